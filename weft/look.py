@@ -192,7 +192,8 @@ def _refusal(node: Node) -> str:
     inside = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
     return (
         f"{user_line(user_frame())}: the value of this array is not known inside {inside}; numpy(), float(), bool(), print, "
-        f"if and while need it. Use wf.where for choices, or return the array and look at it outside"
+        "Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum for numbers, or return "
+        "the array and look at it outside"
     )
 
 

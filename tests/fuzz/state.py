@@ -8,6 +8,7 @@ what the same call gives and leaves without jit, and a program whose state does 
 from __future__ import annotations
 
 import copy
+import math
 import random
 import types
 import warnings
@@ -37,6 +38,11 @@ LINES = (
     "o.m = wf.tree_map(lambda a, b: 0.5 * a + 0.5 * b, o.m, m)", "s = State(x[0] * 2, o.n + 1)", "s = State(o.h, m)",
     "o.s = State(x, k)", "o.m = made(o.m, x)",
     "(v, s), g = wf.value_and_grad(lambda m: ((m(x) ** 2).mean(), State(x * 2, 1)), has_aux=True)(m)",
+    "x = x * o.f", "x = x + np.float32(2) * o.f", "o.f = o.f * 0.5 + np.cos(o.n)", "o.f = np.float64(k)",
+    "x = x + x[o.i % 3]", "x = x + t0[o.i % 3:o.i % 3 + 1]", "o.i = o.i + 1", "o.i = np.int64(k) + 1", "o.f = o.f / (1 + o.i)",
+    "x = x * np.sin(k) + np.maximum(k, o.i)", "x = wf.roll(x, k, 1)", "x = x + x[[k % 2, 0]][0]", "x = x + wf.array([k, 0.5, 1])",
+    "x = x * t + t", "x = x * math.exp(-t)", "x = x * 2 if t > 0.3 else x", "x = x * max(t, 0.3) + int(t * 3)", "o.rate = t",
+    "x = x + (t in (0.25, 0.5))", "o.name = f'{t:.1f}'", "o.rate = math.floor(t * 5) / 4 if isinstance(t, float) else 0.0",
     "o.h, _ = wf.scan(lambda c, r: (0.5 * c + r, None), o.h, x)", "x = wf.vmap(lambda r: r * o.rate + o.h)(x)",
 )
 CHANGES = (
@@ -44,8 +50,9 @@ CHANGES = (
     "q.betas = (0.8, 0.9)", "m.gain = 3.0", "m.eval()", "m.train()", "m = copy.deepcopy(m)", "o.m = Net(2.0)", "m.w[...] = 0.5",
     "o.h = wf.full(3, 0.25)", "o.d['w'] += 1", "o.d['r'] = 2.0", "o.l[0] = 3", "o.t = (4, 0.5)", "o.name = 'abc'", "o = Holder()",
     "q = wf.optim.SGD(0.1).init(m)", "o.n = 2.5", "o.h = o.d['w']", "t0 = wf.ones((3, 3))", "o.s = None",
+    "o.f = np.float64(0.75)", "o.f = np.float32(0.25)", "o.i = np.int64(3)", "o.i = np.int8(2)", "o.f = np.float64(0.0)",
 )
-OUTPUTS = ("x", "m", "o", "o.m", "g", "v", "s", "o.h", "o.n", "o.t", "q", "{'m':m,'x':x}", "(o.n,x[k%3])")
+OUTPUTS = ("x", "m", "o", "o.m", "g", "v", "s", "o.h", "o.n", "o.t", "o.f", "o.i", "t", "q", "{'m':m,'x':x}", "(o.n,x[k%3])")
 MADE_BY = {"g": "g = ", "v": "v, g = ", "s": " s = State"}
 
 
@@ -73,7 +80,7 @@ class Holder:
     def __init__(self) -> None:
         self.n, self.rate, self.name, self.t = 1, 0.5, "a", (1, 0.5)
         self.h, self.d, self.l = wf.ones(3), {"w": wf.full(3, 2.0), "r": 0.5}, [2, wf.full(3, 0.5)]
-        self.m, self.s = Net(0.5), None
+        self.m, self.s, self.f, self.i = Net(0.5), None, np.float64(0.5), np.int64(1)
 
 
 def made(net: Net, x: Any) -> Net:
@@ -104,13 +111,14 @@ def f({given}):
 
 def _space(program: Program, jitted: bool) -> dict[str, Any]:
     names = "o, m, q, t0"
-    given = {"arguments": f"{names}, x, k", "globals": "x, k", "method": "self, x, k"}[program.options["way"]]
+    given = {"arguments": f"{names}, x, k, t", "globals": "x, k, t", "method": "self, x, k, t"}[program.options["way"]]
     start = {"arguments": "", "globals": f"    global {names}\n", "method": "    o, m, q, t0 = self.o, self.m, self.q, self.t0\n"}
     text = _BODY.format(
         given=given, names=start[program.options["way"]], lines="\n".join(f"    {line}" for line in program.lines),
         outputs=", ".join(program.outputs),
     )
-    space: dict[str, Any] = {"wf": wf, "copy": copy, "Net": Net, "State": State, "Holder": Holder, "made": made}
+    space: dict[str, Any] = {"wf": wf, "np": np, "math": math}
+    space |= {"copy": copy, "Net": Net, "State": State, "Holder": Holder, "made": made}
     space |= {"__name__": "program", "o": Holder(), "m": Net(), "t0": wf.array(np.arange(9.0).reshape(3, 3) / 4)}
     space["q"] = wf.optim.Adam(0.1).init(space["m"])
     exec(text, space)  # noqa: S102
@@ -122,11 +130,11 @@ def _space(program: Program, jitted: bool) -> dict[str, Any]:
 def _called(program: Program, space: dict[str, Any], x: np.ndarray, k: int) -> Any:
     way = program.options["way"]
     if way == "globals":
-        return space["f"](wf.array(x), k)
+        return space["f"](wf.array(x), k, k / 4)
     held = [space[name] for name in ("o", "m", "q", "t0")]
     if way == "arguments":
-        return space["f"](*held, wf.array(x), k)
-    return space["f"](types.SimpleNamespace(o=held[0], m=held[1], q=held[2], t0=held[3]), wf.array(x), k)
+        return space["f"](*held, wf.array(x), k, k / 4)
+    return space["f"](types.SimpleNamespace(o=held[0], m=held[1], q=held[2], t0=held[3]), wf.array(x), k, k / 4)
 
 
 def told(x: Any, seen: dict[int, int] | None = None) -> list[Any]:
@@ -134,6 +142,8 @@ def told(x: Any, seen: dict[int, int] | None = None) -> list[Any]:
     seen = {} if seen is None else seen
     if isinstance(x, wf.Array):
         return [np.array(x)]
+    if isinstance(x, np.generic):
+        return [x.dtype.name, x.item()]
     if x is None or isinstance(x, int | float | str):
         return [x]
     if id(x) in seen:

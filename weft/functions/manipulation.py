@@ -23,6 +23,7 @@ from weft.functions.common import (
     node,
     number,
     op,
+    permuted,
     reshaped,
     several,
     sliced,
@@ -446,7 +447,8 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, number(extent, INT64))
         place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
-        return op("gather", value, place, axes=(axis,))
+        found = op("gather", value, place, axes=(axis,))  # with the axis in front
+        return permuted(found, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)

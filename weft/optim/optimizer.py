@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.cell import LOCAL, place_of, seen_from
-from weft.errors import DTypeError, short
+from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
 from weft.given import computed
@@ -211,7 +211,7 @@ class Optimizer:
             rows[name], slopes[name] = touched or (None, slopes[name])
         slopes = self._clipped({name: slopes[name] for name in moving})
         count = self.step_count + 1
-        factor = 1.0 if self.schedule is None else self.schedule((count - 1).astype(FLOAT32))
+        factor = 1.0 if self.schedule is None else self._scheduled((count - 1).astype(FLOAT32))
         steps: dict[tuple[str, ...], _Step] = {}
         writes: Writes = [(self.step_count, count)]
         cells: set[int] = set()
@@ -387,6 +387,18 @@ class Optimizer:
                 for slot, content in self.state[name].items():
                     if not known(content._node):
                         self.state[name][slot] = self._member(self._keys[name]).start(slot, p)
+
+    def _scheduled(self, count: Array) -> Any:
+        """The schedule's factor for a step."""
+        assert self.schedule is not None
+        try:
+            return self.schedule(count)
+        except TraceError as error:
+            raise TraceError(
+                f"{error}. The optimizer's schedule was called with the count of steps, whose value is not known inside a traced "
+                "step: in a schedule use wf.minimum(1.0, count / 10) for min(1.0, count / 10), wf.cos for math.cos, wf.where for "
+                "if, or take one of wf.optim.schedules"
+            ) from None
 
     def _clipped(self, slopes: dict[str, Array]) -> dict[str, Array]:
         if self.clip_value is not None:

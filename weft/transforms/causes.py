@@ -151,8 +151,9 @@ def _of_leaf(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Caus
     else:
         where = f"Line {_line(line)}" if line else "The function"
         advice = (
-            f"{where} needs its value, as shapes, range(), formats, Python's math, lists and dicts do. Arithmetic, wf's "
-            "functions and indices of arrays take a number that changes."
+            f"{where} needs its value, as shapes, range(), formats, Python's math, lists and dicts do. Arithmetic, indices of "
+            "arrays and the functions of wf and NumPy (wf.exp for math.exp) take a number that changes. If it has few values, "
+            "name it in static_argnums."
         )
     return Cause(name, was, is_, advice)
 

@@ -52,8 +52,9 @@ class Swap:
                 continue  # a list that has grown: it is read while the function is traced, and then only
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
-                value = now.get(name, record.values[place])
-                if value is not record.values[place] and value is not self._placed.get((n, place)) and value is not MISSING:
+                found = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
+                value = now.get(name, found)
+                if value is not found and value is not MISSING:
                     yield n, place, value
 
     def restore(self) -> None:
@@ -75,7 +76,8 @@ class Swap:
         self._placed.clear()
 
     def _changed(self) -> Iterator[tuple[int, Record]]:
-        return ((n, record) for n, record in enumerate(self.records) if record.writable and not record.unchanged())
+        placed = {n for n, _ in self._placed}
+        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in placed or not r.unchanged()))
 
 
 def _plain(value: Any) -> Any:
