@@ -52,8 +52,10 @@ PYTHON = {
     "exp": lambda t: math.exp(-abs(t)), "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "int": int, "round": round,
     "max": lambda t: max(t, 0.3), "min": lambda t: min(0.3, t), "in": lambda t: t in (0.5, 0.75), "and": lambda t: t and 1,
     "or": lambda t: t or 2, "get": lambda t: {0.5: 1.0, 2.0: 3.0}.get(t, 4.0), "text": lambda t: len(f"{t:.2f}"),
-    "str": lambda t: len(str(t)), "repr": lambda t: len(repr(t)), "whole": lambda t: t.is_integer(), "hex": lambda t: len(t.hex()),
-    "ratio": lambda t: t.as_integer_ratio()[0] % 7, "if": lambda t: 1 if t == 0.0 else 2, "between": lambda t: 1 if 0 < t < 1 else 2,
+    "str": lambda t: len(str(t)), "repr": lambda t: len(repr(t)), "whole": lambda t: t.is_integer(),
+    "hex": lambda t: len(t.hex()),
+    "ratio": lambda t: t.as_integer_ratio()[0] % 7, "if": lambda t: 1 if t == 0.0 else 2,
+    "between": lambda t: 1 if 0 < t < 1 else 2,
     "isinstance": lambda t: 1 if isinstance(t, float) and not isinstance(t, int | str) else 2, "bool": bool,
     "numpy": lambda t: float(np.asarray(t)), "sorted": lambda t: sorted([0.6, t])[0], "sum": lambda t: sum([t, 1, t]),
     "divmod": lambda t: divmod(t, 0.3)[0], "pow": lambda t: abs(t) ** 0.5, "list": lambda t: [1, 2, 3][int(abs(t)) % 3],
@@ -154,7 +156,8 @@ def test_a_scalar_keeps_its_dtype(way, name):
 
 
 UFUNCS = [
-    np.cos, np.sqrt, np.exp, np.add, np.multiply, np.maximum, np.hypot, np.floor, np.negative, np.logical_not, np.sign, np.arctan2,
+    np.cos, np.sqrt, np.exp, np.add, np.multiply, np.maximum, np.hypot, np.floor, np.negative, np.logical_not, np.sign,
+    np.arctan2,
 ]
 
 
