@@ -28,7 +28,7 @@ from weft.formats import (
     promote,
     weak,
 )
-from weft.given import GIVEN, SCALARS, Given, GivenScalar, asked, computed, fits, is_int
+from weft.given import GIVEN, Given, GivenScalar, asked, computed, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.nested import join_arrays, join_nodes
@@ -278,16 +278,20 @@ def _listed(x: Any) -> Any:
     return array
 
 
+def _is_signed(x: Any) -> bool:
+    """Whether this is one of NumPy's signed integers: beside others NumPy's lists are of dtypes that arrays would not be of."""
+    return isinstance(x.value if type(x) is GivenScalar else x, np.signedinteger)
+
+
 def _is_narrow(number: int) -> bool:
     return INT64.least <= number <= INT64.greatest
 
 
 def _of_run_time(x: Any, kinds: set[type]) -> Any:
     """Nested lists of numbers some of which are run-time numbers; None where their value is needed."""
-    if GivenScalar in kinds and all([kind in (int, Given, GivenScalar) or kind in SCALARS for kind in kinds]):
-        if not any([type(leaf) is Given and type(leaf.value) is not int for leaf in leaves(x)]):
-            nodes = _of_list(*leaves(x))
-            return joined(x, nodes, nodes[0].dtype)
+    if GivenScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
+        nodes = _of_list(*leaves(x))
+        return joined(x, nodes, nodes[0].dtype)
     if not all([kind in (int, float, Given) or getattr(kind, "weak", False) for kind in kinds]):
         return None
     given = list(leaves(x))
