@@ -70,12 +70,16 @@ class Tape:
         known = self._steps.get(key)
         if known is not None:
             return known
-        if len(mine) < len(operands):
-            function = _with(function, [_plain(x) for x in operands], mine)
+        if len(mine) < len(operands):  # a number of a trace around this one stays what it is
+            function = _with(function, [x if _is_open(x) else _plain(x) for x in operands], mine)
         self.steps.append((function, slots, type(result), wanted))
         self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
         self._steps[key] = slot = len(self._roots) - 1
         return slot
+
+    def roots(self, slot: int) -> frozenset[int]:
+        """Return the first slots that a slot is computed of."""
+        return self._roots[slot]
 
     def guard(self, number: Given) -> None:
         """The program is right only where this number is what it is now."""
@@ -107,6 +111,12 @@ class Tape:
     def left(self) -> list[Given]:
         """The numbers that somebody still holds."""
         return [x for x in (ref() for ref in self._made) if x is not None]
+
+    @staticmethod
+    def agrees(found: Any, kind: type, wanted: Any) -> bool:
+        """Whether a step gives what it must give, in the type that it gave."""
+        found = _plain(found)
+        return type(found) is kind and (wanted is _ANY or _same(found, wanted))
 
     def played(self, leaves: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any] | None:
         """The numbers in all slots for other leaves and numbers of objects; None where they are of another type, or not what they
@@ -141,8 +151,14 @@ def _with(function: Callable[..., Any], operands: list[Any], places: list[int]) 
     return of_some
 
 
+def _is_open(x: Any) -> bool:
+    return type(x) in GIVEN and x.tape.open
+
+
 def _described(x: Any) -> Any:
     """A number or a setting, so that equal ones give equal results."""
+    if _is_open(x):
+        return id(x.tape), x.slot
     x = _plain(x)
     return type(x), repr(x) if type(x) is float or type(x) in SCALARS else x
 
@@ -207,7 +223,10 @@ def _plain(x: Any) -> Any:
 def computed(function: Callable[..., Any], *operands: Any) -> Any:
     """Return ``function(*operands)``, as a number that each call computes again where an operand is one."""
     result = function(*map(_plain, operands))
-    tape = next((x.tape for x in operands if type(x) in GIVEN and x.tape.open), None)
+    tapes = [x.tape for x in operands if type(x) in GIVEN and x.tape.open]
+    tape = tapes[0] if tapes else None
+    if len(tapes) > 1 and any([other is not tape for other in tapes]):
+        tape = next(trace.tape for trace in traces() if trace.tape in tapes)  # the innermost
     if tape is None:
         return result
     if type(result) in _RESULTS and len(tape.steps) < MOST:

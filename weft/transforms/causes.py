@@ -234,13 +234,27 @@ def _owners(f: Callable, call: Any) -> dict[int, str]:
         known[id(owner)] = "self"
     for name, leaf in zip(argument_names(f, call.structure), call.leaves, strict=True):
         known.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
-    records = call.records()
+    _name_owners(known, call.records())
+    return known
+
+
+def _name_owners(known: dict[int, str], records: Sequence[Record]) -> None:
+    """Add a name for each object and container that is recorded, by id."""
     for _ in range(3):  # what holds an object may be recorded behind it
         for record in records:
             for k, value in enumerate(record.values):
                 if id(record.owner) in known or isinstance(record, _VARIABLES):
                     known.setdefault(id(value), _inside(record, k, known))
-    return known
+
+
+def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, way: tuple[int, ...]) -> str:
+    """What the user calls value ``k`` of a record, one of those that ``f`` reaches; None: its owner."""
+    owner = getattr(f, "__self__", None)
+    known = {id(owner): "self"} if owner is not None else {}
+    _name_owners(known, records)
+    if k is None:
+        return f"`{known.get(id(record.owner)) or type(record.owner).__name__}`"
+    return f"`{_inside(record, k, known)}{''.join([f'[{part}]' for part in way])}`"
 
 
 _VARIABLES = (CellsRecord, VariablesRecord, ClassRecord)

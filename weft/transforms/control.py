@@ -7,19 +7,21 @@ the loop; those that it writes are carried from step to step, beside the caller'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, TraceError
 from weft.formats import INT64, promote, weak
 from weft.given import GIVEN
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
+from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.indexing import as_ints
 from weft.look import proven
+from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in
 from weft.transforms.trace import Trace
 from weft.transforms.tree import flatten, flatten_results, is_container, unflatten
@@ -89,27 +91,40 @@ def scan(
     >>> wf.scan(lambda u, _: (wf.linalg.solve(wf.eye(2) - 0.1 * m, u), None), wf.array([1.0, 0.0]), length=10)[0].round(3)
     array([ 0.517, -0.799], dtype=float32)
     """
+    return _scan(f, init, xs, length, reverse, Rebinding(f, "wf.scan"))
+
+
+def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding) -> tuple[Any, Any]:
+    """:func:`scan`. names : what the user's function rebinds"""
     x_leaves, x_tree = _taken(xs)
     rows = [as_node(x) for x in x_leaves]
     steps = _steps(rows, length)
     starts, c_tree = _taken(init)
+    own_starts = len(starts)  # behind them come those of places outside that the body rebinds
     carries = [as_node(c) for c in starts]
     state: list[Array] = []  # arrays from outside that a step writes
     while True:
         holders = [input_leaf(n.shape, n.dtype) for n in carries]
         slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
         held = [input_leaf(a.shape, a.node.dtype) for a in state]
-        given = (holders, c_tree, starts), (slices, x_tree)
-        after, outs, y_tree, left, more = _called(f, *given, list(zip(state, held, strict=True)))
+        given = (holders[:own_starts], c_tree, starts[:own_starts]), (slices, x_tree)
+        step = _call(f, *given, list(zip(state, held, strict=True)), names, holders[own_starts:])
+        after = step.carry
         widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
-        if not more and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
+        if not step.written and not step.rebinds and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
             break
-        carries = widened  # a Python number takes the dtype of what it becomes
-        state += more
-    _same(carries, after)
+        fresh = [*names.starts.values()][len(after) - own_starts:]
+        carries = widened + [as_node(x) for x in fresh]  # a Python number takes the dtype of what it becomes
+        starts = [*starts, *fresh]
+        state += step.written
+        names.refuse_written(state)
+    outs, left = step.outputs, step.state
+    _same(carries, after, [names.name(key) for key in names.starts])
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
-        return _back(c_tree, carries, starts), _back(y_tree, zero)
+        return _back(c_tree, carries[:own_starts], starts[:own_starts]), _back(step.structure, zero)
+    places, numbers, ends = names.play(steps, bool(reverse))
+    slices, rows = [*slices, *places], [*rows, *numbers]
     body, constants = _closed([*holders, *held], slices, [*after, *left], outs)
     first = len(carries)
     carries += [a.node for a in state]
@@ -117,11 +132,13 @@ def scan(
         SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
     )
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
-    if state:  # a loop that fails has written nothing
+    if state or names.starts or ends:  # a loop that fails has written nothing
         proven(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
-    return _back(c_tree, results[:first], starts), _back(y_tree, results[len(carries) :])
+    if names.starts or ends:
+        names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, step.trace)
+    return _back(c_tree, results[:own_starts], starts[:own_starts]), _back(step.structure, results[len(carries) :])
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -160,7 +177,8 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
         return (body(i, value), i + 1), None
 
     first = wrap(constant(int(lower), INT64))
-    return scan(step, (init, first), length=max(0, int(upper) - int(lower)))[0][0]
+    names = Rebinding(body, "wf.fori_loop")
+    return _scan(step, (init, first), None, max(0, int(upper) - int(lower)), False, names)[0][0]
 
 
 def _taken(tree: Any) -> tuple[list[Any], Any]:
@@ -198,31 +216,53 @@ def _steps(rows: Sequence[Node], length: int | None) -> int:
     return extents[0]
 
 
-def _called(
+class _Step(NamedTuple):
+    """What a step computes: nodes of the carry with the arrays in rebound places, of the output and of the arrays it is known to
+    write. written : other arrays that it writes. rebinds : whether it rebinds other places than those it is known to"""
+
+    carry: list[Node]
+    outputs: list[Node]
+    structure: Any
+    state: list[Node]
+    written: list[Array]
+    rebinds: bool
+    trace: Trace
+
+
+def _call(
     f: Callable, carried: tuple[list[Node], Any, list[Any]], rows: tuple[list[Node], Any], state: list[tuple[Array, Node]],
-) -> tuple[list[Node], list[Node], Any, list[Node], list[Array]]:
-    """The nodes of the carry after a step and of its output, those of ``state``, and what else the step writes."""
+    names: Rebinding, places: list[Node],
+) -> _Step:
+    """Call the body with placeholders. state, places : those of arrays that it writes, and of arrays that it rebinds"""
     with _LoopTrace() as trace:
         for array, node in state:
             trace.nodes[id(array)] = node
         holders, c_tree, starts = carried
         slices, x_tree = rows
-        out = f(_back(c_tree, holders, starts), _back(x_tree, slices))
+        known = [*names.starts]
+        try:
+            names.enter(trace, places)
+            out = f(_back(c_tree, holders, starts), _back(x_tree, slices))
+            rebinds = names.take(trace)
+        finally:
+            names.restore()
         if not (isinstance(out, tuple) and len(out) == 2):
             raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
         carry, y = out
         leaves, structure = _taken(carry)
         if structure != c_tree:
             raise TypeError(f"scan: a step changes the structure of the carry from {_named(c_tree)} to {_named(structure)}")
-        after = [as_node(x) for x in leaves]
+        after = [as_node(x) for x in (*leaves, *[names.after[key] for key in known])]
         outs, y_tree = ([], "none") if y is None else flatten_results(y, is_made_in(trace), modules=True)
         nodes = [as_node(x) for x in outs]
         left = [trace.nodes[id(array)] for array, _ in state]
-        known = {id(array) for array, _ in state}
+        mine = {id(array) for array, _ in state}
         # a gradient writes parameters and gives them back their nodes: that is no change
-        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in known]
+        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in mine]
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
-    return after, nodes, y_tree, left, changed
+    if trace.tape is not None:
+        trace.tape.over = True
+    return _Step(after, nodes, y_tree, left, changed, rebinds, trace)
 
 
 def _named(structure: Any) -> str:
@@ -238,8 +278,15 @@ def _widened(start: Any, before: Node, after: Node) -> Node:
     return as_node(start, after.dtype) if fits else before
 
 
-def _same(before: Sequence[Node], after: Sequence[Node]) -> None:
+def _same(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str]) -> None:
+    """Raise where a step changes a shape or dtype. rebound : what the user calls the last of the carries"""
     for k, (b, a) in enumerate(zip(before, after, strict=True)):
+        n = k - len(before) + len(rebound)
+        if n >= 0 and (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise TraceError(
+                f"{user_line(user_frame())}: the body of a loop rebinds {rebound[n]} from {b.dtype.name}{list(b.shape)} to "
+                f"{a.dtype.name}{list(a.shape)}; each step must keep shape and dtype: start from such an array"
+            )
         if a.shape != b.shape:
             raise ShapeError(
                 f"scan: carry {k} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"

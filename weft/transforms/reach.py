@@ -64,6 +64,31 @@ def names_in(code: types.CodeType) -> Names:
     return Names(tuple(variables), tuple(attributes), frozenset(words))
 
 
+class Effects(NamedTuple):
+    """What a code object may do to names outside of it. stores : it binds or deletes some. calls : it calls other functions."""
+
+    stores: bool
+    calls: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def may_rebind(code: types.CodeType) -> Effects:
+    """Read what ``code``, and the functions defined in it, may do to names outside."""
+    stores = calls = False
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name.startswith(("STORE_", "DELETE_")):
+            stores = stores or not name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")) or (
+                instruction.argval in code.co_freevars
+            )
+        calls = calls or name.startswith(("CALL", "IMPORT", "BEFORE_WITH", "SEND", "GET_ITER"))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = may_rebind(constant)
+            stores, calls = stores or inner.stores, calls or inner.calls
+    return Effects(stores, calls)
+
+
 def _texts(constants: Any) -> Iterator[str]:
     """Yield the texts among constants that may be names of attributes, as ``case Point(x=0)`` has them."""
     for constant in constants:

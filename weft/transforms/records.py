@@ -113,6 +113,12 @@ class Record:
         """Set the value of number ``k``."""
         raise TypeError(f"{type(self).__name__} sets no values")
 
+    def reset(self) -> None:
+        """Let the owner hold again what it held."""
+        for k, value in enumerate(self.values):
+            if value is not MISSING:
+                self.put(k, value)
+
     def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
         """Return a record of the same owner."""
         return type(self)(self.owner, names, values, paths, self.deep)
@@ -161,6 +167,10 @@ class DictRecord(Record):
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
 
+    def reset(self) -> None:
+        self.owner.clear()
+        self.owner.update(zip(self.names, self.values, strict=True))
+
     def watch(self) -> list[Watched] | None:
         if isinstance(self.owner, OrderedDict):  # its order is not that of the dict beneath it
             return None
@@ -180,6 +190,10 @@ class ListRecord(Record):
 
     def put(self, k: int, value: Any) -> None:
         self.owner[k] = value
+
+    def reset(self) -> None:
+        self.owner.clear()
+        self.owner.extend(self.values)
 
     def watch(self) -> list[Watched] | None:
         if type(self.owner) is not list:
@@ -267,6 +281,11 @@ class ObjectRecord(Record):
             attributes[name] = value
         else:
             object.__setattr__(self.owner, name, value)
+
+    def reset(self) -> None:
+        for name in [name for name in attributes_of(self.owner) if name not in self.every]:
+            object.__delattr__(self.owner, name)
+        super().reset()
 
     def watch(self) -> list[Watched] | None:
         if slots_of(type(self.owner)):

@@ -21,6 +21,7 @@ from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.look import look, proven
 from weft.transforms.aliases import check_writable, touch
+from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in
 from weft.transforms.trace import VmapTrace
 from weft.transforms.tree import flatten, flatten_results, is_container, is_module, unflatten
@@ -44,7 +45,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     ShapeError, AxisError, ValueError
         When called: an argument lacks the axis, or extents differ; ``in_axes`` does not fit the arguments, or maps none.
     TraceError
-        ``f`` looks at the content of an array, or writes a mapped argument whose memory it knows by another name too.
+        ``f`` looks at the content of an array, rebinds an attribute, an item or a variable from outside, or writes a mapped argument whose memory it knows by another name too.
 
     Examples
     --------
@@ -74,10 +75,16 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             found = ", ".join(f"{n} ({what})" for n, what in sizes.items())
             raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {found}")
         (size,) = sizes
+        names = Rebinding(f, "wf.vmap")
         with VmapTrace() as trace:
             for m in given:
                 m.handle._trace = trace
-            out = f(*called, **named)
+            try:
+                out = f(*called, **named)
+                if names.take(trace):
+                    names.refuse_all()
+            finally:
+                names.restore()
             leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
             nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
         places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")

@@ -1,0 +1,307 @@
+"""What the body of a loop rebinds in Python: attributes, items and variables that hold arrays and numbers.
+
+The body is called with placeholders, so what it binds to a name outside is known once, where a Python loop would bind it in
+every step. Arrays are carried from step to step like the loop's own carry. Python numbers are computed by Python itself: a tape
+notes what one step makes of them, and is played once for each step before the loop runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft.array import Array, Scalar, own, wrap
+from weft.convert import as_node
+from weft.errors import TraceError
+from weft.formats import Format
+from weft.given import Given, Tape, fits
+from weft.graph.node import Node
+from weft.graph.origin import file_name, user_frame, user_line
+from weft.graph.primitives.call import reshape
+from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.transforms.causes import name_of_place
+from weft.transforms.content import Content
+from weft.transforms.reach import contents_of, is_library, may_rebind, names_in
+from weft.transforms.records import Record, at, form_of, replaced, same_constant, ways_into
+from weft.transforms.trace import Trace
+from weft.transforms.tree import structure_changed
+from weft.transforms.values import CONSTANTS
+
+Key = tuple[int, int, tuple[int, ...]]  # number of the record, of the value in it, and the way into a tuple
+MAX_STACKED = 64  # steps for which numbers that each call of a jitted function tells are inputs; in longer loops they are static
+_NUMBERS = (int, float)
+
+
+class StepTape(Tape):
+    """The tape of a loop: numbers that meet arrays are operands of the loop, with one value for each step."""
+
+    __slots__ = ()
+
+    def node(self, number: Given, dtype: Format) -> Node:
+        key = number.slot, dtype
+        if key not in self._nodes:
+            if not fits(number.value, dtype):
+                raise OverflowError
+            self._nodes[key] = input_leaf((), dtype)
+            self.nodes.append((number.slot, self._nodes[key]))
+        return self._nodes[key]
+
+
+class Rebinding:
+    """The names outside that the body of one loop rebinds.
+
+    starts : what array places held before the loop, an Array or a number
+    numbers : what number places held before the loop
+    """
+
+    def __init__(self, f: Callable, what: str) -> None:
+        """what : names the loop in messages"""
+        self._f, self._what = f, what
+        self._records: list[Record] = []
+        self.starts: dict[Key, Any] = {}
+        self.numbers: dict[Key, Any] = {}
+        self.after: dict[Key, Any] = {}
+        self._placed: dict[int, dict[int, Any]] = {}
+        self._kept: set[int] = set()  # records of weft's objects, which keep what weft has set in them
+        self._tape: StepTape | None = None
+        if _may_rebind(f):
+            content = Content({"training"}, (), getattr(f, "__module__", ""))
+            self._records = content.close(content.of(f)).records
+
+    def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
+        """Put placeholders in the places that are known to be rebound. nodes : those of the arrays"""
+        self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
+        self.after = {}
+        stands: dict[Key, Any] = {}
+        for (key, start), node in zip(self.starts.items(), nodes, strict=True):
+            writable = isinstance(start, Array) and not isinstance(start, Scalar)
+            stands[key] = own(node) if writable else wrap(node)
+        for slot, (key, start) in enumerate(self.numbers.items()):
+            assert self._tape is not None
+            stands[key] = self._tape.number(_plain(start), slot)
+        self._placed = {}
+        self._put(stands, self._placed)
+
+    def _put(self, values: Mapping[Key, Any], noted: dict[int, dict[int, Any]] | None = None) -> None:
+        found: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
+        for (n, k, way), value in values.items():
+            found.setdefault((n, k), {})[way] = value
+        for (n, k), ways in found.items():
+            value = replaced(self._records[n].values[k], ways)
+            if noted is not None:
+                noted.setdefault(n, {})[k] = value
+            self._records[n].put(k, value)
+
+    def take(self, trace: Trace) -> bool:
+        """Read what the body has bound. Return whether it rebinds places that were not known.
+
+        Raises TraceError for what a loop cannot carry.
+        """
+        known = len(self.starts), len(self.numbers)
+        for n, record in enumerate(self._records):
+            placed = self._placed.get(n, {})
+            if not placed and record.unchanged():
+                continue
+            names, values = record.read()
+            ours = is_library(type(record.owner).__module__) and type(record.owner).__module__.partition(".")[0] == "weft"
+            if not record.writable or len(values) != len(record.values) or any(map(_differs, names, record.names)):
+                if not ours:
+                    self._refuse_structure(record, names, values)
+                self._kept.add(n)
+                continue
+            for k, (old, new) in enumerate(zip(record.values, values, strict=True)):
+                if new is placed.get(k, old) and k not in placed:
+                    continue
+                form = form_of(new)
+                if form is None or form != form_of(old):
+                    if not ours:
+                        self._refuse(record, k, (), f"from {_told(old)} to {_told(new)}")
+                    self._kept.add(n)
+                    continue
+                for way in ways_into(form):
+                    before, after = at(old, way), at(new, way)
+                    if ours and isinstance(after, Array) and not trace.owns(after.cell):
+                        self._kept.add(n)
+                    elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
+                        self._take_leaf((n, k, way), before, after)
+        return (len(self.starts), len(self.numbers)) != known
+
+    def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
+        before, after = type(_plain(old)), type(_plain(new))
+        if isinstance(new, Array) and (isinstance(old, Array) or before in _NUMBERS):
+            self.numbers.pop(key, None)
+            self.starts.setdefault(key, old)
+            self.after[key] = new
+        elif after in _NUMBERS and before in _NUMBERS and key not in self.starts:
+            if key in self.numbers or not same_constant(_plain(old), _plain(new)):
+                self.numbers.setdefault(key, old)
+                self.after[key] = new
+        elif not same_constant(old, new):
+            self._refuse(self._records[key[0]], key[1], key[2], f"from {_told(old)} to {_told(new)}")
+
+    def restore(self) -> None:
+        """Let every place hold what it held before the body was called."""
+        for n, record in enumerate(self._records):
+            if n not in self._kept and record.writable and not record.unchanged():
+                record.reset()
+
+    def refuse_written(self, cells: Sequence[Any]) -> None:
+        """Raise TraceError where a place is rebound whose array the body writes in place: other names see only some steps."""
+        written = {id(cell) for cell in cells}
+        for (n, k, way), start in self.starts.items():
+            if isinstance(start, Array) and id(start.cell) in written:
+                self._refuse(self._records[n], k, way, "and writes the array that it held in place, too")
+
+    def refuse_all(self) -> None:
+        """Raise TraceError where anything is rebound."""
+        for n, k, way in (*self.starts, *self.numbers):
+            old = at(self._records[n].values[k], way)
+            self._refuse(self._records[n], k, way, f"from {_told(old)} to {_told(self.after[n, k, way])}")
+
+    def name(self, key: Key) -> str:
+        """Return what the user calls a place."""
+        return name_of_place(self._f, self._records, self._records[key[0]], key[1], key[2])
+
+    def _refuse(self, record: Record, k: int, way: tuple[int, ...], how: str) -> NoReturn:
+        name = name_of_place(self._f, self._records, record, k, way)
+        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} rebinds {name} {how}; {_advice(self._what)}")
+
+    def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
+        fresh = [name for name in names if name not in record.names]
+        if fresh:
+            other = record.again(tuple(names), tuple(values))
+            name = name_of_place(self._f, self._records, other, list(names).index(fresh[0]), ())
+            how = f"adds {name}"
+        else:
+            name = name_of_place(self._f, self._records, record, None, ())
+            how = f"adds to or removes from {name}"
+        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {how}; {_advice(self._what)}")
+
+    def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Key, Any]]:
+        """Compute the numbers of every step.
+
+        Returns the placeholders of the body, the stacked values that they take, and what the places hold after the loop.
+        """
+        tape, keys = self._tape, [*self.numbers]
+        if tape is None:
+            return [], [], {}
+        ends = [self.after[key] for key in keys]
+        values = [x if length <= MAX_STACKED else _static(x) for x in self.numbers.values()]
+        kinds = [type(_plain(x)) for x in values]
+        rows: list[list[Any]] = [[] for _ in tape.nodes]
+        for step in range(length):
+            for key, kind, value in zip(keys, kinds, values, strict=True):
+                if type(_plain(value)) is not kind:
+                    self._refuse(self._records[key[0]], key[1], key[2], f"from {kind.__name__} to {_told(value)}")
+            slots = self._play_step(tape, values, step)
+            for row, (slot, node) in zip(rows, tape.nodes, strict=True):
+                if not fits(_plain(slots[slot]), node.dtype):
+                    raise OverflowError(f"step {step} of {self._what}: {slots[slot]} does not fit {node.dtype.name}")
+                row.append(slots[slot])
+            values = [slots[x.slot] if type(x) is Given and x.tape is tape else x for x in ends]
+        places = [node for _, node in tape.nodes]
+        stacked = [_stack(row[::-1] if reverse else row, node.dtype) for row, node in zip(rows, places, strict=True)]
+        return places, stacked, dict(zip(keys, values, strict=True))
+
+    def _play_step(self, tape: StepTape, values: list[Any], step: int) -> list[Any]:
+        slots = [*values]
+        for function, operands, kind, wanted in tape.steps:
+            found = function(*[slots[s] for s in operands])
+            if not tape.agrees(found, kind, wanted):
+                roots = tape.roots(len(slots))
+                line = next((line for k, line in tape.conditions.items() if k in roots), "")
+                where = f" in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}" if line else ""
+                key = [*self.numbers][min(roots)]
+                self._refuse(
+                    self._records[key[0]], key[1], key[2], f"and a condition on it, or what needs its value,{where} comes out "
+                    f"otherwise in step {step} than in the first (one body is computed in all steps)",
+                )
+            if type(found) is Given:
+                if kind is bool or wanted is found.value:
+                    found.here()
+            slots.append(found)
+        return slots
+
+    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], trace: Trace) -> None:
+        """Bind every place to what the last step has bound it to. trace : that of the body, which is over"""
+        made: dict[int, Array] = {}
+        ends: dict[Key, Any] = dict(numbers)
+        for key, node in results.items():
+            after = self.after[key]
+            if not trace.owns(after.cell):
+                ends[key] = after  # an array from outside: it is bound to that very array
+                continue
+            if id(after) not in made:
+                made[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
+            ends[key] = made[id(after)]
+        self._put(ends)
+        if any(self._records[n].told for n, _, _ in ends):
+            structure_changed()
+
+
+def _advice(what: str) -> str:
+    if what == "wf.vmap":
+        return "one call stands for all examples: return the value instead"
+    keep = "carry the value (return it, and give it to the next step)"
+    return f"{keep}, or write into an array that exists, with `a[...] = value`"
+
+
+def _plain(x: Any) -> Any:
+    return x.value if type(x) is Given else x
+
+
+def _static(x: Any) -> Any:
+    return x.told() if type(x) is Given else x
+
+
+def _differs(a: Any, b: Any) -> bool:
+    return a is not b
+
+
+def _told(x: Any) -> str:
+    """What a message calls a value."""
+    if isinstance(x, Array):
+        return f"an array of shape {x.shape} ({x.dtype})"
+    x = _plain(x)
+    return repr(x) if type(x) in CONSTANTS else f"another {type(x).__name__}"
+
+
+def _stack(values: Sequence[Any], dtype: Format) -> Node:
+    """Return one array of numbers, some of which may be known at each call only."""
+    if Given not in map(type, values):
+        return as_node(np.array(values, dtype.numpy))
+    rows = [reshape(as_node(x, dtype), (1,)) for x in values]
+    return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
+
+
+def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function may rebind anything outside: not one that binds only its own variables, and calls only such functions."""
+    if not isinstance(f, types.FunctionType) or id(f) in seen:
+        return not isinstance(f, types.FunctionType)
+    seen |= {id(f)}
+    if is_library(f.__globals__.get("__name__")):
+        return any([not _is_plain(x, seen) for x in contents_of(f)])
+    code = may_rebind(f.__code__)
+    if code.stores:
+        return True
+    if not code.calls:
+        return False
+    named = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
+    return any([not _is_plain(x, seen) for x in (*named, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())])
+
+
+def _is_plain(x: Any, seen: frozenset[int]) -> bool:
+    """Whether nothing outside is rebound when a body calls ``x``, or a method of it."""
+    if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) is Given:
+        return True
+    if isinstance(x, types.ModuleType):
+        return is_library(x.__name__)
+    if isinstance(x, types.FunctionType):
+        return not _may_rebind(x, seen)
+    if isinstance(x, tuple):
+        return all([_is_plain(item, seen) for item in x])
+    return isinstance(x, types.BuiltinFunctionType) and getattr(x, "__self__", None) is None
