@@ -7,6 +7,7 @@ keep their buffer and drop their inputs. What nobody looks at is computed unaske
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from threading import get_ident
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft import execute, held, unseen
-from weft.cell import BEING_WRITTEN, LOCAL, UNDO, WRITING, Cell
+from weft.cell import BEING_WRITTEN, LOCAL, UNDO, WRITING, Cell, traces
 from weft.errors import OF_RUNS, TraceError
 from weft.formats import INEXACT
 from weft.graph.loops import SCAN, every
@@ -93,7 +94,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
         if node.value is not None:
             leaves.append(node)
         elif is_placeholder(node):
-            _awaited(node)
+            _awaited(node, order)
             leaves.append(node)
         elif node in asked:
             outputs.append(node)
@@ -123,7 +124,7 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
     order = topological(nodes)
     for node in order:
         if is_placeholder(node):
-            _awaited(node)
+            _awaited(node, order)
     if not free and any(map(varies, nodes)):
         raise TraceError(
             f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
@@ -135,13 +136,13 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
     return unseen.run(Graph(leaves, nodes), [n.value for n in leaves])
 
 
-def _awaited(node: Node) -> None:
-    """Wait for the content of a leaf that another thread is writing, or say why there is none."""
+def _awaited(node: Node, order: Sequence[Node] = ()) -> None:
+    """Wait for the content of a leaf that another thread is writing, or say why there is none. order : what is computed of it"""
     if node in BEING_WRITTEN:
         with WRITING:
             pass
     if node.value is None:
-        raise TraceError(_refusal(node))
+        raise TraceError(_refusal((node, *order)))
 
 
 def varies(node: Node) -> bool:
@@ -187,9 +188,13 @@ def one(node: Node, free: bool = False) -> Any:
     return execute.first(value, node.dtype)
 
 
-def _refusal(node: Node) -> str:
+def _refusal(nodes: Sequence[Node]) -> str:
     trace = LOCAL.trace
     inside = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
+    homes = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
+    home = next((x for x in homes if x is not None and x.where is not None and x not in traces()), None)
+    if home is not None:
+        inside = f"{home.looks} (in line {user_line(home.where)}) that has ended, where the array was left behind"
     return (
         f"{user_line(user_frame())}: the value of this array is not known inside {inside}; numpy(), float(), bool(), print, "
         "Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum for numbers, or return "

@@ -1,7 +1,8 @@
 """Functions with state that Python holds: modules in and out, rates and counters, optimizers, objects; jitted beside eager.
 
 A program is a function of ``x`` and ``k`` that names an object ``o``, a module ``m`` and an optimizer ``q``, as arguments or as
-global variables. It is called several times; between the calls something of the state changes. Every call must give and leave
+global variables. Some of its lines are the body of a loop, which has the signature of ``wf.scan``: with weft's loop what it rebinds
+is carried, and beside it the same loop is written in Python. It is called several times; between the calls something of the state changes. Every call must give and leave
 what the same call gives and leaves without jit, and a program whose state does not change must not be traced again.
 """
 
@@ -44,6 +45,17 @@ LINES = (
     "x = x * t + t", "x = x * math.exp(-t)", "x = x * 2 if t > 0.3 else x", "x = x * max(t, 0.3) + int(t * 3)", "o.rate = t",
     "x = x + (t in (0.25, 0.5))", "o.name = f'{t:.1f}'", "o.rate = math.floor(t * 5) / 4 if isinstance(t, float) else 0.0",
     "o.h, _ = wf.scan(lambda c, r: (0.5 * c + r, None), o.h, x)", "x = wf.vmap(lambda r: r * o.rate + o.h)(x)",
+)
+LOOPED = (  # lines of a loop's body: ``c`` is the carry, ``r`` what the step is given
+    "c = c * o.rate + o.n", "c = c + r * o.l[0]", "c = c + o.h * 0.25", "c = c - o.d['w'] * o.d['r']", "c = c * o.t[1] + o.t[0]",
+    "c = c + m.gain", "c = c + m(r) * 0.1", "c = c * 0.5 if o.n > 3 else c - 1", "c = c + k", "o.n += 1", "o.n = o.n + k",
+    "o.n = k", "o.rate *= 0.5", "o.rate = o.n / 4", "o.d['r'] = o.d['r'] + 0.25", "o.l[0] += 1", "o.l[1] = o.l[1] * 0.5 + c",
+    "o.t = (o.t[0] + 1, o.t[1] * 0.5)", "o.h = o.h * 0.5 + r * 0.1", "o.h = c", "o.h = r", "o.d['w'] = o.d['w'] + c",
+    "o.h, o.d['w'] = o.d['w'], o.h", "o.h = o.d['w'] = c + 1", "o.h[...] = o.h * 0.5", "o.h[0] = c[1]", "m.gain = m.gain * 0.5",
+    "m.seen += 1", "m.w = m.w * 0.5", "m.w[...] = m.w + 0.25 * c", "o.rate = c.sum() * 0.1", "o.d['r'] = r[0]", "o.h = m.w",
+    "o.m.gain = o.m.gain + 0.5", "o.m.w = o.m.w * 0.5 + r", "turns += 1", "c = c * turns", "trail = trail * 0.5 + c",
+    "c = c + trail[::-1]", "o.name = 'ab'", "o.s = c", "o.l.append(c)", "o.new = r", "o.h = o.h[:2]", "o.s = State(c, o.n)",
+    "q.lr = q.lr * 0.5", "g = wf.grad(lambda m: (m(r) ** 2).mean())(m); q.update(m, g)", "o.l.append(1)", "o.d['r'] = k",
 )
 CHANGES = (
     "pass", "pass", "o.n = 2", "o.n = 7", "o.rate = 0.75", "o.rate = 0.0", "q.lr = 0.0", "q.lr = 0.05", "q.weight_decay = 0.1",
@@ -93,6 +105,8 @@ def made(net: Net, x: Any) -> Net:
 def grown(r: random.Random) -> Program:
     """Some lines, and calls with changes between them: mostly the same change, as in a loop."""
     lines = [r.choice(LINES) for _ in range(r.randint(1, 6))]
+    if r.random() < 0.5:
+        lines.insert(r.randrange(len(lines) + 1), looped(r))
     written = " " + " ".join(lines)
     known = [o for o in OUTPUTS if o not in MADE_BY or MADE_BY[o] in written]
     changes = [r.choice(CHANGES) for _ in range(r.choice((1, 1, 2)))]
@@ -100,6 +114,48 @@ def grown(r: random.Random) -> Program:
     outputs = tuple(dict.fromkeys(r.choice(known) for _ in range(r.choice((1, 2)))))
     options = {"way": r.choice(("arguments", "globals", "method")), "calls": repr(calls)}
     return Program("state", (Input("x0", "float32", (2, 3), "few", r.randrange(10**6)),), tuple(lines), outputs, options)
+
+
+def looped(r: random.Random) -> str:
+    """A line that runs a loop of :func:`loop`, whose body is a text."""
+    body = "; ".join(line for line in (r.choice(LOOPED) for _ in range(r.randint(1, 5))) if " if " not in line or True)
+    return f"x = x + loop({body!r}, locals() | {{'reverse': {r.random() < 0.3}}}, x)"
+
+
+_LOOP = """
+def run({names}, k, x):
+    turns, trail = 1, wf.full(3, 0.5)
+    def body(c, r):
+        nonlocal turns, trail, o, m, q
+        {body}
+        return c, c * 2
+    c, ys = scan(body, x[0] * 0.5, wf.concatenate([x, x + 0.5]), reverse={reverse})
+    return c + ys.sum(axis=0) * 0.1 + turns + trail
+"""
+
+
+def by_python(body: Any, c: Any, xs: Any, reverse: bool) -> Any:
+    """``wf.scan`` as a loop of Python."""
+    ys = []
+    for r in xs[::-1] if reverse else xs:
+        c, y = body(c, r.copy())
+        ys.append(y)
+    return c, wf.stack(ys[::-1] if reverse else ys)
+
+
+def loop_of(scan: Any) -> Any:
+    """The function ``loop`` of a program. scan : runs its loops"""
+    known: dict[Any, Any] = {}
+
+    def loop(body: str, names: dict[str, Any], x: Any) -> Any:
+        key = body, names["reverse"]
+        if key not in known:
+            space: dict[str, Any] = {"wf": wf, "State": State, "scan": scan, "__name__": "program"}
+            exec(_LOOP.format(names="o, m, q", body=body, reverse=names["reverse"]), space)  # noqa: S102
+            known[key] = space["run"]
+        return known[key](names["o"], names["m"], names["q"], names["k"], x)
+
+    return loop
 
 
 _BODY = """

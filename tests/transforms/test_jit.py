@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from weft.array import Array, wrap
 from weft.devices import counters
 from weft.errors import DTypeError, TraceError
 from weft.graph.primitives.table import TABLE, bind
+from weft.transforms.control import scan
 from weft.transforms.grad import grad, value_and_grad
 from weft.transforms.jit import jit
 from weft.transforms.tree import register_module, structure_changed
@@ -273,10 +275,12 @@ def test_state_made_while_tracing():
 
 
 def test_what_a_trace_leaves_behind_is_refused_later():
-    kept = []
-    vmap(lambda x: kept.append(x * 2) or x)(array([1.0]))
-    with pytest.raises(TraceError, match="not known"):
-        kept[0].numpy()
+    kept = SimpleQueue()  # in which no transform looks
+    vmap(lambda x: kept.put(x * 2) or x)(array([1.0]))
+    scan(lambda c, x: (c, kept.put(x * 2)), 0.0, array([1.0]))
+    for where in ("wf.vmap", "wf.scan"):
+        with pytest.raises(TraceError, match=rf"not known inside .*{where}.*in line .*test_jit\.py:\d+.* left behind"):
+            kept.get().numpy()
 
 
 @pytest.mark.parametrize("look", [float, bool, int, lambda x: x.numpy(), lambda x: x.tolist(), lambda x: x[x > 0]])

@@ -31,6 +31,10 @@ class _LoopTrace(Trace):
     looks = "the body of a loop (wf.scan, wf.fori_loop)"
     fixes_numbers = True
 
+    def __init__(self, f: Callable) -> None:
+        super().__init__()
+        self.where = getattr(f, "__code__", None), -1
+
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False
@@ -132,12 +136,12 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
     )
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
-    if state or names.starts or ends:  # a loop that fails has written nothing
+    if state or names.binds:  # a loop that fails has written nothing
         proven(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
-    if names.starts or ends:
-        names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, step.trace)
+    if names.binds:
+        names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, step.trace, steps)
     return _back(c_tree, results[:own_starts], starts[:own_starts]), _back(step.structure, results[len(carries) :])
 
 
@@ -234,7 +238,7 @@ def _call(
     names: Rebinding, places: list[Node],
 ) -> _Step:
     """Call the body with placeholders. state, places : those of arrays that it writes, and of arrays that it rebinds"""
-    with _LoopTrace() as trace:
+    with _LoopTrace(names.body) as trace:
         for array, node in state:
             trace.nodes[id(array)] = node
         holders, c_tree, starts = carried

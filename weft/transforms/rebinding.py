@@ -23,10 +23,9 @@ from weft.graph.node import Node
 from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.call import reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
-from weft.transforms.causes import name_of_place
 from weft.transforms.content import Content
 from weft.transforms.reach import contents_of, is_library, may_rebind, names_in
-from weft.transforms.records import Record, at, form_of, replaced, same_constant, ways_into
+from weft.transforms.records import ListRecord, Record, at, form_of, replaced, same_constant, ways_into
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
 from weft.transforms.values import CONSTANTS
@@ -54,19 +53,21 @@ class StepTape(Tape):
 class Rebinding:
     """The names outside that the body of one loop rebinds.
 
+    body : the user's function
     starts : what array places held before the loop, an Array or a number
     numbers : what number places held before the loop
     """
 
     def __init__(self, f: Callable, what: str) -> None:
         """what : names the loop in messages"""
-        self._f, self._what = f, what
+        self.body, self._what = f, what
         self._records: list[Record] = []
         self.starts: dict[Key, Any] = {}
         self.numbers: dict[Key, Any] = {}
         self.after: dict[Key, Any] = {}
         self._placed: dict[int, dict[int, Any]] = {}
         self._kept: set[int] = set()  # records of weft's objects, which keep what weft has set in them
+        self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
         if _may_rebind(f):
             content = Content({"training"}, (), getattr(f, "__module__", ""))
@@ -74,6 +75,8 @@ class Rebinding:
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
         """Put placeholders in the places that are known to be rebound. nodes : those of the arrays"""
+        if not self.starts and not self.numbers:
+            return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
         self.after = {}
         stands: dict[Key, Any] = {}
@@ -101,12 +104,16 @@ class Rebinding:
 
         Raises TraceError for what a loop cannot carry.
         """
+        if not self._records:
+            return False
         known = len(self.starts), len(self.numbers)
         for n, record in enumerate(self._records):
             placed = self._placed.get(n, {})
             if not placed and record.unchanged():
                 continue
             names, values = record.read()
+            if isinstance(record, ListRecord) and self._take_growth(n, record, values):
+                values = values[: len(record.values)]
             ours = is_library(type(record.owner).__module__) and type(record.owner).__module__.partition(".")[0] == "weft"
             if not record.writable or len(values) != len(record.values) or any(map(_differs, names, record.names)):
                 if not ours:
@@ -129,6 +136,14 @@ class Rebinding:
                     elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
                         self._take_leaf((n, k, way), before, after)
         return (len(self.starts), len(self.numbers)) != known
+
+    def _take_growth(self, n: int, record: Record, values: Sequence[Any]) -> bool:
+        """Note the constants that the body appends to a list. Return whether it appends nothing else."""
+        more = values[len(record.values) :]
+        if not more or not all([type(x) in CONSTANTS for x in more]):
+            return False
+        self._grown[n] = list(more)
+        return True
 
     def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
         before, after = type(_plain(old)), type(_plain(new))
@@ -156,28 +171,39 @@ class Rebinding:
             if isinstance(start, Array) and id(start.cell) in written:
                 self._refuse(self._records[n], k, way, "and writes the array that it held in place, too")
 
+    @property
+    def binds(self) -> bool:
+        """Whether the loop binds anything outside."""
+        return bool(self.starts or self.numbers or self._grown)
+
     def refuse_all(self) -> None:
-        """Raise TraceError where anything is rebound."""
+        """Raise TraceError where anything is rebound. What is appended to lists stays."""
+        self._kept |= self._grown.keys()
         for n, k, way in (*self.starts, *self.numbers):
             old = at(self._records[n].values[k], way)
             self._refuse(self._records[n], k, way, f"from {_told(old)} to {_told(self.after[n, k, way])}")
 
     def name(self, key: Key) -> str:
         """Return what the user calls a place."""
-        return name_of_place(self._f, self._records, self._records[key[0]], key[1], key[2])
+        return self._name(self._records[key[0]], key[1], key[2])
+
+    def _name(self, record: Record, k: int | None, way: tuple[int, ...]) -> str:
+        from weft.transforms.causes import name_of_place
+
+        return name_of_place(self.body, self._records, record, k, way)
 
     def _refuse(self, record: Record, k: int, way: tuple[int, ...], how: str) -> NoReturn:
-        name = name_of_place(self._f, self._records, record, k, way)
+        name = self._name(record, k, way)
         raise TraceError(f"{user_line(user_frame())}: the body of {self._what} rebinds {name} {how}; {_advice(self._what)}")
 
     def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
         fresh = [name for name in names if name not in record.names]
         if fresh:
             other = record.again(tuple(names), tuple(values))
-            name = name_of_place(self._f, self._records, other, list(names).index(fresh[0]), ())
+            name = self._name(other, list(names).index(fresh[0]), ())
             how = f"adds {name}"
         else:
-            name = name_of_place(self._f, self._records, record, None, ())
+            name = self._name(record, None, ())
             how = f"adds to or removes from {name}"
         raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {how}; {_advice(self._what)}")
 
@@ -226,8 +252,10 @@ class Rebinding:
             slots.append(found)
         return slots
 
-    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], trace: Trace) -> None:
+    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], trace: Trace, length: int) -> None:
         """Bind every place to what the last step has bound it to. trace : that of the body, which is over"""
+        for n, more in self._grown.items():
+            self._records[n].owner.extend(more * length)
         made: dict[int, Array] = {}
         ends: dict[Key, Any] = dict(numbers)
         for key, node in results.items():
@@ -282,16 +310,17 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
     """Whether a function may rebind anything outside: not one that binds only its own variables, and calls only such functions."""
     if not isinstance(f, types.FunctionType) or id(f) in seen:
         return not isinstance(f, types.FunctionType)
+    code = may_rebind(f.__code__)
+    if not code.calls and not code.stores:
+        return False
     seen |= {id(f)}
     if is_library(f.__globals__.get("__name__")):
         return any([not _is_plain(x, seen) for x in contents_of(f)])
-    code = may_rebind(f.__code__)
     if code.stores:
         return True
-    if not code.calls:
-        return False
     named = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
-    return any([not _is_plain(x, seen) for x in (*named, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())])
+    held = (*named, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
+    return any([not _is_plain(x, seen) for x in held])
 
 
 def _is_plain(x: Any, seen: frozenset[int]) -> bool:

@@ -22,6 +22,7 @@ class Trace:
 
     looks = ""
     fixes_numbers = False
+    where: Any = None  # the user's line where what is traced begins, if a look may have to name it
     tape: Any = None  # of the numbers that each call tells
 
     def __init__(self) -> None:
@@ -123,8 +124,9 @@ class VmapTrace(Trace):
 
     looks = "a function under wf.vmap"
 
-    def __init__(self) -> None:
+    def __init__(self, f: Any) -> None:
         super().__init__()
+        self.where = getattr(f, "__code__", None), -1
         self.seen: set[int] = set()  # cells from outside that were read
 
     def outer(self, cell: Cell) -> Node:

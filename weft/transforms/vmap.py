@@ -45,7 +45,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     ShapeError, AxisError, ValueError
         When called: an argument lacks the axis, or extents differ; ``in_axes`` does not fit the arguments, or maps none.
     TraceError
-        ``f`` looks at the content of an array, rebinds an attribute, an item or a variable from outside, or writes a mapped argument whose memory it knows by another name too.
+        ``f`` looks at the content of an array, rebinds an attribute, an item or a variable from outside, or writes a mapped
+        argument whose memory it knows by another name too.
 
     Examples
     --------
@@ -76,13 +77,13 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {found}")
         (size,) = sizes
         names = Rebinding(f, "wf.vmap")
-        with VmapTrace() as trace:
+        with VmapTrace(f) as trace:
             for m in given:
                 m.handle._trace = trace
             try:
                 out = f(*called, **named)
-                if names.take(trace):
-                    names.refuse_all()
+                names.take(trace)
+                names.refuse_all()
             finally:
                 names.restore()
             leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
