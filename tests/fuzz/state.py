@@ -118,8 +118,8 @@ def grown(r: random.Random) -> Program:
 
 def looped(r: random.Random) -> str:
     """A line that runs a loop of :func:`loop`, whose body is a text."""
-    body = "; ".join(line for line in (r.choice(LOOPED) for _ in range(r.randint(1, 5))) if " if " not in line or True)
-    return f"x = x + loop({body!r}, locals() | {{'reverse': {r.random() < 0.3}}}, x)"
+    body = "; ".join(line for line in (r.choice(LOOPED) for _ in range(r.randint(1, 5))))
+    return f"x = x + loop({body!r}, {{'o': o, 'm': m, 'q': q, 'k': k, 'reverse': {r.random() < 0.3}}}, x)"
 
 
 _LOOP = """
@@ -165,7 +165,7 @@ def f({given}):
 """
 
 
-def _space(program: Program, jitted: bool) -> dict[str, Any]:
+def _space(program: Program, jitted: bool, native: bool = True) -> dict[str, Any]:
     names = "o, m, q, t0"
     given = {"arguments": f"{names}, x, k, t", "globals": "x, k, t", "method": "self, x, k, t"}[program.options["way"]]
     start = {"arguments": "", "globals": f"    global {names}\n", "method": "    o, m, q, t0 = self.o, self.m, self.q, self.t0\n"}
@@ -176,6 +176,7 @@ def _space(program: Program, jitted: bool) -> dict[str, Any]:
     space: dict[str, Any] = {"wf": wf, "np": np, "math": math}
     space |= {"copy": copy, "Net": Net, "State": State, "Holder": Holder, "made": made}
     space |= {"__name__": "program", "o": Holder(), "m": Net(), "t0": wf.array(np.arange(9.0).reshape(3, 3) / 4)}
+    space["loop"] = loop_of(wf.scan if native else by_python)
     space["q"] = wf.optim.Adam(0.1).init(space["m"])
     exec(text, space)  # noqa: S102
     if jitted:
@@ -216,37 +217,60 @@ def told(x: Any, seen: dict[int, int] | None = None) -> list[Any]:
 
 
 def check(program: Program) -> None:
-    """Every call with jit beside the same call without."""
+    """Every call with jit beside the same call without, and without beside the same call with loops written in Python."""
+    _compare(program, jitted=True)
+    if any("loop(" in line for line in program.lines):
+        _compare(program, jitted=False)
+
+
+def _compare(program: Program, jitted: bool) -> None:
+    """jitted : compare jit with plain calls, which run their loops in Python if they can run natively; else these with each other"""
     x = program.inputs[0].array()
-    spaces = [_space(program, jitted) for jitted in (False, True)]
+    spaces = [_space(program, False, native=jitted), _space(program, jitted)]
     for turn, (k, change) in enumerate(eval(program.options["calls"])):
-        found = []
-        for space in spaces:
+        found: list[list[Any]] = []
+        outs: list[Any] = []
+        for space in reversed(spaces):
+            if outs and outs[0] == "TraceError" and not jitted:
+                RECORD.count("loops with state that are refused")
+                return  # a loop cannot carry it: it says so, and writes nothing
+            before = [part for name in KEPT for part in told(space[name])]
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)
                     exec(change, space)  # noqa: S102
-                    out: Any = _called(program, space, x, k)
+                    before = [part for name in KEPT for part in told(space[name])]
+                    outs.append(_called(program, space, x, k))
             except (IndexError, TypeError, ValueError, AttributeError) as error:
-                out = type(error).__name__
-            kept = [] if isinstance(out, str) else [space[name] for name in ("o", "m", "q", "t0")]
-            found.append([*told(out), *(part for x in kept for part in told(x))])  # of a call that fails jit writes nothing
-        eager, jitted = found
-        where = f"after call {turn} (k = {k}, {change})"
-        if len(eager) != len(jitted):
-            raise Mismatch("state", f"{where}: {jitted} is not {eager}")
-        for n, (a, b) in enumerate(zip(eager, jitted, strict=True)):
+                outs.append(type(error).__name__)
+            kept = [] if isinstance(outs[-1], str) else [part for name in KEPT for part in told(space[name])]
+            if outs[-1] == "TraceError" and len(program.lines) == 1 and not _alike(before, now := [p for n in KEPT for p in told(space[n])]):
+                raise Mismatch("state", f"a loop that is refused leaves {now}, it was {before}")
+            found.append([*told(outs[-1]), *kept])  # of a call that fails jit writes nothing
+        second, first = found
+        where = f"after call {turn} (k = {k}, {change}), {'jit beside plain' if jitted else 'native loops beside Python'}"
+        if len(first) != len(second):
+            raise Mismatch("state", f"{where}: {second} is not {first}")
+        for n, (a, b) in enumerate(zip(first, second, strict=True)):
             if isinstance(a, np.ndarray):
                 _near(a, b, f"part {n} {where}")
             elif type(a) is not type(b) or (not np.isclose(a, b, 1e-9, 0) if isinstance(a, float) else a != b):
                 raise Mismatch("state", f"part {n} {where}: {b!r} is not {a!r}")
-        if isinstance(out, str):
+        if isinstance(outs[0], str):
             RECORD.count("programs with state that end with an error")
             return
-    RECORD.results(program, [a for a in eager if isinstance(a, np.ndarray)])
-    _settles(program, spaces[1], x, k)
+    RECORD.results(program, [a for a in first if isinstance(a, np.ndarray)])
+    if jitted and not any("append" in line for line in program.lines):  # to a longer list belongs another program
+        _settles(program, spaces[1], x, k)
 
 
+def _alike(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(
+        np.array_equal(x, y, True) if isinstance(x, np.ndarray) else x is y or x == y for x, y in zip(a, b, strict=True)
+    )
+
+
+KEPT = ("o", "m", "q", "t0")
 SETTLED = 12  # calls in which whatever alternates has come round, and every number has come with a second value
 
 

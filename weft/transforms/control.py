@@ -114,6 +114,8 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         given = (holders[:own_starts], c_tree, starts[:own_starts]), (slices, x_tree)
         step = _call(f, *given, list(zip(state, held, strict=True)), names, holders[own_starts:])
         after = step.carry
+        if names.starts:
+            names.refuse_written([*state, *step.written])
         widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
         if not step.written and not step.rebinds and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
             break
@@ -121,7 +123,6 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         carries = widened + [as_node(x) for x in fresh]  # a Python number takes the dtype of what it becomes
         starts = [*starts, *fresh]
         state += step.written
-        names.refuse_written(state)
     outs, left = step.outputs, step.state
     _same(carries, after, [names.name(key) for key in names.starts])
     if steps == 0:
@@ -141,7 +142,7 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
     if names.binds:
-        names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, step.trace, steps)
+        names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, steps)
     return _back(c_tree, results[:own_starts], starts[:own_starts]), _back(step.structure, results[len(carries) :])
 
 
@@ -230,7 +231,6 @@ class _Step(NamedTuple):
     state: list[Node]
     written: list[Array]
     rebinds: bool
-    trace: Trace
 
 
 def _call(
@@ -266,7 +266,7 @@ def _call(
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
     if trace.tape is not None:
         trace.tape.over = True
-    return _Step(after, nodes, y_tree, left, changed, rebinds, trace)
+    return _Step(after, nodes, y_tree, left, changed, rebinds)
 
 
 def _named(structure: Any) -> str:

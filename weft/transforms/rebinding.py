@@ -65,6 +65,7 @@ class Rebinding:
         self.starts: dict[Key, Any] = {}
         self.numbers: dict[Key, Any] = {}
         self.after: dict[Key, Any] = {}
+        self._fresh: set[Key] = set()  # places that hold an array which the body has made
         self._placed: dict[int, dict[int, Any]] = {}
         self._kept: set[int] = set()  # records of weft's objects, which keep what weft has set in them
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
@@ -78,7 +79,7 @@ class Rebinding:
         if not self.starts and not self.numbers:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
-        self.after = {}
+        self.after, self._fresh = {}, set()
         stands: dict[Key, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
@@ -135,6 +136,8 @@ class Rebinding:
                         self._kept.add(n)
                     elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
                         self._take_leaf((n, k, way), before, after)
+                        if isinstance(after, Array) and trace.owns(after.cell):
+                            self._fresh.add((n, k, way))
         return (len(self.starts), len(self.numbers)) != known
 
     def _take_growth(self, n: int, record: Record, values: Sequence[Any]) -> bool:
@@ -152,7 +155,7 @@ class Rebinding:
             self.starts.setdefault(key, old)
             self.after[key] = new
         elif after in _NUMBERS and before in _NUMBERS and key not in self.starts:
-            if key in self.numbers or not same_constant(_plain(old), _plain(new)):
+            if key in self.numbers or not _is_same_number(old, new):
                 self.numbers.setdefault(key, old)
                 self.after[key] = new
         elif not same_constant(old, new):
@@ -165,11 +168,12 @@ class Rebinding:
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
-        """Raise TraceError where a place is rebound whose array the body writes in place: other names see only some steps."""
+        """Raise TraceError where a place is rebound whose array the body writes in place: other names would see some steps only."""
         written = {id(cell) for cell in cells}
         for (n, k, way), start in self.starts.items():
-            if isinstance(start, Array) and id(start.cell) in written:
-                self._refuse(self._records[n], k, way, "and writes the array that it held in place, too")
+            after = self.after.get((n, k, way))
+            if any([isinstance(x, Array) and id(x.cell) in written for x in (start, after)]):
+                self._refuse(self._records[n], k, way, "and writes the array that it holds in place, too")
 
     @property
     def binds(self) -> bool:
@@ -252,15 +256,15 @@ class Rebinding:
             slots.append(found)
         return slots
 
-    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], trace: Trace, length: int) -> None:
-        """Bind every place to what the last step has bound it to. trace : that of the body, which is over"""
+    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], length: int) -> None:
+        """Bind every place to what the last step has bound it to"""
         for n, more in self._grown.items():
             self._records[n].owner.extend(more * length)
         made: dict[int, Array] = {}
         ends: dict[Key, Any] = dict(numbers)
         for key, node in results.items():
             after = self.after[key]
-            if not trace.owns(after.cell):
+            if key not in self._fresh:
                 ends[key] = after  # an array from outside: it is bound to that very array
                 continue
             if id(after) not in made:
@@ -280,6 +284,13 @@ def _advice(what: str) -> str:
 
 def _plain(x: Any) -> Any:
     return x.value if type(x) is Given else x
+
+
+def _is_same_number(a: Any, b: Any) -> bool:
+    """Whether two numbers are the same at each call of the function that is traced."""
+    if type(b) is Given:
+        return type(a) is Given and (a.tape, a.slot) == (b.tape, b.slot)
+    return type(a) is not Given and same_constant(a, b)
 
 
 def _static(x: Any) -> Any:
