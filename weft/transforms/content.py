@@ -265,8 +265,8 @@ class Content:
             for method in methods_named(cls, self._words):
                 if id(method) not in methods:
                     methods[id(method)] = self.of(method)
-            for base, name, value in attributes_named(cls, self._words):
-                self._variable(ClassRecord(base), name, value)
+            for base, name in attributes_named(cls, self._words):
+                self._variables.setdefault(id(base), (ClassRecord(base), {}))[1][name] = None
         return len(found) + len(methods) > before
 
     def _joined(self, record: Record, names: tuple[Any, ...], found: list[tuple[Any, Any]]) -> tuple[Any, ...]:

@@ -127,15 +127,23 @@ def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types
                     yield part
 
 
-def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, str, Any]]:
-    """Yield the attributes of ``cls`` that code which names ``words`` may read, each with the class that has it: no methods,
-    properties or members of an Enum. Classes of libraries are left out."""
+_OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+
+
+def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, str]]:
+    """Yield the places where ``cls`` has what code that names ``words`` may read: attributes, methods and properties, special
+    methods and ``forward``; each class that has one, and those before it that may get one. Classes of libraries, members of an
+    Enum and slots are left out."""
+    bases = [base for base in cls.__mro__ if not is_library(base.__module__)] if not isinstance(cls, enum.EnumMeta) else []
     seen: set[str] = set()
-    for base in cls.__mro__ if not isinstance(cls, enum.EnumMeta) else ():
-        for name, value in vars(base).items() if not is_library(base.__module__) else ():
+    for k, base in enumerate(bases):
+        for name, value in vars(base).items():
             special = name[:2] == "__" == name[-2:]
-            if name in words and name not in seen and not special and not hasattr(type(value), "__get__"):
-                yield base, name, value
+            if name in seen or isinstance(value, _OF_SLOTS) or (special and (name in _SILENT or not hasattr(type(value), "__get__"))):
+                continue
+            if special or name in words or name == "forward":
+                for owner in bases[: k + 1]:
+                    yield owner, name
         seen.update(vars(base))
 
 

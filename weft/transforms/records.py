@@ -403,7 +403,7 @@ class VariablesRecord(Record):
 
 
 class ClassRecord(Record):
-    """Attributes of a class that functions read through its name."""
+    """Attributes and methods of a class that functions read through its name, or by its instances."""
 
     __slots__ = ()
 
@@ -412,11 +412,14 @@ class ClassRecord(Record):
         return self.names, tuple([attributes.get(name, MISSING) for name in self.names])
 
     def put(self, k: int, value: Any) -> None:
-        setattr(self.owner, self.names[k], value)
+        if value is not MISSING:
+            setattr(self.owner, self.names[k], value)
 
     def watch(self) -> list[Watched] | None:
         (attributes,) = gc.get_referents(vars(self.owner))  # what a mappingproxy shows
-        return [("variable", attributes, name, value) for name, value in zip(self.names, self.values, strict=True)]
+        there = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
+        rows: list[Watched] = [("variable", attributes, name, value) for name, value in there]
+        return rows if len(there) == len(self.names) else [("keys", attributes, len(attributes), None), *rows]
 
 
 def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
