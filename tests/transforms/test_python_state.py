@@ -335,3 +335,71 @@ def both(seed, way, calls=9):
 def test_programs_give_and_leave_what_they_do_without_jit(way):
     for _ in range(12):
         both(random.randrange(10**9), way)
+
+
+def test_what_is_replaced_on_a_class_is_noticed():
+    class Base:
+        scale = 1.0
+
+        def run(self, x):
+            return x * 2
+
+        @property
+        def rate(self):
+            return 2.0
+
+        @staticmethod
+        def shift(x):
+            return x + 1
+
+        @classmethod
+        def scaled(cls, x):
+            return x * cls.scale
+
+    class Part2(Base):
+        pass
+
+    class Layer(wf.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    part, layer, x = Part2(), Layer(), wf.ones(2)
+
+    def plain(x):
+        return [part.run(x), part.rate * x, part.shift(x), part.scaled(x), layer(x)]
+
+    changes = [
+        (Base, "run", lambda self, x: x * 5), (Part2, "run", lambda self, x: x * 7), (Part2, "run", staticmethod(lambda x: x * 9)),
+        (Base, "rate", property(lambda self: 3.0)), (Base, "shift", staticmethod(lambda x: x + 5)), (Part2, "rate", 4.5),
+        (Base, "scaled", classmethod(lambda cls, x: x * 11)), (Layer, "forward", lambda self, x: x * 13),
+    ]
+    jitted = wf.jit(plain)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for count, (owner, name, value) in enumerate([(Base, "scale", 1.0), *changes], 1):
+            setattr(owner, name, value)
+            for _ in range(3):
+                assert [a.tolist() for a in jitted(x)] == [a.tolist() for a in plain(x)], (owner, name)
+            assert jitted.traces == count
+        del Part2.run
+        assert [a.tolist() for a in jitted(x)] == [a.tolist() for a in plain(x)]
+
+
+@pytest.mark.parametrize("body", [
+    "kept.append(c)", "o.new = c", "o.h = o.h[:1]", "o.none = c", "o.flag = True", "o.buffer[0] = 2.0; o.buffer = o.buffer * 2",
+    "c = c + 1 if o.n < 5 else c", "o.dict['x'] = c", "o.slotted = Slotted(1, c)",
+])
+@pytest.mark.parametrize("loop", ["scan", "vmap"])
+def test_what_a_loop_cannot_carry_is_refused_and_leaves_everything(body, loop):
+    o, kept = Part(2), []
+    space = {"o": o, "kept": kept, "Slotted": Slotted}
+    exec(f"def f(c, x):\n    o.n += 1; o.h = o.h + x\n    {body}\n    return c, None" if "if" not in body else
+         f"def f(c, x):\n    o.n += 1\n    {body}\n    return c, None", space)
+    before, arrays = vars(o).copy(), (o.h.tolist(), o.dict.copy(), o.slotted.n)
+    with pytest.raises(wf.errors.TraceError, match=rf"test_python_state\.py:\d+: the body of (a loop|wf\.{loop}) "):
+        if loop == "scan":
+            wf.scan(space["f"], wf.zeros(3), wf.ones((5, 3)))
+        else:
+            wf.vmap(lambda x: space["f"](x, x)[0])(wf.ones((5, 3)))
+    assert vars(o).keys() == before.keys() and all(vars(o)[name] is before[name] for name in before)
+    assert not kept and (o.h.tolist(), o.dict, o.slotted.n) == arrays

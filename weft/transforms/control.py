@@ -49,7 +49,8 @@ def scan(
     f : function (carry, x) -> (carry, y); called to see what it computes: once, or once more where it writes. Arrays it
         reads from outside are constants of the loop, and derivatives by them are known too. Arrays from outside that it
         writes (parameters, the state of an optimizer, the random state) are carried: each step sees what the one before
-        it wrote, and after the loop they hold what the last one wrote. Its arguments are copies: what it writes into them
+        it wrote, and after the loop they hold what the last one wrote. So are arrays, ints and floats in attributes, items and
+        variables from outside that it binds anew. Its arguments are copies: what it writes into them
         in place stays in the step.
     init : tree of Arrays or numbers: the first carry. Each step keeps its structure, shapes and dtypes.
     xs : tree of Arrays with one first extent, or None: then ``f`` is given None, and ``length`` says how often
@@ -66,7 +67,7 @@ def scan(
     ShapeError, DTypeError
         when a step changes the shape or dtype of a carry, or extents differ.
     TraceError
-        when ``f`` looks at a value.
+        when ``f`` looks at a value, or binds outside what a loop cannot carry: new names, other shapes, objects.
     LinAlgError
         when a step is computed and LAPACK refuses what it is given; it names the line in ``f``.
 

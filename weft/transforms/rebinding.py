@@ -7,7 +7,6 @@ notes what one step makes of them, and is played once for each step before the l
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -168,7 +167,7 @@ class Rebinding:
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
-        """Raise TraceError where a place is rebound whose array the body writes in place: other names would see some steps only."""
+        """Raise TraceError where a place is rebound whose array the body writes in place: other names see some steps."""
         written = {id(cell) for cell in cells}
         for (n, k, way), start in self.starts.items():
             after = self.after.get((n, k, way))
@@ -318,7 +317,7 @@ def _stack(values: Sequence[Any], dtype: Format) -> Node:
 
 
 def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a function may rebind anything outside: not one that binds only its own variables, and calls only such functions."""
+    """Whether a function may rebind anything outside; not if it, and all that it calls, bind only their own variables."""
     if not isinstance(f, types.FunctionType) or id(f) in seen:
         return not isinstance(f, types.FunctionType)
     code = may_rebind(f.__code__)
