@@ -1,9 +1,9 @@
 """Functions with state that Python holds: modules in and out, rates and counters, optimizers, objects; jitted beside eager.
 
 A program is a function of ``x`` and ``k`` that names an object ``o``, a module ``m`` and an optimizer ``q``, as arguments or as
-global variables. Some of its lines are the body of a loop, which has the signature of ``wf.scan``: with weft's loop what it rebinds
-is carried, and beside it the same loop is written in Python. It is called several times; between the calls something of the state changes. Every call must give and leave
-what the same call gives and leaves without jit, and a program whose state does not change must not be traced again.
+global variables. A line may run a loop whose body rebinds state. It is called several times; between the calls something of the
+state changes. Every call must give and leave what the same call gives and leaves without jit, and with its loops written in
+Python; a program whose state does not change must not be traced again.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def check(program: Program) -> None:
 
 
 def _compare(program: Program, jitted: bool) -> None:
-    """jitted : compare jit with plain calls, which run their loops in Python if they can run natively; else these with each other"""
+    """jitted : compare jit with plain calls; else plain calls with native loops with those whose loops Python runs"""
     x = program.inputs[0].array()
     spaces = [_space(program, False, native=jitted), _space(program, jitted)]
     for turn, (k, change) in enumerate(eval(program.options["calls"])):
@@ -244,7 +244,8 @@ def _compare(program: Program, jitted: bool) -> None:
             except (IndexError, TypeError, ValueError, AttributeError) as error:
                 outs.append(type(error).__name__)
             kept = [] if isinstance(outs[-1], str) else [part for name in KEPT for part in told(space[name])]
-            if outs[-1] == "TraceError" and len(program.lines) == 1 and not _alike(before, now := [p for n in KEPT for p in told(space[n])]):
+            now = [part for name in KEPT for part in told(space[name])]
+            if outs[-1] == "TraceError" and len(program.lines) == 1 and not _alike(before, now):
                 raise Mismatch("state", f"a loop that is refused leaves {now}, it was {before}")
             found.append([*told(outs[-1]), *kept])  # of a call that fails jit writes nothing
         second, first = found

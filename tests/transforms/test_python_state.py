@@ -369,7 +369,8 @@ def test_what_is_replaced_on_a_class_is_noticed():
         return [part.run(x), part.rate * x, part.shift(x), part.scaled(x), layer(x)]
 
     changes = [
-        (Base, "run", lambda self, x: x * 5), (Part2, "run", lambda self, x: x * 7), (Part2, "run", staticmethod(lambda x: x * 9)),
+        (Base, "run", lambda self, x: x * 5), (Part2, "run", lambda self, x: x * 7),
+        (Part2, "run", staticmethod(lambda x: x * 9)),
         (Base, "rate", property(lambda self: 3.0)), (Base, "shift", staticmethod(lambda x: x + 5)), (Part2, "rate", 4.5),
         (Base, "scaled", classmethod(lambda cls, x: x * 11)), (Layer, "forward", lambda self, x: x * 13),
     ]

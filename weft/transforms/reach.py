@@ -139,7 +139,8 @@ def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, 
     for k, base in enumerate(bases):
         for name, value in vars(base).items():
             special = name[:2] == "__" == name[-2:]
-            if name in seen or isinstance(value, _OF_SLOTS) or (special and (name in _SILENT or not hasattr(type(value), "__get__"))):
+            silent = special and (name in _SILENT or not hasattr(type(value), "__get__"))
+            if silent or name in seen or isinstance(value, _OF_SLOTS):
                 continue
             if special or name in words or name == "forward":
                 for owner in bases[: k + 1]:
