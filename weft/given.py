@@ -71,7 +71,8 @@ class Tape:
         if known is not None:
             return known
         if len(mine) < len(operands):  # a number of a trace around this one stays what it is
-            function = _with(function, [x if _is_open(x) else _plain(x) for x in operands], mine)
+            fixed = [None if k in mine else x if _is_open(x) else _plain(x) for k, x in enumerate(operands)]
+            function = _with(function, fixed, mine)
         self.steps.append((function, slots, type(result), wanted))
         self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
         self._steps[key] = slot = len(self._roots) - 1

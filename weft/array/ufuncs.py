@@ -162,7 +162,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     if given is not None and not refused and _held_exactly(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
             with WRITING, np.errstate(all="ignore"):
-                if index_arrays.written(target, index, values[0], ufunc.at):
+                if index_arrays.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
                     return
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)

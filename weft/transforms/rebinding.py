@@ -17,7 +17,7 @@ from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.errors import TraceError
 from weft.formats import Format
-from weft.given import Given, Tape, fits
+from weft.given import GIVEN, Given, Tape, fits
 from weft.graph.node import Node
 from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.call import reshape
@@ -231,7 +231,7 @@ class Rebinding:
                 if not fits(_plain(slots[slot]), node.dtype):
                     raise OverflowError(f"step {step} of {self._what}: {slots[slot]} does not fit {node.dtype.name}")
                 row.append(slots[slot])
-            values = [slots[x.slot] if type(x) is Given and x.tape is tape else x for x in ends]
+            values = [slots[x.slot] if type(x) in GIVEN and x.tape is tape else x for x in ends]
         places = [node for _, node in tape.nodes]
         stacked = [_stack(row[::-1] if reverse else row, node.dtype) for row, node in zip(rows, places, strict=True)]
         return places, stacked, dict(zip(keys, values, strict=True))
@@ -249,7 +249,7 @@ class Rebinding:
                     self._records[key[0]], key[1], key[2], f"and a condition on it, or what needs its value,{where} comes out "
                     f"otherwise in step {step} than in the first (one body is computed in all steps)",
                 )
-            if type(found) is Given:
+            if type(found) in GIVEN:
                 if kind is bool or wanted is found.value:
                     found.here()
             slots.append(found)
@@ -282,18 +282,18 @@ def _advice(what: str) -> str:
 
 
 def _plain(x: Any) -> Any:
-    return x.value if type(x) is Given else x
+    return x.value if type(x) in GIVEN else x
 
 
 def _is_same_number(a: Any, b: Any) -> bool:
     """Whether two numbers are the same at each call of the function that is traced."""
-    if type(b) is Given:
-        return type(a) is Given and (a.tape, a.slot) == (b.tape, b.slot)
-    return type(a) is not Given and same_constant(a, b)
+    if type(b) in GIVEN:
+        return type(a) in GIVEN and (a.tape, a.slot) == (b.tape, b.slot)
+    return type(a) not in GIVEN and same_constant(a, b)
 
 
 def _static(x: Any) -> Any:
-    return x.told() if type(x) is Given else x
+    return x.told() if type(x) in GIVEN else x
 
 
 def _differs(a: Any, b: Any) -> bool:
@@ -310,7 +310,7 @@ def _told(x: Any) -> str:
 
 def _stack(values: Sequence[Any], dtype: Format) -> Node:
     """Return one array of numbers, some of which may be known at each call only."""
-    if Given not in map(type, values):
+    if GIVEN.isdisjoint(map(type, values)):
         return as_node(np.array(values, dtype.numpy))
     rows = [reshape(as_node(x, dtype), (1,)) for x in values]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
@@ -335,7 +335,7 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
 
 def _is_plain(x: Any, seen: frozenset[int]) -> bool:
     """Whether nothing outside is rebound when a body calls ``x``, or a method of it."""
-    if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) is Given:
+    if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) in GIVEN:
         return True
     if isinstance(x, types.ModuleType):
         return is_library(x.__name__)
