@@ -32,7 +32,7 @@ def test_mnist_learns(capsys) -> None:
 
 def test_bad_arguments(capsys, monkeypatch, tmp_path) -> None:
     assert main(["train", "digits", "--lr", "-1"]) == 1
-    assert "lr must be positive" in capsys.readouterr().err
+    assert "lr must not be negative" in capsys.readouterr().err
 
 
 def test_info(capsys) -> None:

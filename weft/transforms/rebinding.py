@@ -133,6 +133,8 @@ class Rebinding:
                     before, after = at(old, way), at(new, way)
                     if ours and isinstance(after, Array) and not trace.owns(after.cell):
                         self._kept.add(n)
+                    elif ours and before is None:
+                        pass  # a layer that the body resets makes its state anew in each step; it is None again after the loop
                     elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
                         self._take_leaf((n, k, way), before, after)
                         if isinstance(after, Array) and trace.owns(after.cell):
