@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import files
 from weft.errors import DataError
-from weft.files import read, write_whole
+from weft.process import files
+from weft.process.files import read, write_whole
 
 ROOT = Path(__file__).parents[1]
 
@@ -206,7 +206,7 @@ def test_long_names(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from weft.files import write_whole
+from weft.process.files import write_whole
 for k in range(int(sys.argv[3])):
     write_whole(sys.argv[1], (sys.argv[2] * 50_000).encode())
 """

@@ -12,8 +12,8 @@ import sys
 import types
 from typing import Any
 
-from weft.loading import install
-from weft.signals import uninterrupted
+from weft.process.import_hook import install
+from weft.process.signals import uninterrupted
 
 __version__ = "0.1.0"
 __array_api_version__ = "2025.12"

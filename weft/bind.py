@@ -15,8 +15,8 @@ from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.look import materialise
+from weft.process.bounded_cache import Recent
 from weft.ready import Run, ready
-from weft.recent import Recent
 
 WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
 _WIDEST = 16  # bytes of an element

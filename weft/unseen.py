@@ -14,7 +14,7 @@ from weft.cell import LOCAL
 from weft.devices.faults import OutOfRoom
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 
 # Seconds on a processor of 3 GHz with AVX2. That they differ between machines moves the moment, not the results.
 _NODE = 4e-6  # what Python takes for a node

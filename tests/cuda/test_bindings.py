@@ -154,7 +154,7 @@ def test_functions_that_nobody_holds_are_unloaded(library: Path) -> None:
         import gc
         from weft import execute
         from weft.devices.cuda import codes
-        from weft.recent import Recent
+        from weft.process.bounded_cache import Recent
         device = get_device("gpu")
         device.codes._loaded = Recent(4, 2)
         execute.PROGRAMS = Recent(0.0, 2)

@@ -25,7 +25,7 @@ from weft.devices.cuda.target import GPU
 from weft.graph.node import Graph
 from weft.kernel.ir import Kernel
 from weft.kernel.target import Target
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

@@ -34,7 +34,7 @@ from weft.graph.primitives import TABLE, bind
 from weft.graph.primitives.table import input_leaf
 from weft.kernel.ir import Kernel, size_of
 from weft.kernel.parts import Part, split
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

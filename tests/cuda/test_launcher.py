@@ -39,7 +39,7 @@ from weft.graph.primitives.table import TABLE, input_leaf
 from weft.placement import figures  # loaded before names are patched
 from weft.placement import machine as machines
 from weft.placement.machine import machine
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms import device as transforms_device

@@ -24,7 +24,7 @@ from weft.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

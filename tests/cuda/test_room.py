@@ -20,7 +20,7 @@ from weft import execute, placed
 from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.cuda.driver import OutOfMemory
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 
 pytest.importorskip("triton")
 

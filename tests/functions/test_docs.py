@@ -68,7 +68,7 @@ def test_import_loads_nothing_heavy() -> None:
     code = (
         "import sys, weft; print([m for m in sys.modules if m.split('.')[0] in "
         "('numpy', 'llvmlite', 'optree', 'rich', 'ml_dtypes', 'opt_einsum') "
-        "or m.startswith('weft.') and m not in ('weft.loading', 'weft.signals')])"
+        "or m.startswith('weft.') and m not in ('weft.process.import_hook', 'weft.process.signals')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

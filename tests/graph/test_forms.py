@@ -20,7 +20,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import constant
 from weft.graph.primitives.table import scalar_leaf
 from weft.kernel.printer import print_kernel
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule import forms
 from weft.schedule.build import build
 from weft.schedule.forms import Forms

@@ -14,7 +14,7 @@ from typing import Any
 os.environ["SCIPY_ARRAY_API"] = "1"
 
 import numpy as np  # noqa: E402
-import scipy.cluster  # noqa: E402
+import scipy.cluster
 import scipy.constants  # noqa: E402
 import scipy.differentiate  # noqa: E402
 import scipy.fft  # noqa: E402
@@ -27,7 +27,7 @@ import scipy.signal  # noqa: E402
 import scipy.sparse  # noqa: E402
 import scipy.spatial  # noqa: E402
 import scipy.special  # noqa: E402
-import scipy.stats  # noqa: E402
+import scipy.stats  # noqa: E402  # noqa: E402
 
 import weft as wf  # noqa: E402
 

@@ -13,7 +13,7 @@ import weft.schedule.build
 from weft import execute
 from weft.devices import get_device
 from weft.devices.cpu.native import compile
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.soak import interrupts
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 ROOT = Path(__file__).parents[2]
 
@@ -171,14 +171,15 @@ def test_modules_of_weft_load_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["weft.array", "weft.graph.primitives", "weft.transforms.tree", "weft.nn"])
 def test_a_module_whose_import_was_interrupted_can_be_imported_again(name: str) -> None:
     code = (
-        "import importlib, signal, sys, weft.loading\n"
+        "import importlib, signal, sys, weft.process.import_hook\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "load = weft.loading._Loader.exec_module\n"
+        "load = weft.process.import_hook._Loader.exec_module\n"
         "def press(self, module):\n"
         f"    if module.__name__ != {name!r} or 'pressed' in globals():\n        return load(self, module)\n"
         "    globals()['pressed'] = True\n"
-        "    with weft.loading.uninterrupted():\n        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
-        "weft.loading._Loader.exec_module = press\n"
+        "    with weft.process.import_hook.uninterrupted():\n"
+        "        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
+        "weft.process.import_hook._Loader.exec_module = press\n"
         f"try:\n    importlib.import_module({name!r})\nexcept KeyboardInterrupt:\n    print('raised')\n"
         f"importlib.import_module({name!r})\n"
         "import weft as wf\n"
@@ -191,7 +192,7 @@ def test_a_module_whose_import_was_interrupted_can_be_imported_again(name: str) 
 
 
 def test_modules_can_be_loaded_again() -> None:
-    import weft.functions.broadcasting as module
+    from weft.functions import broadcasting as module
 
     before = dict(vars(module))
     try:

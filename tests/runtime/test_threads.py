@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from handmade import device
 
-import weft.devices as runtime
+from weft import devices as runtime
 from weft.devices.cpu import device as device_module
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.compile import function

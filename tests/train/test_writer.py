@@ -15,8 +15,8 @@ import pytest
 
 import weft as wf
 from tests.train.making import Broken, data, net
-from weft import lock as locks_of
 from weft.errors import DataError
+from weft.process import run_lock as locks_of
 from weft.train.writer import only_writer
 
 ROOT = Path(__file__).parents[2]

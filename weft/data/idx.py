@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import files
 from weft.errors import DataError
+from weft.process import files
 
 PACKED = b"\x1f\x8b"
 MOST_RATIO = 1032  # bytes that a byte of deflate can become

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.data.idx import read_idx
 from weft.errors import DataError
-from weft.files import user_cache_folder
+from weft.process.files import user_cache_folder
 
 MNIST_FILES = {
     "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",

@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft.files import user_cache_folder
+from weft.process.files import user_cache_folder
 
 MAGIC = b"weft-object-1\n"
 SUFFIX = ".weft"

@@ -1,4 +1,4 @@
-"""einops on Arrays: the backend that einops finds among the subclasses of its own. ``weft.loading`` introduces it."""
+"""einops on Arrays: the backend that einops finds among the subclasses of its own. ``weft.process.import_hook`` introduces it."""
 
 from __future__ import annotations
 

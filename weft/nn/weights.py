@@ -12,10 +12,10 @@ from weft.array import Array
 from weft.convert import refuse_subclass
 from weft.dtypes import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
-from weft.files import read, target, write_whole
 from weft.functions.creation import asarray
 from weft.nn.module_tree import ModuleTree
 from weft.nn.weight_file import pack, unpack
+from weft.process.files import read, target, write_whole
 
 Model = TypeVar("Model", bound=ModuleTree)
 COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; nothing here depends on that number

@@ -12,7 +12,7 @@ from itertools import count
 
 from weft.graph.node import Node, frozen
 from weft.graph.primitives.table import SCALAR
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.group_check import structure_of
 from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary

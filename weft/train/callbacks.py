@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from weft.files import target, write_whole
 from weft.functions.creation import asarray
 from weft.nn.module import Module
 from weft.nn.weight_file import pack
+from weft.process.files import target, write_whole
 from weft.train.history import Epoch
 from weft.train.state import State
 

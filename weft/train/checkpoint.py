@@ -1,7 +1,7 @@
 """Checkpoints: a run on disk, whole at every moment, from which it goes on to the same bits.
 
 A checkpoint is a safetensors file with checksums, as weights are; what is no array stands in it as JSON, in a tensor of
-bytes. How it is written: ``weft/files.py``; who may write it: ``writer.py``.
+bytes. How it is written: ``weft/process/files.py``; who may write it: ``writer.py``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DataError
-from weft.files import read, write_whole
 from weft.nn.module import Module
 from weft.nn.weight_file import pack, shown, unpack
 from weft.nn.weights import passing
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
+from weft.process.files import read, write_whole
 from weft.train.averaging import AverageWeights
 from weft.train.callbacks import BestWeights
 from weft.train.checkpoint_state import VERSION, understood

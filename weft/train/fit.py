@@ -12,12 +12,12 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.errors import DataError, ShapeError
-from weft.files import target
 from weft.functions.creation import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.sizes import waits_for_a_batch
 from weft.optim import Adam, Optimizer
+from weft.process.files import target
 from weft.train import arguments
 from weft.train import checkpoint as checkpoints
 from weft.train.feed import Arrays, Feed, Stream, checked, is_stream, set_aside

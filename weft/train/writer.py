@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft import files
-from weft.lock import only_one
+from weft.process import files
+from weft.process.run_lock import only_one
 
 
 @contextmanager

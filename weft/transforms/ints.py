@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.given import RUN_TIME
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.transforms.call import INTEGERS, Call
 from weft.transforms.records import same_constant
 

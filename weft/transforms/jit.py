@@ -19,7 +19,7 @@ from weft.errors import warn
 from weft.graph.primitives.table import SCALAR
 from weft.look import materialise
 from weft.placed import Placed
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, shared, shared_key, write_back
 from weft.transforms.call import Call

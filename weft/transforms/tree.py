@@ -18,8 +18,8 @@ import numpy as np
 from weft.array import Array
 from weft.formats import INEXACT
 from weft.given import GIVEN
-from weft.loading import needed
-from weft.signals import uninterrupted
+from weft.process.import_hook import needed
+from weft.process.signals import uninterrupted
 
 _MODULES: set[type] = set()
 _UNTOLD: list[type] = []  # modules of which optree does not know yet

@@ -15,7 +15,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Pool, Word
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.packed import Layout, compiled_sizes, layout
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 
 LOADED = 1000  # functions that are kept loaded though no program holds them
 Compiler = Callable[[Launch, int, int], Code]

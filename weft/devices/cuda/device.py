@@ -33,7 +33,7 @@ from weft.errors import DeviceError
 from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.program import Program
 
 

@@ -23,7 +23,7 @@ from weft.devices.steps import donated, walk
 from weft.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 from weft.schedule.program import Call, Program, Slot
 
 ALIGNED = 256  # bytes, as a card's memory is given out

@@ -15,7 +15,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.codes import Codes
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.plan import Start
-from weft.recent import Recent
+from weft.process.bounded_cache import Recent
 
 AFTER = 20  # runs before others are tried: what runs less often is not worth compiling them
 ROUNDS = 3  # of each; the best counts, for the first loads the code

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.devices.names import named, why_not
 from weft.errors import DeviceError
-from weft.lock import only_one
+from weft.process.run_lock import only_one
 from weft.tools.gpu_bench import record, together
 from weft.tools.gpu_bench.__main__ import LOST
 from weft.tools.gpu_bench.needed import missing_packages

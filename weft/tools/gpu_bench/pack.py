@@ -6,7 +6,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from weft.files import write_whole
+from weft.process.files import write_whole
 
 LOG_BYTES = 1 << 20  # of each log, its end: the file must stay small
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DataError
-from weft.files import write_whole
+from weft.process.files import write_whole
 
 FORM = 1  # of the files
 _SHORT = 160  # letters

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 FLAG = "--follow"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from weft.devices.cpu.native import emission
 from weft.devices.processes import python, started
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 TRIES = 3  # processes that end by themselves before no more are started
 PATIENCE = 0.1  # seconds before the first process is started: what ends sooner pays for none

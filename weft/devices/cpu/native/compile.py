@@ -30,7 +30,7 @@ from weft.devices.cpu.native.emission import HIGH, LOW
 from weft.devices.cpu.native.identity import name_of, sources_unchanged
 from weft.devices.cpu.native.levels import cost_of, level_of
 from weft.devices.cpu.native.machine import host
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # kernels that nobody holds wait for a sweep: this many, and as many as are alive
 

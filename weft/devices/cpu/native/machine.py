@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import Any
 
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 
 def system() -> str:

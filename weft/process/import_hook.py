@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from weft.signals import uninterrupted
+from weft.process.signals import uninterrupted
 
 
 class _Loader(SourceFileLoader):

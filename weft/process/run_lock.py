@@ -17,9 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from weft import files
 from weft.errors import DataError
-from weft.signals import uninterrupted
+from weft.process import files
+from weft.process.signals import uninterrupted
 
 
 @contextmanager
