@@ -17,7 +17,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.creation": "From data, and filled",
     "weft.functions.ranges": "Counted up",
     "weft.functions.matrices": "Matrices of diagonals",
-    "weft.dtypes": "Dtypes and how they mix",
+    "weft.dtypes.api": "Dtypes and how they mix",
     "weft.functions.elementwise": "Element by element",
     "weft.functions.special": "Special functions",
     "weft.functions.choosing": "Choosing and comparing",

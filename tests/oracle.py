@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import weft.functions
-from weft.formats import FLOAT64, FROM_NUMPY, Format, of_kind
+from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format, of_kind
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, constant, input_leaf

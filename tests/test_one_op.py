@@ -7,7 +7,7 @@ from pathlib import Path
 
 import weft as wf
 from weft.array import wrap
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import input_leaf
 from weft.kernel.printer import print_kernel

@@ -27,7 +27,7 @@ pi = 3.141592653589793
 
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar ndarray",
-    "weft.dtypes": """
+    "weft.dtypes.api": """
         bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64
         complex64 complex128 csingle cdouble bool_ byte double half int_ intc intp long longlong short single ubyte uint
         uintc uintp ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",

@@ -21,8 +21,21 @@ from weft.convert import (
     numpy_node,
     refuse_subclasses,
 )
+from weft.dtypes.formats import (
+    BOOL,
+    COMPLEX,
+    FLOAT64,
+    FLOATS,
+    FROM_NUMPY,
+    INEXACT,
+    INT64,
+    INTEGERS,
+    UINT64,
+    Format,
+    converted,
+    holds,
+)
 from weft.errors import told
-from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, holds
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant

@@ -18,7 +18,7 @@ from weft import execute, node_by_node, small
 from weft.bind import large
 from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.devices.base import ELSEWHERE
-from weft.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind

@@ -10,7 +10,7 @@ from typing import Any
 from weft import execute, small
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
+from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 
 _CPU = 1
 _UINT = 1  # DLPack's codes of types

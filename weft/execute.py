@@ -13,8 +13,8 @@ from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, AnySize, DefersChecks, Device, Run, Sized, TellsLate
 from weft.devices.faults import IndexFault
+from weft.dtypes.formats import Format
 from weft.errors import DeviceError, gib, out_of_bounds
-from weft.formats import Format
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.origin import user_line
 from weft.graph.primitives.index import IN_BOUNDS

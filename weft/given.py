@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.cell import Cell, traces
-from weft.formats import FLOATS, FROM_NUMPY, Format
+from weft.dtypes.formats import FLOATS, FROM_NUMPY, Format
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import constant, scalar_leaf

@@ -16,7 +16,7 @@ import numpy as np
 from weft import at_once, execute, node_by_node, small
 from weft.cell import LOCAL, Cell
 from weft.devices.base import ELSEWHERE
-from weft.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
+from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.look import materialise

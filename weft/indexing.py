@@ -11,8 +11,8 @@ import numpy as np
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
+from weft.dtypes.formats import BOOL, INT64, INTEGERS
 from weft.errors import ShapeError, as_called, out_of_bounds, told
-from weft.formats import BOOL, INT64, INTEGERS
 from weft.given import GIVEN, Given, GivenScalar, asked, computed, is_int
 from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS

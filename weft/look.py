@@ -16,8 +16,8 @@ import numpy as np
 
 from weft import execute, held, unseen
 from weft.cell import BEING_WRITTEN, LOCAL, UNDO, WRITING, Cell, traces
+from weft.dtypes.formats import INEXACT
 from weft.errors import OF_RUNS, TraceError
-from weft.formats import INEXACT
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line

@@ -13,7 +13,7 @@ from weft import execute, small
 from weft.cell import LOCAL
 from weft.devices.base import DoesSmallWork
 from weft.devices.small import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import INPUT, input_leaf
 from weft.ready import prepared

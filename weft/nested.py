@@ -10,7 +10,7 @@ import numpy as np
 from weft import execute, small
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import FROM_NUMPY, Format
+from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 

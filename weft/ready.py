@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import execute, small
 from weft.devices.small import Prepared
-from weft.formats import FLOATS
+from weft.dtypes.formats import FLOATS
 from weft.graph.node import Node
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import execute
 from weft.cell import LOCAL
-from weft.formats import FLOATS, Format, scalar
+from weft.dtypes.formats import FLOATS, Format, scalar
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes

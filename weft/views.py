@@ -18,7 +18,7 @@ from weft import execute, small
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import COMPLEX, INT64, Format
+from weft.dtypes.formats import COMPLEX, INT64, Format
 from weft.given import Given, Slot
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame

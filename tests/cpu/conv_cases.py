@@ -10,9 +10,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.dtypes.parse import spelled
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import window_order
-from weft.spelling import spelled
 
 SERIAL = """
 @weft_counters = global [8 x i64] zeroinitializer

@@ -9,7 +9,7 @@ from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.nest.kernel import generate_loops
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.hazards import in_place

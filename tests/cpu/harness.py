@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa, isa_of
+from weft.dtypes.parse import spelled
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
-from weft.spelling import spelled
 
 _SUPPORT = """
 @weft_counters = global [64 x i64] zeroinitializer

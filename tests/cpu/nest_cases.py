@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from harness import acc, access, buffers, const, load, op
 
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
+from weft.dtypes.parse import spelled
 from weft.kernel.ir import Axis, Kernel, Phase, Reduction, Stage, Store
 from weft.kernel.target import Order
-from weft.spelling import spelled
 
 F32 = FLOAT32
 ROWS, COLUMNS = Order(32, 4096), Order(1, 64)

@@ -12,7 +12,7 @@ from harness import isas
 from tests.fuzz.native import native, native_for, run, same
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Chain

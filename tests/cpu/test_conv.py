@@ -9,10 +9,10 @@ from conv_cases import Native, conv_reference, forward, load, weight_gradient, w
 
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
-from weft.formats import BOOL, FLOAT32
+from weft.dtypes.formats import BOOL, FLOAT32
+from weft.dtypes.parse import spelled
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import product_order
-from weft.spelling import spelled
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
 

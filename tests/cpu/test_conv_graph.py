@@ -9,7 +9,8 @@ from conv_cases import Native
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
+from weft.dtypes.parse import spelled
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
@@ -17,7 +18,6 @@ from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
 from weft.schedule.program import Call, Program
-from weft.spelling import spelled
 
 # x, w, stride, padding, lhs dilation, rhs dilation, groups
 CASES = {

@@ -10,7 +10,7 @@ from harness import acc, access, buffers, compile_kernel, fresh, load, op
 import weft as wf
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
-from weft.formats import FLOAT32, INT64
+from weft.dtypes.formats import FLOAT32, INT64
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value
 from weft.kernel.target import Order

@@ -7,7 +7,7 @@ import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
 from tests.kernel.evaluate import evaluate
-from weft.formats import FLOAT32, FORMATS, converted, of_kind
+from weft.dtypes.formats import FLOAT32, FORMATS, converted, of_kind
 from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
 
 NARROW = [f.numpy for f in of_kind("float") if f.narrow]

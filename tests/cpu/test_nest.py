@@ -8,11 +8,11 @@ from harness import acc, access, as_affine, buffers, compile_kernel, const, fres
 from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, square_plus
 
 from tests.kernel.evaluate import evaluate
-from weft.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
+from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
+from weft.dtypes.parse import spelled
 from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.summation import product_order
 from weft.kernel.target import Order
-from weft.spelling import spelled
 
 COLUMN_CASES = [
     *((s, a) for s in [(1, 1), (1, 7), (5, 3), (37, 101), (128, 10), (3, 4096), (301, 64), (513, 1024)] for a in (0, 1)),

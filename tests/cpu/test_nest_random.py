@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cross import TABLE, bind, leaf, run_both
 
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 
 
 @pytest.mark.parametrize("shape", [(1000,), (3,), (3, 7), (5, 8), (6, 12), (2, 3, 20), (70000,), (9, 4), (40, 66)])

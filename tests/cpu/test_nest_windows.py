@@ -7,7 +7,7 @@ import pytest
 from cross import TABLE, bind, leaf, run_both
 from harness import isas
 
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 
 # size, window, stride, padding: rows longer and shorter than a vector, gaps, overlap, padding
 WINDOWS = [

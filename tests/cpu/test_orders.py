@@ -19,7 +19,7 @@ from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.nest.plan import plan_part
 from weft.devices.cpu.product.plan import make_plan
-from weft.formats import FLOAT64
+from weft.dtypes.formats import FLOAT64
 from weft.kernel.ir import Axis, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.ordered import in_order
 from weft.kernel.parts import split

@@ -22,7 +22,7 @@ from weft.devices.cpu.sized import SCRATCH
 from weft.devices.cpu.sized.each import each_text
 from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
-from weft.formats import FORMATS, FROM_NUMPY, converted
+from weft.dtypes.formats import FORMATS, FROM_NUMPY, converted
 from weft.graph.primitives import TABLE
 from weft.kernel.ordered import reduced, running
 from weft.kernel.summation import order_over, product_order, spans

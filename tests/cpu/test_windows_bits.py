@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction

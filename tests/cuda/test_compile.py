@@ -233,7 +233,7 @@ def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch
 
 def test_large_buffers_are_indexed_with_64_bits() -> None:
     """Beyond 2**31 elements: only compiled, since no test has the memory."""
-    from weft.formats import FLOAT32
+    from weft.dtypes.formats import FLOAT32
     from weft.graph.primitives import bind
     from weft.graph.primitives.table import TABLE, input_leaf
 

@@ -24,7 +24,7 @@ from weft.devices.cuda.compilers import Pool, Word
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.emission import CompileError
 from weft.devices.cuda.generate import generate
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf

@@ -14,7 +14,7 @@ from weft.devices.cuda import adapter, partial
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
-from weft.formats import converted
+from weft.dtypes.formats import converted
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

@@ -28,7 +28,7 @@ from weft.devices.cuda.generate import generate
 from weft.devices.cuda.product import Sides, first_tile, inside_of, sides, tiles_of, units_of
 from weft.devices.cuda.simulated import SimulatedDevice
 from weft.devices.cuda.target import GPU
-from weft.formats import EVERY
+from weft.dtypes.formats import EVERY
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
 from weft.graph.primitives.table import input_leaf

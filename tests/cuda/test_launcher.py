@@ -31,8 +31,8 @@ from weft.devices.cuda import device as card_device
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.measure import PRODUCTS, measure
 from weft.devices.cuda.target import GPU
+from weft.dtypes.formats import FLOAT32
 from weft.errors import DeviceError
-from weft.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf

@@ -20,7 +20,7 @@ from weft.devices.cuda.memory import LEAST, class_of
 from weft.devices.cuda.packed import Parameters, compiled_sizes, layout
 from weft.devices.cuda.staging import Staging
 from weft.devices.cuda.target import GPU
-from weft.formats import EVERY, FLOAT32, INT32, INT64
+from weft.dtypes.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf

@@ -18,7 +18,7 @@ from weft.devices.cuda.adapter import Code
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.driver import DriverError, OutOfMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf

@@ -14,7 +14,7 @@ import weft as wf
 from weft.devices import get_device
 from weft.devices.cuda.adapter import Fault, interpreted
 from weft.devices.cuda.generate import generate
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf

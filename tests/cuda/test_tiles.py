@@ -24,7 +24,7 @@ from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.emission import CompileError
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.product import inside_of, sides, tile_of
-from weft.formats import BFLOAT16, EVERY, FLOAT32, Format
+from weft.dtypes.formats import BFLOAT16, EVERY, FLOAT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf

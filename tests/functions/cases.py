@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import weft as wf
-from weft.formats import EVERY
+from weft.dtypes.formats import EVERY
 
 FLOATS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

@@ -18,7 +18,7 @@ from tests import oracle
 from weft import natively, small
 from weft.array.core import Array, Scalar
 from weft.devices import get_device
-from weft.formats import FORMATS
+from weft.dtypes.formats import FORMATS
 
 BINARY = {
     name: getattr(operator, name) for name in (

@@ -11,8 +11,8 @@ import pytest
 
 import weft as wf
 from tests import oracle
+from weft.dtypes.formats import COMPLEX, FORMATS, FROM_NUMPY, INEXACT, complexed, promote
 from weft.errors import DTypeError
-from weft.formats import COMPLEX, FORMATS, FROM_NUMPY, INEXACT, complexed, promote
 from weft.graph.primitives.complexes import TWINNED
 from weft.graph.primitives.table import TABLE
 

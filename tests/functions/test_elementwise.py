@@ -5,7 +5,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import FLOATS, INTEGERS, RTOL, SHAPES, check, draw, dtype_of, expected_dtype
-from weft.formats import EVERY
+from weft.dtypes.formats import EVERY
 
 # name: (NumPy's name, lowest, highest operand)
 FLOATING = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.formats import FORMATS
+from weft.dtypes.formats import FORMATS
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
           "float8_e4m3fn", "float8_e5m2")

@@ -11,8 +11,8 @@ import pytest
 
 import weft as wf
 from tests import oracle
+from weft.dtypes.formats import FLOATS, FORMATS, Format, converted
 from weft.errors import DTypeError
-from weft.formats import FLOATS, FORMATS, Format, converted
 
 EIGHT = [f for f in FORMATS.values() if f.alone]
 both = pytest.mark.parametrize("form", EIGHT, ids=str)

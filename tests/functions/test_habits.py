@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.dtypes import ALL, DType
+from weft.dtypes.api import ALL, DType
 
 
 def test_memory_as_numpys() -> None:

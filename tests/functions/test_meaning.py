@@ -20,7 +20,7 @@ import weft as wf
 from tests.functions.cases import RTOL
 from weft.array.meaning import OPERATIONS, Operation
 from weft.array.methods import NAMES
-from weft.dtypes import ALL, is_float
+from weft.dtypes.api import ALL, is_float
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, topological
 from weft.look import look

@@ -11,7 +11,7 @@ from native_cases import NUMBERS, content, same
 import weft as wf
 from weft import small
 from weft.array.core import Array
-from weft.formats import FORMATS
+from weft.dtypes.formats import FORMATS
 
 
 @pytest.fixture(autouse=True)

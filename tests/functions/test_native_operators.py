@@ -9,7 +9,7 @@ from native_cases import BINARY, IN_PLACE, NUMBERS, SHAPES, UNARY, content, same
 import weft as wf
 from weft import small
 from weft.array import operators
-from weft.formats import FORMATS
+from weft.dtypes.formats import FORMATS
 from weft.functions import elementwise
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import INTEGERS
-from weft.formats import FLOAT32, INT64
+from weft.dtypes.formats import FLOAT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 

@@ -13,7 +13,7 @@ import pytest
 
 import weft as wf
 from weft.cell import LOCAL
-from weft.formats import DEFAULT
+from weft.dtypes.formats import DEFAULT, FORMATS
 from weft.functions import random_distributions as distributions
 from weft.functions.random_state import _STATE
 from weft.functions.random_stream import AHEAD, FEW
@@ -144,7 +144,7 @@ def test_distributions_of_one_number(name: str, dtype: str, monkeypatch: pytest.
     draw = getattr(wf.random, name)
     given = {p: MANY.get(p, 1.5) for p, k in inspect.signature(draw).parameters.items() if k.default is k.empty}
     given = {p: 5 if p in ("ngood", "nbad", "nsample") else 3.5 if name == "zipf" else x for p, x in given.items()}
-    monkeypatch.setattr(DEFAULT, "real", wf.formats.FORMATS[dtype])
+    monkeypatch.setattr(DEFAULT, "real", FORMATS[dtype])
     wf.random.seed(1)
     one = [bits(draw(**given)) for _ in range(3)]
     wf.random.seed(1)

@@ -120,7 +120,7 @@ def functions() -> dict[str, Any]:
         for name in held.__all__:
             value = getattr(held, name)
             home = wf._HOME.get(name, "")
-            listed = room or home.startswith(("weft.functions", "weft.dtypes"))
+            listed = room or home.startswith(("weft.functions", "weft.dtypes.api"))
             if callable(value) and listed and not isinstance(value, wf.dtypes.DType):
                 found[room + name] = value
     return found

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.dtypes.formats import BFLOAT16, FLOAT16, FLOAT64, FLOATS, FORMATS, Format
 from weft.errors import DTypeError
-from weft.formats import BFLOAT16, FLOAT16, FLOAT64, FLOATS, FORMATS, Format
 
 NARROW = sorted((f for f in FLOATS if f.narrow), key=str)
 everyone = pytest.mark.parametrize("form", NARROW, ids=str)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests import oracle
 from tests.fuzz import native
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 from weft.graph.node import Node
 
 ULPS = {"pow": 8.0, "logaddexp": 6.0, "log2": 6.0, "log10": 6.0, "hypot": 6.0}  # of results made by several operations

@@ -7,7 +7,7 @@ import numpy as np
 import weft as wf
 from tests.fuzz.grow import FLOATS, INTEGERS, Growth, dtype_other
 from tests.oracle import takes_floats
-from weft.dtypes import is_float
+from weft.dtypes.api import is_float
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.common import zero_vjp
 

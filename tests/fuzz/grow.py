@@ -16,7 +16,7 @@ import numpy as np
 
 import weft as wf
 from tests.fuzz.program import Input, Program, names, primitive
-from weft.dtypes import ALL, is_float
+from weft.dtypes.api import ALL, is_float
 
 EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # around lanes and blocks
 FLOATS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")

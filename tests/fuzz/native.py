@@ -21,7 +21,7 @@ from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import Loaded
-from weft.formats import BOOL, FROM_NUMPY, Format
+from weft.dtypes.formats import BOOL, FROM_NUMPY, Format
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key

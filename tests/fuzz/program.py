@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import as_dtype, bool, is_float
+from weft.dtypes.api import as_dtype, bool, is_float
 
 KINDS = {
     "normal": "numbers around 0",
@@ -184,8 +184,8 @@ def parse_many(text: str) -> list[tuple[str, Program]]:
 def primitive(name: str, *arrays: Any, **params: Any) -> Any:
     """A primitive that no public function is made of alone, as a function of Arrays."""
     from weft.array import wrap
+    from weft.dtypes.parse import spelled
     from weft.graph.primitives import TABLE, bind
-    from weft.spelling import spelled
 
     params = {k: spelled(v) if k == "dtype" else v for k, v in params.items()}
     return wrap(bind(TABLE[name], *(a.node for a in arrays), **params))

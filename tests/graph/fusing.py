@@ -9,7 +9,8 @@ import numpy as np
 
 from tests.kernel.evaluate import Traffic, evaluate
 from tests.kernel.verify import verify
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format
+from weft.dtypes.parse import spelled
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
@@ -17,7 +18,6 @@ from weft.kernel.ir import Kernel
 from weft.kernel.walk import loads, roots
 from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Program
-from weft.spelling import spelled
 
 F32, F64 = FLOAT32, FLOAT64
 

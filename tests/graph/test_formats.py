@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import dtypes
-from weft.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
+from weft.dtypes import api
+from weft.dtypes.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
+from weft.dtypes.parse import of_any_order, spelled, stored
 from weft.graph.node import Node
-from weft.spelling import of_any_order, spelled, stored
 
 everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
 
@@ -62,4 +62,4 @@ def test_nodes_carry_formats_and_arrays_answer_in_numpys_dtypes(form: Format) ->
         assert all(type(n.dtype) is Format for n in _all(x.node))
         assert type(x.dtype) is type(x.numpy().dtype) and x.dtype is x.node.dtype.numpy and x.dtype == x.numpy().dtype
     assert a.dtype is form.numpy and getattr(wf, form.name) == form.numpy and a.itemsize == form.bytes
-    assert dtypes.as_dtype(form.name) is form.numpy
+    assert api.as_dtype(form.name) is form.numpy

@@ -14,7 +14,7 @@ from hypothesis import given
 from tests.graph.fusing import F64, check, kernels, leaf, number, op
 from tests.graph.test_fuse import adam, dense, softmax
 from tests.graph.test_random_graphs import graphs, quick
-from weft.formats import FLOAT32, INT64
+from weft.dtypes.formats import FLOAT32, INT64
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import constant

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.graph.fusing import F32, F64, check, kernels, leaf, mean, number, op
-from weft.formats import FLOAT16, INT32, INT64, UINT32, UINT64, Format
+from weft.dtypes.formats import FLOAT16, INT32, INT64, UINT32, UINT64, Format
 from weft.graph.node import Graph, Node
 from weft.kernel.printer import kernel_key, print_kernel
 from weft.schedule import fuse

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.graph.fusing import check
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph.fusing import F32, check, kernels, leaf, mean, number, op, random
 from tests.graph.test_fuse import adam, conv, dense, softmax
-from weft.formats import FLOAT64, INT32
+from weft.dtypes.formats import FLOAT64, INT32
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Node
 from weft.kernel.hazards import in_place

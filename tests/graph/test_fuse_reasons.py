@@ -7,7 +7,7 @@ import pytest
 
 from tests.graph.fusing import check, kernels, leaf, mean, number, op
 from tests.graph.test_fuse import conv, dense, softmax
-from weft.formats import INT32
+from weft.dtypes.formats import INT32
 from weft.graph.node import Node
 from weft.schedule import reasons
 

@@ -7,13 +7,13 @@ import pytest
 
 import weft as wf
 from tests.graph.fusing import check, kernels, leaf, number, op, run
-from weft.formats import INT64
+from weft.dtypes.formats import INT64
+from weft.dtypes.parse import spelled
 from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
-from weft.spelling import spelled
 
 
 def loads_of(program, values, position: int = 0) -> int:

@@ -11,7 +11,7 @@ from tests.graph.fusing import F32, F64, kernels, leaf, number, op
 from tests.graph.test_fuse import dense, softmax
 from tests.kernel.evaluate import evaluate, reduce_in_order
 from tests.kernel.verify import KernelError, verify
-from weft.formats import INT64
+from weft.dtypes.formats import INT64
 from weft.graph.node import Graph
 from weft.kernel import index as ix
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft.formats import FLOAT64, INT32
+from weft.dtypes.formats import FLOAT64, INT32
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret

@@ -15,7 +15,7 @@ from tests.kernel.numpy_device import Buffer as Memory
 from tests.kernel.numpy_device import Executable
 from tests.kernel.verify import KernelError, verify
 from weft.devices.cuda.target import GPU
-from weft.formats import BFLOAT16, FLOAT16, INT64
+from weft.dtypes.formats import BFLOAT16, FLOAT16, INT64
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place

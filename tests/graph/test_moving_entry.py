@@ -6,7 +6,7 @@ import numpy as np
 from fusing import kernels
 
 from tests.kernel.evaluate import evaluate
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Along, Graph, Node, Primitive, Reader
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.index import Guards, Index

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft.formats import FLOAT32, FLOAT64, FROM_NUMPY
+from weft.dtypes.formats import FLOAT32, FLOAT64, FROM_NUMPY
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret

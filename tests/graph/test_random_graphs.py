@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
-from weft.formats import FLOAT32, FLOAT64, Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, Format
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret

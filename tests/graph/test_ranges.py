@@ -10,7 +10,7 @@ import pytest
 import weft as wf
 from tests import oracle
 from tests.fuzz.expressions import graph_of
-from weft.formats import BOOL, FLOAT32, INT8, INT32, INT64, UINT8, UINT32, UINT64
+from weft.dtypes.formats import BOOL, FLOAT32, INT8, INT32, INT64, UINT8, UINT32, UINT64
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import bind, constant, input_leaf

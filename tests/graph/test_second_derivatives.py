@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft.formats import FLOAT64, Format, of_kind
+from weft.dtypes.formats import FLOAT64, Format, of_kind
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node

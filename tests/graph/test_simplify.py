@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weft import execute
-from weft.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
+from weft.dtypes.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.formats import BOOL, FLOATS, INTEGERS, converted
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, converted
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import (

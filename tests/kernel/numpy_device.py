@@ -11,7 +11,7 @@ import numpy as np
 from tests.kernel.evaluate import evaluate, shown
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.target import Target
 from weft.schedule.program import Call, Program, Slot
 

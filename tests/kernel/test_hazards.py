@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.hazards import in_place

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.formats import BOOL, INT64, Format
+from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.index import bounds
 from weft.kernel.ir import MACHINE, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
 

@@ -11,7 +11,7 @@ import references as ref
 
 import weft as wf
 from weft import optim
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.primitives import TABLE, bind
 from weft.graph.rows import parts_of
 

@@ -10,7 +10,7 @@ from weft.devices.cache import Cache
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.schedule.program import Call, Host, Program, Slot
 
 F32 = FLOAT32

@@ -13,8 +13,8 @@ from handmade import device
 import weft as wf
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.allocator import SLAB, Borrowed, size_class
-from weft.formats import FROM_NUMPY, INT32, UINT8
-from weft.spelling import spelled
+from weft.dtypes.formats import FROM_NUMPY, INT32, UINT8
+from weft.dtypes.parse import spelled
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ def test_a_fork_waits_for_the_thread_that_compiles(tmp_path: Path) -> None:
 _REAL = """
 import sys
 import numpy as np
-from weft.formats import FLOAT32 as f
+from weft.dtypes.formats import FLOAT32 as f
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.devices import counters, get_device

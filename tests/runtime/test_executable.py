@@ -19,8 +19,8 @@ from weft.devices.cpu.native.allocator import Borrowed
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.layouts import POOL, offset
+from weft.dtypes.parse import spelled
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
-from weft.spelling import spelled
 
 N = 4096
 

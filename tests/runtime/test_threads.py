@@ -163,7 +163,7 @@ import sys, numpy as np
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_threads import _run, device
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 be = device(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)

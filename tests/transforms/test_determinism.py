@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft.devices.cuda.target import GPU
-from weft.formats import FLOAT32, INT64
+from weft.dtypes.formats import FLOAT32, INT64
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import topological

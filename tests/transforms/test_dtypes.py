@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import dtypes as d
+from weft.dtypes import api as d
 from weft.errors import DTypeError
 
 

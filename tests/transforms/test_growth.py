@@ -20,7 +20,7 @@ import weft as wf
 from weft import execute, held
 from weft.cell import LOCAL, Handles
 from weft.devices import counters
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant

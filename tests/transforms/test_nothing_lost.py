@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.dtypes import INTEGERS
+from weft.dtypes.api import INTEGERS
 
 EXACT = [0.1, 1 / 3, 1e-40, 2.0**60 + 2.0**20]  # what float32 does not hold
 

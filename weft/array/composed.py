@@ -13,8 +13,7 @@ import numpy as np
 from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, floats_of, real
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, numpy_node, operands
-from weft.errors import DTypeError, ShapeError
-from weft.formats import (
+from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
     DEFAULT,
@@ -32,6 +31,7 @@ from weft.formats import (
     promote,
     weak,
 )
+from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant

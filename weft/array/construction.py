@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.dtypes.parse import read_integers, stored
 from weft.errors import ShapeError
-from weft.spelling import read_integers, stored
 
 
 def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:

@@ -23,8 +23,8 @@ from weft.assigned import assigned, stored
 from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, UNDO, WRITING, read, write
 from weft.convert import as_node, cast
+from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
 from weft.held import cut, enlist

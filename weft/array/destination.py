@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.devices.names import NAMES, named
+from weft.dtypes.formats import EVERY
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
-from weft.formats import EVERY
 from weft.graph.node import Node
-from weft.spelling import spelled
 
 
 def asked(function: str, target: Any, dtype: Any, device: Any) -> tuple[str | None, Any]:

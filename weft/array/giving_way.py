@@ -10,8 +10,8 @@ import numpy as np
 from weft.bind import bind
 from weft.cell import Cell
 from weft.convert import is_stripped, numpy_node
+from weft.dtypes.formats import BOOL
 from weft.errors import DTypeError
-from weft.formats import BOOL
 from weft.graph.primitives.table import TABLE, constant
 
 _NEVER_EQUAL = (str, bytes, dict, set, type(None))

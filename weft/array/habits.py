@@ -17,9 +17,9 @@ from weft.array.flags import Flags
 from weft.array.methods import Methods
 from weft.assigned import stored
 from weft.cell import LOCAL
+from weft.dtypes.parse import spelled
 from weft.errors import ShapeError
 from weft.natively import ELEMENTS
-from weft.spelling import spelled
 from weft.views import view_step
 
 STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API

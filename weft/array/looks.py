@@ -9,7 +9,7 @@ import numpy as np
 from weft import look as looking
 from weft.cell import LOCAL, Cell
 from weft.devices.base import ELSEWHERE
-from weft.formats import COMPLEX, DEFAULT, INTEGERS, converted
+from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.natively import ELEMENTS

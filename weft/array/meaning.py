@@ -12,8 +12,7 @@ from typing import Any
 
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
-from weft.errors import DTypeError
-from weft.formats import (
+from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
     DEFAULT,
@@ -30,7 +29,8 @@ from weft.formats import (
     weak,
     weak_compared,
 )
-from weft.formats import floating as quotient
+from weft.dtypes.formats import floating as quotient
+from weft.errors import DTypeError
 from weft.given import Given, fits, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant

@@ -13,7 +13,7 @@ from weft.array.meaning import Operation
 from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
 from weft.given import GIVEN, Given, Tape, computed
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR

@@ -15,8 +15,8 @@ import numpy as np
 
 from weft.array.core import Array, wrap
 from weft.convert import numpy_node, refuse_subclasses
+from weft.dtypes.formats import FROM_NUMPY
 from weft.errors import DTypeError
-from weft.formats import FROM_NUMPY
 
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 _WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into what they are given first

@@ -18,8 +18,8 @@ from weft.array.products import matmul
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.errors import PACKAGE, DTypeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from weft.bind import bind
 from weft.convert import cast
+from weft.dtypes.formats import BOOL, INT32
 from weft.errors import ShapeError
-from weft.formats import BOOL, INT32
 from weft.graph.node import Node
 from weft.graph.primitives.precision import asked
 from weft.graph.primitives.rules import broadcast

@@ -10,10 +10,10 @@ import numpy as np
 
 from weft.array.looks import Looks
 from weft.bind import bind
+from weft.dtypes.parse import layout, read_integers
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, refuse_too_large
-from weft.spelling import layout, read_integers
 from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 

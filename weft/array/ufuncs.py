@@ -16,8 +16,8 @@ from weft.assigned import assigned
 from weft.bind import bind
 from weft.cell import WRITING
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
+from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.errors import DTypeError
-from weft.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE

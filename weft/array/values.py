@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from weft import look as looking
-from weft.number_types import CLASSES
+from weft.dtypes.scalar_types import CLASSES
 
 
 class Value:

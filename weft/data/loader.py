@@ -13,7 +13,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.convert import refuse_subclass
-from weft.dtypes import as_dtype, is_float
+from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation import asarray
 

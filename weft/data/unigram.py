@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import INT64, UINT64
 from weft.errors import DTypeError, ShapeError
-from weft.formats import INT64, UINT64
 from weft.functions.choosing import where
 from weft.functions.common import broadcast_shapes, cast, shape_tuple
 from weft.functions.creation import asarray

@@ -15,7 +15,7 @@ import numpy as np
 from weft.devices.faults import IndexFault
 from weft.devices.small import Prepared, SmallWork, Surroundings
 from weft.devices.warm import WarmTable, Watched, World
-from weft.formats import Format
+from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.graph.primitives.table import Primitive

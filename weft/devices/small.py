@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Primitive
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.convert import NUMBERS, common, in_dtype
-from weft.formats import (
+from weft.dtypes.formats import (
     COMPLEX128,
     DEFAULT,
     FLOAT64,

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, node, op
 from weft.functions.creation import zeros
 from weft.functions.joining import stack
 from weft.functions.unbound import unbound
-from weft.spelling import spelled, to_tuple
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:

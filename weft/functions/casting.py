@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from weft.array import Array, like
+from weft.dtypes.parse import layout, spelled
 from weft.errors import DTypeError
 from weft.functions.common import cast, held, made_on, may_cast, node
-from weft.spelling import layout, spelled
 
 
 def astype(

@@ -7,8 +7,9 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype, operands
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
+from weft.dtypes.parse import layout
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
 from weft.functions.by_value import by_value
 from weft.functions.common import NUMBERS, Node, broadcast_shapes, cast, finish, held, node, number, op, parts_of, real_number
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
@@ -18,7 +19,6 @@ from weft.functions.ufunc import special
 from weft.given import is_int
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
-from weft.spelling import layout
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:

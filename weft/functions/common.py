@@ -16,8 +16,7 @@ from weft.assigned import assigned
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
-from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
-from weft.formats import (
+from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
     DEFAULT,
@@ -32,10 +31,11 @@ from weft.formats import (
     promote,
     same_kind,
 )
+from weft.dtypes.parse import read_integers, to_tuple
+from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
-from weft.spelling import read_integers, to_tuple
 
 __all__ = ["Node", "Shape", "cast"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complexed, of_elements
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complexed, of_elements
 from weft.functions.common import axis_index, broadcast, cast, floating, looked, node, number, op
 from weft.functions.creation import asarray
 from weft.graph.node import Node

@@ -11,8 +11,9 @@ from weft.array import Array, Scalar, own
 from weft.assigned import assigned
 from weft.convert import is_foreign, number_node, refuse_subclass, shared_node
 from weft.dlpack import shared, taken
+from weft.dtypes.formats import DEFAULT, Format
+from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError
-from weft.formats import DEFAULT, Format
 from weft.functions.common import (
     Shape,
     broadcast,
@@ -24,7 +25,6 @@ from weft.functions.common import (
 )
 from weft.functions.known import made
 from weft.functions.unbound import unbound
-from weft.spelling import layout, liked, spelled
 
 MAX_NDIM = 64  # as NumPy's
 

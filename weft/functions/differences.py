@@ -10,8 +10,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.meaning import no_complex
 from weft.convert import array_operands, exact_operands, operands
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
+from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -39,7 +40,6 @@ from weft.functions.known import at_hand, leaf
 from weft.functions.products import cumulative_sum
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
-from weft.spelling import to_tuple
 
 
 def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import array_operands, common, numpy_node
+from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,

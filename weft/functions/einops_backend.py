@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.formats import FLOATS
-from weft.spelling import spelled
+from weft.dtypes.formats import FLOATS
+from weft.dtypes.parse import spelled
 
 
 def introduce(backends: Any) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import array_operands
+from weft.dtypes.formats import BOOL, INT64
+from weft.dtypes.parse import layout, read_integers, spelled
 from weft.errors import DTypeError, ShapeError, short
-from weft.formats import BOOL, INT64
 from weft.functions.common import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
 from weft.graph.primitives.precision import asked
-from weft.spelling import layout, read_integers, spelled
 
 
 def einsum(

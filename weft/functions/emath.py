@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import exact_operands
-from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
-from weft.formats import floating as floating_form
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
+from weft.dtypes.formats import floating as floating_form
 from weft.functions import elementwise
 from weft.functions.common import NUMBERS, cast, floating, looked, named, node, number
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import COMPLEX, INT64
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, INT64
 from weft.functions.choosing import where
 from weft.functions.common import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
 from weft.functions.elementwise import equal, isnan

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import DEFAULT, FLOAT64, INT64, Format
+from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import DTypeError, ShapeError
-from weft.formats import DEFAULT, FLOAT64, INT64, Format
 from weft.functions.common import axis_index, cast, made_on, node, number, op, real_number, whole
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from weft.functions.manipulation import roll
-from weft.spelling import spelled, to_tuple
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own
+from weft.dtypes.formats import DEFAULT
+from weft.dtypes.parse import liked, of_any_order, stored
 from weft.errors import DTypeError, said_by
-from weft.formats import DEFAULT
 from weft.functions.common import looked, node, of_numpy
 from weft.functions.unbound import unbound
-from weft.spelling import liked, of_any_order, stored
 
 
 def _plain(function: str, x: Any, argument: str) -> np.ndarray:

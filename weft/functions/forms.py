@@ -9,14 +9,14 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array, Scalar, own
+from weft.dtypes.formats import COMPLEX, FLOATS
+from weft.dtypes.parse import layout, liked
 from weft.errors import said_by
-from weft.formats import COMPLEX, FLOATS
 from weft.functions.common import axis_tuple, looked, node, several, whole
 from weft.functions.creation import array, asarray
 from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
 from weft.functions.unbound import unbound
-from weft.spelling import layout, liked
 from weft.views import shown, unused_memory
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array
+from weft.dtypes.formats import COMPLEX, FLOAT32, complexed
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT32, complexed
 from weft.functions.common import Node, axis_index, cast, conjugated, finish, floating, node, op, several, sliced, whole
 from weft.graph.primitives.spectrum import NORMS, SWAPPED
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
+from weft.dtypes.formats import BOOL, INT64
+from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError, short
-from weft.formats import BOOL, INT64
 from weft.functions.common import (
     arrays,
     broadcast,
@@ -28,7 +29,6 @@ from weft.functions.common import (
     whole,
 )
 from weft.indexing import bounded
-from weft.spelling import layout, liked, spelled
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import array_operands, operands
+from weft.dtypes.formats import Format
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
-from weft.formats import Format
 from weft.functions.common import Node, axis_index, cast, finish, flag, may_cast, node, permuted, several
 from weft.indexing import as_ints
-from weft.spelling import spelled
 
 Core = Callable[[Node, Node], Node]
 DIMENSIONS = {"matmul": (2, 2, 2), "vecdot": (1, 1, 0), "matvec": (2, 1, 1), "vecmat": (1, 2, 1)}  # of operands and result

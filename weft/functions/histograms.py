@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import common, numpy_node
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, promote, weak
 from weft.errors import DTypeError, ShapeError, said_by
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, promote, weak
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,

@@ -10,8 +10,9 @@ import numpy as np
 from weft.array import Array, ndarray, wrap
 from weft.array.meaning import truth
 from weft.convert import numpy_node
+from weft.dtypes.formats import DEFAULT, INT64
+from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import DTypeError, ShapeError
-from weft.formats import DEFAULT, INT64
 from weft.functions.common import (
     Node,
     axis_index,
@@ -30,7 +31,6 @@ from weft.functions.common import (
 from weft.functions.known import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
 from weft.indexing import bounded, refuse_at_once
-from weft.spelling import spelled, to_tuple
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar
-from weft.dtypes import result_type
+from weft.dtypes.api import result_type
+from weft.dtypes.formats import FLOATS
+from weft.dtypes.parse import of_any_order
+from weft.dtypes.scalar_types import DType
 from weft.errors import DTypeError, said_by, short
-from weft.formats import FLOATS
 from weft.functions.unbound import unbound
-from weft.number_types import DType
-from weft.spelling import of_any_order
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
 

@@ -12,7 +12,7 @@ from weft import execute
 from weft.array import Array, ndarray, own, wrap
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import FROM_NUMPY, Format
+from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.node_by_node import content

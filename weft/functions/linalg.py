@@ -12,8 +12,9 @@ from numpy.linalg import LinAlgError
 from weft.array import Array, ndarray, products, wrap
 from weft.array.products import contracted
 from weft.convert import array_operands, operands
+from weft.dtypes.formats import BOOL, INT64
+from weft.dtypes.parse import layout, to_tuple
 from weft.errors import AxisError, ShapeError
-from weft.formats import BOOL, INT64
 from weft.functions import gufuncs
 from weft.functions.common import (
     Node,
@@ -34,7 +35,6 @@ from weft.functions.norms import matrix_norm, norm, vector_norm
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
 from weft.indexing import as_ints
-from weft.spelling import layout, to_tuple
 
 _LAPACK = {
     "weft.functions.solving": """

@@ -13,8 +13,9 @@ import numpy as np
 
 from weft.array import Array, like, own, wrap
 from weft.convert import number_node
+from weft.dtypes.formats import INT64
+from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import INT64
 from weft.functions.common import (
     Axis,
     Node,
@@ -31,7 +32,6 @@ from weft.functions.common import (
 )
 from weft.functions.known import by_numpy
 from weft.given import GIVEN, Given, computed
-from weft.spelling import to_tuple
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:

@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.array import Array, ndarray, wrap
 from weft.convert import number_node
+from weft.dtypes.formats import DEFAULT, INT64
+from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import ShapeError
-from weft.formats import DEFAULT, INT64
 from weft.functions.common import Node, cast, made_on, node, number, op, shape_tuple, whole
 from weft.functions.known import by_numpy, made
-from weft.spelling import layout, liked, spelled
 
 
 def diagonal_number(rows: int, columns: int) -> Node:

@@ -8,8 +8,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import array_operands
+from weft.dtypes.formats import FLOATS, INTEGERS
+from weft.dtypes.parse import layout
 from weft.errors import ShapeError
-from weft.formats import FLOATS, INTEGERS
 from weft.functions import gufuncs
 from weft.functions.common import (
     Node,
@@ -28,7 +29,6 @@ from weft.functions.known import at_hand
 from weft.functions.linalg import matmul
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
-from weft.spelling import layout
 
 
 def kron(a: Any, b: Any) -> Array:

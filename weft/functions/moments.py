@@ -6,8 +6,9 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import exact_operands, operands
+from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT, promote
+from weft.dtypes.parse import spelled
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.functions.choosing import clip
 from weft.functions.common import Node, cast, floating, held, node, op, parts_of, real_number, reshaped, warn_of_freedom
 from weft.functions.complexes import real
@@ -15,7 +16,6 @@ from weft.functions.diagonals import diagonal
 from weft.functions.elementwise import conj, sqrt
 from weft.functions.linalg import matmul
 from weft.functions.statistics import sum
-from weft.spelling import spelled
 
 
 def _variables(function: str, x: Any, argument: str, rowvar: bool) -> Node:

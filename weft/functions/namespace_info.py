@@ -8,9 +8,9 @@ import numpy as np
 
 from weft import execute
 from weft.devices.names import named, usable
-from weft.dtypes import int64, isdtype
+from weft.dtypes.api import int64, isdtype
+from weft.dtypes.formats import DEFAULT, EVERY
 from weft.errors import DTypeError
-from weft.formats import DEFAULT, EVERY
 
 _STANDARD = tuple(f for f in EVERY.values() if not f.narrow)  # those that the standard names
 

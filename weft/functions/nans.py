@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, INEXACT
+from weft.dtypes.parse import spelled
 from weft.errors import ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import where as choose
 from weft.functions.common import (
     Axis,
@@ -33,7 +34,6 @@ from weft.functions.elementwise import isnan
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.spelling import spelled
 
 
 def _without(function: str, x: Any, stand_in: float) -> Array:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import FLOAT64, INEXACT, Format
+from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError, as_called, short
-from weft.formats import FLOAT64, INEXACT, Format
 from weft.functions.common import (
     Axis,
     Node,
@@ -27,7 +28,6 @@ from weft.functions.common import (
     reduced,
     reshaped,
 )
-from weft.spelling import to_tuple
 
 
 def _working(x: Any) -> tuple[Node, Format]:

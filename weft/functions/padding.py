@@ -11,8 +11,8 @@ from weft.array import Array, own, wrap
 from weft.assigned import stored
 from weft.cell import LOCAL
 from weft.convert import number_node, numpy_node, warn_of_overflow
+from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
-from weft.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.functions.averages import mean
 from weft.functions.common import (
     Node,

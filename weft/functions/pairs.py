@@ -7,14 +7,14 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.composed import OPERATIONS
 from weft.array.meaning import no_complex
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
+from weft.dtypes.parse import layout, spelled
 from weft.errors import DTypeError, short
-from weft.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.functions.choosing import where as choose
 from weft.functions.common import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
-from weft.spelling import layout, spelled
 
 
 def _out(function: str, out: Any, order: str) -> tuple[Any, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.formats import BOOL, INT64, summed
+from weft.dtypes.formats import BOOL, INT64, summed
+from weft.dtypes.parse import spelled
 from weft.functions.common import axis_index, cast, finish, node, op, reshaped, widened
-from weft.spelling import spelled
 
 
 def _running(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
 from weft.errors import DTypeError, EmptyError
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
 from weft.functions.choosing import where
 from weft.functions.common import (
     NUMBERS,

@@ -16,8 +16,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.cell import LOCAL
 from weft.convert import number_node
+from weft.dtypes.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -40,7 +41,6 @@ from weft.functions.random_checks import refuse_all
 from weft.functions.random_state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
 from weft.given import computed
 from weft.graph.origin import user_frame, user_line
-from weft.spelling import spelled
 
 __all__ = [
     "beta", "binomial", "bytes", "chisquare", "dirichlet", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace",

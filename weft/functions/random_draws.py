@@ -14,8 +14,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
+from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.functions.common import (
     Node,
     Shape,
@@ -42,7 +43,6 @@ from weft.functions.random_state import (
     words_of,
 )
 from weft.given import Given, computed
-from weft.spelling import spelled
 
 __all__ = [
     "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",

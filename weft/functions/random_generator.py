@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.formats import INT64
+from weft.dtypes.formats import INT64
 from weft.functions import random_distributions as distributions
 from weft.functions import random_order as order
 from weft.functions import random_state as state

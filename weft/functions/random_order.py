@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
+from weft.dtypes.formats import FLOAT64, INT64
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.formats import FLOAT64, INT64
 from weft.functions.binary_search import count_leading
 from weft.functions.common import (
     Node,

@@ -9,8 +9,22 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import common, number_node
+from weft.dtypes.formats import (
+    COMPLEX,
+    COMPLEX128,
+    DEFAULT,
+    FLOAT64,
+    FLOATS,
+    INEXACT,
+    INT64,
+    INTEGERS,
+    Format,
+    complexed,
+    promote,
+    weak,
+)
+from weft.dtypes.parse import liked, spelled
 from weft.errors import DTypeError, ShapeError, short
-from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format, complexed, promote, weak
 from weft.functions.common import (
     NUMBERS,
     Node,
@@ -31,7 +45,6 @@ from weft.functions.complexes import imag, iscomplexobj, real
 from weft.functions.known import made
 from weft.functions.unbound import unbound
 from weft.given import asked, computed
-from weft.spelling import liked, spelled
 
 
 @unbound

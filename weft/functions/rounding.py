@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, FLOATS, UINT32, Format, holds
 from weft.errors import DTypeError
-from weft.formats import COMPLEX, FLOAT32, FLOAT64, FLOATS, UINT32, Format, holds
 from weft.functions.common import Node, cast, number, op
 from weft.functions.random_state import words_of
 

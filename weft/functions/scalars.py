@@ -10,7 +10,7 @@ from weft import small
 from weft.array import Array, wrap
 from weft.cell import LOCAL
 from weft.convert import is_argument
-from weft.formats import FLOATS, FROM_NUMPY
+from weft.dtypes.formats import FLOATS, FROM_NUMPY
 from weft.functions.casting import astype
 from weft.functions.creation import array, asarray
 from weft.graph.primitives.table import input_leaf

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import operands
+from weft.dtypes.formats import BOOL
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL
 from weft.functions.choosing import where
 from weft.functions.common import (
     arrays,

@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import as_node, common, operands
-from weft.formats import INT64, promote, weak
+from weft.dtypes.formats import INT64, promote, weak
+from weft.dtypes.parse import spelled
 from weft.functions.by_value import by_value
 from weft.functions.common import cast, looked, of_numpy
 from weft.given import is_int
-from weft.spelling import spelled
 
 
 def _to_compare(function: str, a: Any, b: Any) -> tuple[Any, Any]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import array_operands
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.errors import ShapeError, said_by
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,

@@ -10,8 +10,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.products import matmul as product
 from weft.convert import exact_operands, operands
+from weft.dtypes.formats import INT64
 from weft.errors import DTypeError, ShapeError, short
-from weft.formats import INT64
 from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped, whole
 from weft.functions.common import sliced as part
 from weft.graph.primitives.factors import svd_parts

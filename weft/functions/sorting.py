@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import numpy_node
+from weft.dtypes.formats import BOOL, INEXACT, INT64
 from weft.errors import ShapeError
-from weft.formats import BOOL, INEXACT, INT64
 from weft.functions.binary_search import MAX_COMPARED, count_leading
 from weft.functions.by_value import by_value
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped

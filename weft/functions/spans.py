@@ -8,15 +8,15 @@ import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import exact_operands, number_node
-from weft.dtypes import result_type
+from weft.dtypes.api import result_type
+from weft.dtypes.formats import DEFAULT
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
-from weft.formats import DEFAULT
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import node
 from weft.functions.joining import concat, stack
 from weft.functions.manipulation import moveaxis
 from weft.functions.ranges import arange, linspace
-from weft.spelling import spelled
 
 _NUMBERS = (Scalar, int, float, np.generic)
 

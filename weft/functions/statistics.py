@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, INT64, Format, holds, summed
+from weft.dtypes.parse import spelled
 from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
-from weft.formats import BOOL, INT64, Format, holds, summed
 from weft.functions.common import (
     Axis,
     alias,
@@ -30,7 +31,6 @@ from weft.functions.common import (
 from weft.functions.known import at_hand, leaf
 from weft.graph.node import Node
 from weft.natively import Shaped, asked_again
-from weft.spelling import spelled
 
 
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:

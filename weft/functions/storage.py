@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.formats import floating
+from weft.dtypes.formats import floating
 from weft.functions.creation import asarray
 
 

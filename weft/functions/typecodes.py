@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Scalar
-from weft.dtypes import ALL, COMPLEX
+from weft.dtypes.api import ALL, COMPLEX
+from weft.dtypes.formats import COMPLEX as PAIRS
+from weft.dtypes.formats import DEFAULT, FLOATS, INEXACT, promote
+from weft.dtypes.parse import format_of, spelled
 from weft.errors import DTypeError, said_by
-from weft.formats import COMPLEX as PAIRS
-from weft.formats import DEFAULT, FLOATS, INEXACT, promote
 from weft.functions.common import node, several
-from weft.spelling import format_of, spelled
 
 _LETTERS = "bBhHiIlLqQnNpPefdFD?"  # of the dtypes that weft has
 False_, True_ = np.False_, np.True_

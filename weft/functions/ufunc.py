@@ -16,8 +16,9 @@ import numpy as np
 from weft.array import Array, Scalar, wrap
 from weft.array.meaning import Operation
 from weft.convert import exact_operands, in_dtype
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INEXACT, summed, weak
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INEXACT, summed, weak
 from weft.functions.common import (
     CASTINGS,
     NUMBERS,
@@ -42,7 +43,6 @@ from weft.functions.common import (
     widened,
 )
 from weft.functions.unbound import as_method
-from weft.spelling import spelled
 
 _GROUPED = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes import result_type
+from weft.dtypes.api import result_type
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, broadcast_shapes, of_numpy, shape_tuple
 from weft.functions.creation import zeros
-from weft.spelling import spelled
 
 _FLAGS = ("multi_index", "c_index", "refs_ok", "zerosize_ok", "external_loop", "buffered", "copy_if_overlap", "common_dtype")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
-from weft.formats import INEXACT
+from weft.dtypes.formats import INEXACT
 from weft.functions.averages import weights_along
 from weft.functions.choosing import where
 from weft.functions.common import Axis, Node, broadcast, node, permuted, reshaped

@@ -25,7 +25,7 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
 
     Examples
     --------
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x, rows = input_leaf((3,), FLOAT32), input_leaf((8, 3), FLOAT32)
     >>> batch([bind(TABLE["square"], x)], {x: (rows, 0)})

@@ -12,7 +12,7 @@ def in_parts(graph: Graph, kept: Chaining) -> Graph:
 
     Examples
     --------
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x = input_leaf((5, 4), FLOAT32)
     >>> out = bind(TABLE["attention"], x, x, x, result="out", scale=0.5, causal=False, keep=None)

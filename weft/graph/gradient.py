@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dtypes.formats import INEXACT
 from weft.errors import DTypeError, ShapeError
-from weft.formats import INEXACT
 from weft.graph.node import Node, Shape, topological
 from weft.graph.origin import ORIGIN, derived
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
@@ -34,7 +34,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     --------
     >>> import numpy as np
     >>> from weft.graph.interpret import interpret
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, constant, input_leaf
     >>> x = input_leaf((3,), FLOAT32)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.formats import INT64
+from weft.dtypes.formats import INT64
 from weft.graph.batching import Batched, batch
 from weft.graph.loops import SCAN, Body, every
 from weft.graph.node import Graph, Node

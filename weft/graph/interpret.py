@@ -35,7 +35,7 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     Examples
     --------
     >>> import numpy as np
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x = input_leaf((3,), FLOAT32)

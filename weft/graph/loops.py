@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import INEXACT, Format
 from weft.errors import DTypeError, ShapeError
-from weft.formats import INEXACT, Format
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:
     from weft.kernel.index import Guards, Index

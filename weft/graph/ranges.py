@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN

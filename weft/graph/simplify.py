@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import holds
+from weft.dtypes.formats import holds
 from weft.graph.node import Graph, Node, Primitive, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
@@ -29,7 +29,7 @@ def simplify(graph: Graph) -> Graph:
 
     Examples
     --------
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x = input_leaf((3,), FLOAT32)

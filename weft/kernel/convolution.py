@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft.formats import FLOATS
+from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Access, Affine, Axis, Contraction, Value
 
 NONE = Axis(-1, 1)  # stands for an axis that the contraction does not have

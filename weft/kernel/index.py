@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from weft.formats import INTEGERS
+from weft.dtypes.formats import INTEGERS
 from weft.kernel.ir import Affine, Value
 
 Index = tuple[Affine, ...]

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.target import Order
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from weft.formats import FLOATS, Format
+from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
 from weft.kernel.summation import order_of
 from weft.kernel.target import Order

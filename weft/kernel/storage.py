@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 from weft.kernel.rewrite import Rewriter
 

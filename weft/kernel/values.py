@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BOOL, INT64, UINT32, Format, converted, scalar
+from weft.dtypes.formats import BOOL, INT64, UINT32, Format, converted, scalar
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE, Access, Affine, Check, Value
 

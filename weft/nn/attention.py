@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.formats import FLOATS
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOATS
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.choosing import where
 from weft.functions.common import op

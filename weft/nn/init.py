@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes.formats import DEFAULT
 from weft.errors import ShapeError
-from weft.formats import DEFAULT
 from weft.functions import random
 from weft.functions.choosing import clip
 from weft.functions.creation import asarray, full

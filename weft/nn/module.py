@@ -7,16 +7,16 @@ from typing import Any, Self
 
 from weft.array import Array
 from weft.convert import cast
-from weft.dtypes import is_float
+from weft.dtypes.api import is_float
+from weft.dtypes.formats import FLOATS
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
-from weft.formats import FLOATS
 from weft.functions import random
 from weft.functions.creation import asarray
 from weft.look import proven
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
 from weft.nn.summary import Summary, summarise
-from weft.spelling import spelled
 
 
 class Module(ModuleTree):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from weft.array import Array, Scalar, own
-from weft.dtypes import as_dtype, can_cast
+from weft.dtypes.api import as_dtype, can_cast
 from weft.errors import DTypeError, ShapeError
 from weft.look import proven
 from weft.transforms.tree import register_module, structure_changed

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.cell import LOCAL
-from weft.dtypes import as_dtype
+from weft.dtypes.api import as_dtype
 from weft.errors import ShapeError, TraceError
 from weft.execute import detached
 from weft.functions.creation import asarray, zeros

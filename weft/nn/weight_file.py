@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import FORMATS
 from weft.errors import DataError
-from weft.formats import FORMATS
 
 NAMES = {form.numpy: form.code for form in FORMATS.values()}
 DTYPES = {code: dtype for dtype, code in NAMES.items()}

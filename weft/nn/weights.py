@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import refuse_subclass
-from weft.dtypes import as_dtype, is_float
+from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation import asarray
 from weft.nn.module_tree import ModuleTree

@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.cell import LOCAL, place_of, seen_from
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
@@ -24,7 +25,6 @@ from weft.optim.given import check_rate, fitting, named_arrays
 from weft.optim.groups import DELETED, GroupOptions, Groups
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
 from weft.optim.together import Writes, ready, write_together
-from weft.spelling import spelled
 from weft.transforms.landing import landed
 from weft.transforms.tree import structure_changed
 

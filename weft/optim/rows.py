@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.dtypes.parse import spelled
 from weft.functions.choosing import where
 from weft.functions.elementwise import not_equal
 from weft.graph.node import Node
@@ -19,7 +20,6 @@ from weft.graph.rows import parts_of, summed
 from weft.indexing import refuse_at_once
 from weft.nn.module import Module
 from weft.optim.together import Writes
-from weft.spelling import spelled
 
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from weft.formats import UINT8
+from weft.dtypes.formats import UINT8
 from weft.graph.composed import in_parts
 from weft.graph.hoist import hoisted
 from weft.graph.loops import pruned
@@ -41,7 +41,7 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
     Examples
     --------
-    >>> from weft.formats import FLOAT32
+    >>> from weft.dtypes.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x = input_leaf((4, 8), FLOAT32)

@@ -5,7 +5,7 @@ So the loss of a label is one load a row, and not one comparison a class.
 
 from __future__ import annotations
 
-from weft.formats import FLOATS, INTEGERS
+from weft.dtypes.formats import FLOATS, INTEGERS
 from weft.kernel.ir import Access, Affine, Axis, Value, along
 from weft.kernel.values import INT64, Machine
 from weft.kernel.walk import each, operands

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import INT32
+from weft.dtypes.formats import INT32
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOATS

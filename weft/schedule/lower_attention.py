@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.formats import BOOL, FLOAT32, UINT32, UINT64
+from weft.dtypes.formats import BOOL, FLOAT32, UINT32, UINT64
 from weft.graph.node import Node
 from weft.kernel.index import ZERO, Index
 from weft.kernel.ir import Affine, Axis, Chain, Inner, Outer, Phase, Softmax, Value, along

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.ir import Kernel
 
 

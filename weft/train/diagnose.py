@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array
-from weft.formats import FLOATS
+from weft.dtypes.formats import FLOATS
 from weft.graph.interpret import walk
 from weft.graph.node import Node, topological
 from weft.graph.origin import file_name, user_frame, user_line

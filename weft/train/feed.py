@@ -11,10 +11,10 @@ from weft import execute
 from weft.array import Array, holding, ndarray
 from weft.convert import refuse_subclass
 from weft.data.loader import Loader
-from weft.dtypes import is_float
+from weft.dtypes.api import is_float
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
-from weft.spelling import spelled
 
 Batch = tuple[Array, Array]
 

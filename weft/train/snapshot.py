@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes import is_float
+from weft.dtypes.api import is_float
 from weft.functions.creation import asarray
 from weft.functions.random_state import get_state, set_state
 from weft.nn.module import Module

@@ -11,7 +11,8 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import cast
-from weft.dtypes import as_dtype, bfloat16, float16, float32, is_float
+from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
+from weft.dtypes.parse import spelled
 from weft.functions.choosing import where
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import isfinite, maximum
@@ -19,7 +20,6 @@ from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
 from weft.optim.given import named_arrays
 from weft.optim.optimizer import state_dtype
-from weft.spelling import spelled
 from weft.train.metrics import Metric, one_number
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad

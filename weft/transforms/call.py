@@ -10,8 +10,8 @@ import numpy as np
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
+from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
-from weft.formats import DEFAULT
 from weft.given import RUN_TIME
 from weft.graph.primitives.meeting import DETERMINISM
 from weft.graph.primitives.precision import MATMUL

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
+from weft.dtypes.formats import INT64, promote, weak
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.formats import INT64, promote, weak
 from weft.given import GIVEN
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, Format
+from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
-from weft.formats import DEFAULT, FLOAT32, FLOAT64, Format
-from weft.spelling import spelled
 from weft.transforms.choosing import choose, chosen
 
 

@@ -16,9 +16,9 @@ from weft.array import Array, standing_for, wrap
 from weft.array.shapes import lies
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
-from weft.dtypes import is_inexact
+from weft.dtypes.api import is_inexact
+from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node

@@ -15,8 +15,8 @@ import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
+from weft.dtypes.formats import Format
 from weft.errors import TraceError
-from weft.formats import Format
 from weft.given import GIVEN, Given, Tape, fits
 from weft.graph.node import Node
 from weft.graph.origin import file_name, user_frame, user_line

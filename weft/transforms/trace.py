@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.cell import LOCAL, Cell
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.given import Tape
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf

@@ -16,13 +16,13 @@ from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
 from weft.array.number import told_number
 from weft.array.shapes import lies
 from weft.convert import as_node
+from weft.dtypes.formats import FLOAT64
+from weft.dtypes.parse import of_any_order
 from weft.errors import TraceError
-from weft.formats import FLOAT64
 from weft.given import GIVEN, Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
-from weft.spelling import of_any_order
 from weft.transforms.content import Content
 from weft.transforms.object_state import swapped
 from weft.transforms.results import End, ends_of, is_made_in, needs_numbers

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.formats import INEXACT
+from weft.dtypes.formats import INEXACT
 from weft.given import GIVEN
 from weft.process.import_hook import needed
 from weft.process.signals import uninterrupted

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.array.shapes import lies
-from weft.formats import EVERY
+from weft.dtypes.formats import EVERY
 from weft.given import RUN_TIME
 from weft.transforms.aliases import path_key
 

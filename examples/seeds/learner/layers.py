@@ -17,7 +17,7 @@ from learner.options import activation, error_function, optimizer
 from weft import nn
 from weft.array import Array
 from weft.cell import LOCAL
-from weft.dtypes import is_float
+from weft.dtypes.api import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like
 from weft.functions.padding import pad as padded

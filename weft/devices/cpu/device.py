@@ -28,7 +28,7 @@ from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.small import Surroundings
 from weft.devices.warm import Watched, World
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
 if TYPE_CHECKING:  # what small work needs nothing of is loaded with the first program

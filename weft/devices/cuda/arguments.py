@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.devices.cuda.formats import passed, pointer
 from weft.devices.cuda.library import with_functions
-from weft.formats import FLOAT32, FLOAT64, INT32, INT64, Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, Format
 from weft.kernel.ir import Buffer
 
 LITERAL = 8  # integers up to this stay in the text

@@ -17,7 +17,7 @@ from weft.devices.cuda.rows import across
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tiles import FEW, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
 from weft.kernel.walk import axes_of, each
 

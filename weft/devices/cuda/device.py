@@ -29,8 +29,8 @@ from weft.devices.cuda.runs import CardExecutable, run_kernel
 from weft.devices.cuda.staging import PIECE, Staging
 from weft.devices.cuda.target import GPU
 from weft.devices.cuda.tuning import Tuner
+from weft.dtypes.formats import Format
 from weft.errors import DeviceError
-from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
 from weft.process.bounded_cache import Recent

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BOOL, FLOATS, Format, scalar
+from weft.dtypes.formats import BOOL, FLOATS, Format, scalar
 
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "i1"}
 

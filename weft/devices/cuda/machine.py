@@ -7,7 +7,7 @@ are libdevice's, whose error is at most two units in the last place; Triton's ow
 from __future__ import annotations
 
 from weft.devices.cuda.formats import loaded, memory, register, rounded, stored
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
 from weft.kernel.ir import Value
 
 _INFIX = {

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.devices.base import ChoosesByMeasuring
-from weft.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
+from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.table import TABLE, bind, input_leaf

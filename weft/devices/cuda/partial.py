@@ -12,7 +12,7 @@ from weft.devices.cuda.rows import begin, best, export, gathered, memory_along_r
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, program
 from weft.devices.cuda.values import Printer
-from weft.formats import BOOL, FLOATS, INT64, Format
+from weft.dtypes.formats import BOOL, FLOATS, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Value, along, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of

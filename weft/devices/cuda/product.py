@@ -15,7 +15,7 @@ from weft.devices.cuda.rows import export
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tiles import fastest_last, line_up, pieces, power_of_two, program, read_along, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
+from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
 from weft.kernel.ir import Axis, Reduction, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.walk import dependencies

@@ -14,7 +14,7 @@ from weft.devices.cuda.formats import literal
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, unit_strides
 from weft.devices.cuda.values import Printer
-from weft.formats import BOOL, FLOATS, INT32, Format
+from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.parts import Part
 

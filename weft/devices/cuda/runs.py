@@ -20,7 +20,7 @@ from weft.devices.cuda.staging import Staging
 from weft.devices.cuda.tuning import Tuner, starts_of
 from weft.devices.faults import OutOfRoom
 from weft.devices.steps import donated, walk
-from weft.formats import Format, scalar
+from weft.dtypes.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot, calls
 

@@ -17,7 +17,7 @@ from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, FEW, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import LIMIT, Printer, wide
-from weft.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
+from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of

@@ -20,7 +20,7 @@ from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
 from weft.devices.faults import Elsewhere
 from weft.devices.steps import donated, walk
-from weft.formats import Format, scalar
+from weft.dtypes.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
 from weft.process.bounded_cache import Recent

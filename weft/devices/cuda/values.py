@@ -14,7 +14,7 @@ from math import prod
 from weft.devices.cuda.formats import in_memory, loaded, rounded, stored, typed
 from weft.devices.cuda.machine import operation
 from weft.devices.cuda.text import Expression, Text, joined
-from weft.formats import BOOL, INT64, Format
+from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Store, Value
 from weft.kernel.walk import operands
 

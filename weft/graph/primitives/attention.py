@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
-from weft.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, bind, constant
 

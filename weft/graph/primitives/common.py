@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 from weft.graph.node import Cost, Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Format, complexed
 from weft.errors import DTypeError
-from weft.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Format, complexed
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, number
 from weft.graph.primitives.common import Later, batch_elementwise, per_element, zero_vjp

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import ShapeError
-from weft.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic

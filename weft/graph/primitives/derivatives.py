@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number

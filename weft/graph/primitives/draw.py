@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import INT8, UINT8, Format
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import INT8, UINT8, Format
 from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.kinds import (
     BFLOAT16,

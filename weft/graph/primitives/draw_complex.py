@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from weft.dtypes.formats import COMPLEX64, FLOAT64
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX64, FLOAT64
 from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 

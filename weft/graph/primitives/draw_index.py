@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import FROM_NUMPY
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import FROM_NUMPY
 from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, INT32

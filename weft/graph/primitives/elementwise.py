@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import Format, converted
 from weft.errors import DTypeError
-from weft.formats import Format, converted
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, Format
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, number
 from weft.graph.primitives.common import Later

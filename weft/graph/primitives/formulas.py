@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, SIGNED
 
 Formula = Callable[..., Any]

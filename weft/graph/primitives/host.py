@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
 from weft.graph.primitives.common import Batched, Later, front, traffic, zero_vjp

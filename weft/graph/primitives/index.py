@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import ShapeError, out_of_bounds
-from weft.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (

@@ -1,8 +1,8 @@
-"""Sets of formats that rules allow. The formats themselves are in ``weft/formats.py``."""
+"""Sets of formats that rules allow. The formats themselves are in ``weft/dtypes/formats.py``."""
 
 from __future__ import annotations
 
-from weft.formats import (
+from weft.dtypes.formats import (
     BFLOAT16,
     BOOL,
     COMPLEX,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, Format
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, FLOAT32, FLOAT64, Format
 from weft.graph.node import Cost, Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
 from weft.graph.primitives.common import Batched, front, product, rank, traffic

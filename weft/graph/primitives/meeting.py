@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.formats import FLOATS, Format
+from weft.dtypes.formats import FLOATS, Format
 from weft.graph.primitives.choice import Choice
 
 ADD, UNORDERED = "add", "add_unordered"

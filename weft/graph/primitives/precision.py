@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.formats import FLOAT32, Format
+from weft.dtypes.formats import FLOAT32, Format
 from weft.graph.primitives.choice import Choice
 
 PRECISIONS = ("float32", "tf32", "tf32x3")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
-from weft.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp

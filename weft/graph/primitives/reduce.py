@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import ShapeError
-from weft.formats import Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, in_float32, inverse, per_input_element, product, zero_vjp

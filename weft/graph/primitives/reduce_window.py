@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FROM_NUMPY, Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic

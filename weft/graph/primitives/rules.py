@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from weft.dtypes.formats import Format
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.kinds import BOOL, words
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full
 from weft.graph.primitives.common import Batched, Later, front, in_float32, per_input_element

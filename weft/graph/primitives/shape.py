@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
-from weft.formats import Format
 from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp

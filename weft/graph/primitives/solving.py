@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import COMPLEX, Format
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, reshape
 from weft.graph.primitives.common import Batched, Later, front, rank

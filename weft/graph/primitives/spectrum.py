@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, Later, front, traffic

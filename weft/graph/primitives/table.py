@@ -13,8 +13,8 @@ from weakref import WeakSet
 
 import numpy as np
 
+from weft.dtypes.formats import COMPLEX, Format, scalar
 from weft.errors import ShapeError, gib
-from weft.formats import COMPLEX, Format, scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.origin import user_frame, user_function
 

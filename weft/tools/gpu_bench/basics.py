@@ -24,7 +24,7 @@ from weft.devices.cuda.cards import cards
 from weft.devices.cuda.memory import CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver, SecondStream
 from weft.devices.faults import OutOfRoom
-from weft.formats import FLOAT32, UINT8
+from weft.dtypes.formats import FLOAT32, UINT8
 from weft.graph.node import Graph
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build

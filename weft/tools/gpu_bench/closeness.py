@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.formats import FROM_NUMPY
+from weft.dtypes.formats import FROM_NUMPY
 
 _FLOAT32 = 2.0**-24
 

@@ -11,7 +11,7 @@ import weft as wf
 from weft.devices import get_device
 from weft.devices.base import Measuring
 from weft.devices.cuda.measure import measure
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.placement.choose import choose

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.formats import FLOAT32
+from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build

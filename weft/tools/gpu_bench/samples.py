@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import weft.functions
-from weft.formats import FLOAT32, FLOATS, FROM_NUMPY, of_kind
+from weft.dtypes.formats import FLOAT32, FLOATS, FROM_NUMPY, of_kind
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, input_leaf

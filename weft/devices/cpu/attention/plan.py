@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from weft.devices.cpu.emit.isa import ISA
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.ir import Axis, Buffer, Chain, Outer, Value, size_of
 from weft.kernel.product import loaded
 

@@ -19,7 +19,7 @@ from weft.devices.cpu.emit.vector_load import (
     load_strided,
     load_turned,
 )
-from weft.formats import FLOAT16, Format
+from weft.dtypes.formats import FLOAT16, Format
 from weft.kernel.ir import Access
 from weft.kernel.walk import dependencies
 

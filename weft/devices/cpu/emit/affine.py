@@ -6,7 +6,7 @@ from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import llvm_type, wide
-from weft.formats import INT64, Format
+from weft.dtypes.formats import INT64, Format
 from weft.kernel.ir import Affine, Value
 from weft.kernel.walk import dependencies
 

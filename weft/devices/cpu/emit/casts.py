@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.rounding import decoded, encoded, round_to
 from weft.devices.cpu.emit.types import llvm_type
-from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOATS, UINT8, UINT32, UINT64, Format
 
 
 def round_half(o: Ops, x: str, dtype: Format) -> str:

@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
 from weft.devices.cpu.emit.types import llvm_type
-from weft.formats import FLOATS, Format
+from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Value
 
 # which rounding a half needs after an operation: none of these can leave the dtype

@@ -7,7 +7,7 @@ import numpy as np
 from weft.devices.cpu.emit.rounding import decoded, encoded
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, literal, llvm_type, memory_type, splat_text, wide
-from weft.formats import BFLOAT16, BOOL, FLOAT16, Format
+from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, Format
 
 
 def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:

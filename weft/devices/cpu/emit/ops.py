@@ -9,7 +9,7 @@ import numpy as np
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import float_text, literal, llvm_type, splat_text, wide
-from weft.formats import Format
+from weft.dtypes.formats import Format
 
 
 class Ops:

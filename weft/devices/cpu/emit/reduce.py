@@ -7,7 +7,7 @@ from typing import Any
 from weft.devices.cpu.emit.casts import add, cast, round_half
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import literal, llvm_type, splat_text, wide
-from weft.formats import FLOATS, INT64, Format
+from weft.dtypes.formats import FLOATS, INT64, Format
 from weft.kernel.ir import Reduction
 
 _POSITION = ("argmax", "argmin")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import float_text, splat_text, wide
-from weft.formats import FLOAT32, Format
+from weft.dtypes.formats import FLOAT32, Format
 
 _MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 

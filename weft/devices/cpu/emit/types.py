@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BOOL, FLOAT16, FLOATS, Format, converted
+from weft.dtypes.formats import BOOL, FLOAT16, FLOATS, Format, converted
 
 
 @cache

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import formats
 from weft.devices.cpu.native.foreign import METH_FASTCALL
 from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
 from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
+from weft.dtypes import formats
 
 
 def input_kind(dtype: formats.Format) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
 from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.kernel.values import Machine

@@ -18,8 +18,8 @@ from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
 from weft.devices.cpu.native.walked import Part, Walked
 from weft.devices.steps import in_numpy
+from weft.dtypes.formats import Format, scalar
 from weft.errors import gib
-from weft.formats import Format, scalar
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls, hosts
 
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock

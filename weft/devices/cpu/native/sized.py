@@ -13,7 +13,7 @@ from weft.devices.cpu.native.compile import Compiler, Loaded
 from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.sized import NEAR, SCRATCH
 from weft.devices.small import Prepared
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
 from weft.kernel.summation import product_order
 from weft.kernel.target import CPU, Order

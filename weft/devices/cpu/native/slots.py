@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.devices.cpu.native import call, layouts
 from weft.devices.cpu.native.allocator import at
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.schedule.program import Call, Copy, Loop, Program
 
 

@@ -17,7 +17,7 @@ from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.threads import permanent
 from weft.devices.cpu.native.warm import offset_in
 from weft.devices.small import Prepared, Result, Surroundings
-from weft.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
 from weft.graph.node import Primitive
 
 _ROW = layouts.extent(layouts.OPERATION_ROW)

@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.math import VECTORS
 from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
 from weft.kernel.parts import Part
 from weft.kernel.walk import roots, walk

@@ -8,7 +8,7 @@ from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import cell_type, llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, instructions
-from weft.formats import FLOATS
+from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Reduction, Stage, size_of
 
 UNROLL = 16  # reductions of so few elements are written out

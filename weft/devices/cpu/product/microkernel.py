@@ -15,7 +15,7 @@ from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.pack import Packer
-from weft.formats import FLOAT32, FLOAT64
+from weft.dtypes.formats import FLOAT32, FLOAT64
 
 Tile = list[list[str]]
 

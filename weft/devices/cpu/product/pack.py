@@ -9,7 +9,7 @@ from __future__ import annotations
 from weft.devices.cpu.emit.memory import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
-from weft.formats import Format
+from weft.dtypes.formats import Format
 
 
 class Packer:

@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.sized import SCRATCH, chains
 from weft.devices.cpu.sized.vectors import Vectors, at_least_one
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 
 # work: how many steps all sums have together

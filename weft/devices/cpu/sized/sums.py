@@ -6,7 +6,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.sized import chains
 from weft.devices.cpu.sized.vectors import Vectors, at_least_one
-from weft.formats import Format
+from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 
 # work: how many elements there are

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, mangle
-from weft.formats import Format
+from weft.dtypes.formats import Format
 
 
 class Vectors:

@@ -1,7 +1,7 @@
 """Number formats: how a number's bits lie, in what registers compute it, and how formats mix. One record a format, one table.
 
-Graphs, kernels, schedules and devices know formats only. ``np.dtype`` is how NumPy's users spell one (``weft/dtypes.py``), and
-what memory is to NumPy.
+Graphs, kernels, schedules and devices know formats only. ``np.dtype`` is how NumPy's users spell one (``weft/dtypes/api.py``),
+and what memory is to NumPy.
 """
 
 from __future__ import annotations

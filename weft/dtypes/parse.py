@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 from weft.errors import DTypeError, TraceError, short, told
-from weft.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 
 _WORDS: dict[Any, Format] = {
     **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},

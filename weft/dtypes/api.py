@@ -14,11 +14,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft import formats
+from weft.dtypes import formats
+from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.dtypes.parse import format_of, of_any_order, spelled
+from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
-from weft.formats import FROM_NUMPY, Format
-from weft.number_types import CLASSES, DType
-from weft.spelling import format_of, of_any_order, spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import EVERY, Format
+from weft.dtypes.formats import EVERY, Format
 
 
 class DType(type):
