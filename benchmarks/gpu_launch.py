@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import weft as wf
 from tests.cuda.stub import Compiler, StubDriver
-from weft import execute
 from weft.devices.cuda.device import CardDevice
+from weft.runtime import execute
 from weft.schedule.build import build
 
 STEPS, ROUNDS = 20, 300

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import weft as wf
-from weft import execute
+from weft.runtime import execute
 from weft.schedule import build
 
 jitting = importlib.import_module("weft.transforms.jit")  # under this name the package has the function

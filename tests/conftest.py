@@ -15,7 +15,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share wh
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
 from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
-from weft.cell import LOCAL  # noqa: E402
+from weft.runtime.context import LOCAL  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 

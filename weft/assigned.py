@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.cell import LOCAL, Cell
 from weft.convert import (
     NUMBERS,
     as_node,
@@ -36,10 +35,12 @@ from weft.dtypes.formats import (
     holds,
 )
 from weft.errors import told
-from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant
 from weft.look import look, one
+from weft.runtime.cell import Cell
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import Given, asked, fits
 
 
 def assigned(value: Any, dtype: Format) -> Node:

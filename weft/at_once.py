@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, node_by_node, small
+from weft import node_by_node, small
 from weft.bind import large
-from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
@@ -24,6 +23,9 @@ from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR, input_leaf
 from weft.look import materialise
+from weft.runtime import execute
+from weft.runtime.cell import BEING_WRITTEN, WRITING, Cell
+from weft.runtime.context import LOCAL
 from weft.views import Path, dtype_behind, shown
 
 _NUMBERS = frozenset((float, int, bool))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import execute, small
-from weft.cell import LOCAL
+from weft import small
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
 from weft.graph.node import Graph, Node, Primitive, Shape, frozen
@@ -17,6 +16,8 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.look import materialise
 from weft.process.bounded_cache import Recent
 from weft.ready import Run, ready
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
 _WIDEST = 16  # bytes of an element

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 import weft.graph.primitives  # noqa: F401  fills the table
-from weft import execute
 from weft.bind import bind
-from weft.cell import LOCAL, Cell
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
@@ -29,10 +27,13 @@ from weft.dtypes.formats import (
 )
 from weft.dtypes.parse import of_any_order, spelled
 from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
-from weft.given import GIVEN, Given, GivenScalar, asked, computed, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.nested import join_arrays, join_nodes
+from weft.runtime import execute
+from weft.runtime.cell import Cell
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, fits, is_int
 
 NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")

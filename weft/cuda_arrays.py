@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import execute
 from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, Exchanging
 from weft.devices.names import why_not
@@ -24,6 +23,7 @@ from weft.dtypes.parse import of_any_order
 from weft.errors import DTypeError
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.runtime import execute
 
 CPU, CUDA = 1, 2  # DLPack's kinds of devices
 _KINDS = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # its codes of types

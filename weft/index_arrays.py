@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, execute, node_by_node, small
-from weft.cell import LOCAL, Cell
+from weft import at_once, node_by_node, small
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.look import materialise
+from weft.runtime import execute
+from weft.runtime.cell import Cell
+from weft.runtime.context import LOCAL
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 _CHOOSING = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # whose largest NumPy takes for -1

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, held, unseen
-from weft.cell import BEING_WRITTEN, LOCAL, UNDO, WRITING, Cell, traces
+from weft import unseen
 from weft.dtypes.formats import INEXACT
 from weft.errors import OF_RUNS, TraceError
 from weft.graph.loops import SCAN, every
@@ -24,6 +23,9 @@ from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import MAY_FAIL, SCALAR, is_placeholder
+from weft.runtime import execute, pending
+from weft.runtime.cell import BEING_WRITTEN, UNDO, WRITING, Cell, traces
+from weft.runtime.context import LOCAL
 
 
 def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
@@ -41,8 +43,8 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     order = topological(wanted) if order is None else order
     if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
-        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and held.holds(r))])
-    more = held.sharing(order, wanted) if LOCAL.handles else None
+        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
+    more = pending.sharing(order, wanted) if LOCAL.handles else None
     if not more:
         _compute(order, wanted)
     else:
@@ -50,7 +52,7 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
             _compute(topological([*wanted, *more]), [*wanted, *more])
         except OF_RUNS:  # what was not asked for must not fail a look
             _compute(order, wanted)
-    held.settled()
+    pending.settled()
 
 
 def proven(nodes: Iterable[Node]) -> None:
@@ -98,7 +100,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
             leaves.append(node)
         elif node in asked:
             outputs.append(node)
-        elif held.holds(node):
+        elif pending.holds(node):
             source = repeated(node)  # a broadcast costs nothing to read again, and may be larger than memory
             if source is None:
                 outputs.append(node)
@@ -254,4 +256,4 @@ def evaluate(*trees: Any) -> None:
 
 
 eval = evaluate  # the public name: wf.eval
-held.compute.append(materialise)
+pending.compute.append(materialise)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import execute, small
-from weft.cell import LOCAL
+from weft import small
 from weft.devices.base import DoesSmallWork
 from weft.devices.small import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import INPUT, input_leaf
 from weft.ready import prepared
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 _NOTHING: dict[str, Any] = {}
 _CLASSES: list[Any] = []

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
-from weft.cell import LOCAL
+from weft import small
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 
 def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
+from weft import small
 from weft.devices.base import ELSEWHERE
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
+from weft.runtime import execute
 
 
 def can(order: Iterable[Node]) -> bool:

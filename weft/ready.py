@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import execute, small
+from weft import small
 from weft.devices.small import Prepared
 from weft.dtypes.formats import FLOATS
 from weft.graph.node import Node
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
+from weft.runtime import execute
 
 if TYPE_CHECKING:
     from weft.kernel.target import Order

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import execute
-from weft.cell import LOCAL
 from weft.dtypes.formats import FLOATS, Format, scalar
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 if TYPE_CHECKING:
     from weft.kernel.target import Order

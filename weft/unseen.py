@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import execute, node_by_node, placed, small
-from weft.cell import LOCAL
+from weft import node_by_node, small
 from weft.devices.faults import OutOfRoom
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.process.bounded_cache import Recent
+from weft.runtime import auto_device, execute
+from weft.runtime.context import LOCAL
 
 # Seconds on a processor of 3 GHz with AVX2. That they differ between machines moves the moment, not the results.
 _NODE = 4e-6  # what Python takes for a node
@@ -26,15 +27,15 @@ _LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
 
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """As :func:`weft.execute.run`; a graph that is new may run node by node, with the same bits."""
+    """As :func:`weft.runtime.execute.run`; a graph that is new may run node by node, with the same bits."""
     if LOCAL.place is not LOCAL.device and LOCAL.watch is None:
-        name = placed.device_of(graph, values)
+        name = auto_device.device_of(graph, values)
         if name != "cpu":
             try:
                 with execute.on(name):
                     return execute.run(graph, values)
             except OutOfRoom as error:
-                placed.refused(graph, name, error)
+                auto_device.refused(graph, name, error)
     if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)

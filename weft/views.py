@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
+from weft import small
 from weft.bind import bind
-from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import COMPLEX, INT64, Format
-from weft.given import Given, Slot
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
 from weft.look import look, materialise
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import Given, Slot
 
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]

@@ -8,10 +8,11 @@ from test_primitives_native import everyone, variants
 from test_sized import same
 
 from tests import oracle
-from weft import execute, node_by_node, small
+from weft import node_by_node, small
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
 from weft.ready import ready
+from weft.runtime import execute
 
 
 @everyone

@@ -9,10 +9,11 @@ from test_primitives_native import PRIMITIVES
 from test_sized import same
 
 from tests import oracle
-from weft import execute, node_by_node
+from weft import node_by_node
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
+from weft.runtime import execute
 
 WAYS = ((1, 0, 1, 0), (3, 2, 15, 1))  # elements, how many before and behind them, what stands there
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft import execute
 from weft.devices import counters
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import LATER
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import Call, Host
 

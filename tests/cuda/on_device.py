@@ -13,13 +13,13 @@ from tests.fuzz.expressions import graph_of
 from tests.fuzz.levels import Mismatch, near, overflowing, perform
 from tests.fuzz.program import Program
 from tests.kernel.evaluate import lying, shown
-from weft import execute
 from weft.devices.cuda.simulated import DeviceMemory
 from weft.errors import TraceError
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
+from weft.runtime import execute
 from weft.schedule.build import build
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.errors import DataError, DeviceError
 from weft.placement import choose
+from weft.runtime.context import LOCAL
 
 pytest.importorskip("triton")
 

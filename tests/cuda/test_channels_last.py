@@ -16,7 +16,6 @@ from tests.cuda.on_device import check_kernel
 from tests.cuda.test_programs import trained_in_16_bits
 from tests.fuzz.levels import perform
 from tests.graph.cnns import Net
-from weft import execute
 from weft.devices import get_device
 from weft.devices.cuda import adapter
 from weft.devices.cuda.generate import generate
@@ -26,6 +25,7 @@ from weft.graph.node import Graph
 from weft.kernel.ir import Kernel
 from weft.kernel.target import Target
 from weft.process.bounded_cache import Recent
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

@@ -19,12 +19,12 @@ from tests.cuda.samples import PRIMITIVES, derivatives, values
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
-from weft import execute
 from weft.devices.cuda import adapter, emission
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
 from weft.graph.node import Graph
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms.jit import jit

@@ -21,7 +21,6 @@ from tests.cuda.test_launcher import standing
 from tests.cuda.test_primitives import check
 from tests.fuzz.levels import perform
 from tests.graph.cnns import Net
-from weft import execute
 from weft.devices.cuda import adapter, choices, divided, product, tuning
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
@@ -35,6 +34,7 @@ from weft.graph.primitives.table import input_leaf
 from weft.kernel.ir import Kernel, size_of
 from weft.kernel.parts import Part, split
 from weft.process.bounded_cache import Recent
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

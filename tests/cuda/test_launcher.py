@@ -23,7 +23,7 @@ from tests.examples.seeds import load
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
-from weft import cuda_arrays, devices, execute
+from weft import cuda_arrays, devices
 from weft.devices import get_device, names
 from weft.devices.cache import Cache
 from weft.devices.cuda import adapter, cards
@@ -40,6 +40,7 @@ from weft.placement import figures  # loaded before names are patched
 from weft.placement import machine as machines
 from weft.placement.machine import machine
 from weft.process.bounded_cache import Recent
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms import device as transforms_device

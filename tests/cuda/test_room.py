@@ -16,11 +16,11 @@ import weft as wf
 from tests.cuda.stub import Card, made
 from tests.cuda.test_auto import LINK, QUICK, SLOW
 from tests.cuda.test_launcher import standing
-from weft import execute, placed
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.cuda.driver import OutOfMemory
 from weft.process.bounded_cache import Recent
+from weft.runtime import auto_device, execute
+from weft.runtime.context import LOCAL
 
 pytest.importorskip("triton")
 
@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_placed_on_the_cpu(card: Card, capsys: pytest.Captu
 
 def test_it_is_asked_again_when_there_may_be_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     _, driver = card
-    monkeypatch.setattr(placed, "_AGAIN", 5)
+    monkeypatch.setattr(auto_device, "_AGAIN", 5)
     f = wf.jit(lambda x: wf.tanh(x) * 2)
     x = wf.array(np.ones((100, 1000), np.float32))
     monkeypatch.setattr(driver, "free", lambda: 1000)

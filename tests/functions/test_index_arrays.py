@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
 from weft.devices import counters
+from weft.runtime.context import LOCAL
 
 
 def index_of(r: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import INTEGERS
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 
 DTYPES = (*INTEGERS, "bool", "float16", "float32", "float64")
 LARGE = (2**31, 70_000, -300, 16_777_217, 2**53 + 1, 2**63)

@@ -15,7 +15,7 @@ from native_cases import content, outcome, python, same
 
 import weft as wf
 from weft import small
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
 from weft.dtypes.formats import DEFAULT, FORMATS
 from weft.functions import random_distributions as distributions
 from weft.functions.random_state import _STATE
 from weft.functions.random_stream import AHEAD, FEW
+from weft.runtime.context import LOCAL
 
 ROWS = np.arange(12).reshape(4, 3)
 MANY = {"a": 2.0, "shape": 2.0, "left": 0.0, "mode": 0.5, "right": 1.0, "p": 0.3, "mean": 1.5, "scale": 2.0}

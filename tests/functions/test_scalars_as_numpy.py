@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
 from weft.errors import TraceError
+from weft.runtime.context import LOCAL
 
 TEXTS = """
 x[:s]; x[s:]; x[s:s+2]; x[::s]; x[-s:]; m[s:, :s]; m[:s, s]; m[s, :s]; m[..., s]; m[s, ...]; m[None, s]; m[s, None]

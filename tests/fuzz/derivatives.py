@@ -20,9 +20,9 @@ from tests.fuzz.grow import Growth, Table, pruned
 from tests.fuzz.levels import Mismatch, want
 from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
-from weft.cell import LOCAL
 from weft.errors import TraceError
 from weft.graph.interpret import walk
+from weft.runtime.context import LOCAL
 
 STEPS: Table = [
     (5.0, elementwise.smooth), (4.0, elementwise.smooth_two), (4.0, elementwise.operator), (1.5, elementwise.number),

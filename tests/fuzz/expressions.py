@@ -17,10 +17,10 @@ from tests.fuzz.library import LIBRARY
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program, primitive
 from tests.fuzz.record import RECORD
-from weft import execute
 from weft.errors import TraceError
 from weft.graph.node import Graph, topological
 from weft.graph.primitives.table import SCALAR
+from weft.runtime import execute
 
 ALL: Table = [(1.2, lambda g: None)]  # replaced below
 

@@ -27,8 +27,6 @@ from tests.fuzz import native
 from tests.fuzz.bounds import check_node
 from tests.kernel.evaluate import evaluate, shown
 from tests.kernel.verify import verify
-from weft import execute
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, frozen
@@ -36,6 +34,8 @@ from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Chain, Contraction, Kernel, Stage, Store, Value
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 

@@ -11,8 +11,8 @@ import pytest
 
 import weft as wf
 from tests.graph.fusing import _gathered, kernels, random, run
-from weft import execute
 from weft.devices import counters, get_device
+from weft.runtime import execute
 from weft.schedule.program import Call, Program, Slot
 
 pytestmark = pytest.mark.usefixtures("lazy")

@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pytest
 
-from weft import execute
 from weft.dtypes.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
@@ -15,6 +14,7 @@ from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.graph.primitives.call import call, full
 from weft.graph.primitives.kinds import ALL
 from weft.graph.simplify import simplify
+from weft.runtime import execute
 
 F32, F64, I32 = FLOAT32, FLOAT64, INT32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-40, 3e38, -1, 7, 0.1], np.float32).reshape(3, 4)

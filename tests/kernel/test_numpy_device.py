@@ -10,13 +10,13 @@ import pytest
 import weft as wf
 from tests import oracle
 from tests.kernel.numpy_device import NumpyDevice
-from weft import execute
 from weft.devices import get_device
 from weft.devices.base import Device, Measuring, ReadsCode, Timing, WarmCalls
 from weft.functions import random_stream
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
+from weft.runtime import execute
 from weft.schedule.build import build
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 
 OPTIMIZERS = sorted(n for n in wf.optim.__all__ if isinstance(getattr(wf.optim, n), type) and n not in ("Optimizer", "SAM"))
 FAILING: dict[str, Callable[[Any, Any], Any]] = {  # of a parameter and a position, which is out of range at times

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft import execute
 from weft.devices import get_device
 from weft.graph.node import Graph
+from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import Program
 

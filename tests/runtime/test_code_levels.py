@@ -17,7 +17,6 @@ from handmade import F32, device, executable, scale_ir, scale_twice
 
 from tests import oracle
 from tests.cpu.test_primitives_native import PRIMITIVES, variants
-from weft import execute
 from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
@@ -26,6 +25,7 @@ from weft.devices.cpu.native import again, emission, levels, sized
 from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
+from weft.runtime import execute
 from weft.schedule.build import build
 
 X = np.random.default_rng(3).normal(size=4096).astype(np.float32)

@@ -10,10 +10,10 @@ import pytest
 
 import weft as wf
 import weft.schedule.build
-from weft import execute
 from weft.devices import get_device
 from weft.devices.cpu.native import compile
 from weft.process.bounded_cache import Recent
+from weft.runtime import execute
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import execute, node_by_node
-from weft.cell import LOCAL
+from weft import node_by_node
 from weft.devices import counters
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 from weft.tools.explain import explain
 
 SMALL, LARGE = (30, 40), (300, 400)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 
 ERRORS = (IndexError, np.linalg.LinAlgError)
 WRITES: dict[str, Callable[[dict[str, Any], Any], None]] = {  # to count, q and p; that to p fails where k is 9

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 
 FAILING: dict[str, Callable[[Any], Any]] = {
     "inv": lambda zero: wf.linalg.inv(zero),

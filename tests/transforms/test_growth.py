@@ -17,13 +17,13 @@ import pytest
 from making import array, normal
 
 import weft as wf
-from weft import execute, held
-from weft.cell import LOCAL, Handles
 from weft.devices import counters
 from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
+from weft.runtime import execute, pending
+from weft.runtime.context import LOCAL, Handles
 from weft.schedule.build import build
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
@@ -79,10 +79,10 @@ def work(monkeypatch):
 def small(monkeypatch):
     """Graphs are cut when they are still small; what other tests have left pending does not count."""
     monkeypatch.setattr(LOCAL, "handles", Handles())
-    monkeypatch.setattr(held, "MOST_NODES", 120)
-    monkeypatch.setattr(held, "ENOUGH", 60)
-    monkeypatch.setattr(held, "EVERY", 16)
-    monkeypatch.setattr(held, "FIRST", 4)
+    monkeypatch.setattr(pending, "MOST_NODES", 120)
+    monkeypatch.setattr(pending, "ENOUGH", 60)
+    monkeypatch.setattr(pending, "EVERY", 16)
+    monkeypatch.setattr(pending, "FIRST", 4)
 
 
 def grows_alike(once: Work, twice: Work) -> bool:
@@ -183,7 +183,7 @@ def test_a_failure_of_what_was_not_asked_for_fails_no_look(monkeypatch):
 
 
 def test_a_large_result_is_not_computed_for_a_look_at_a_small_one(monkeypatch):
-    monkeypatch.setattr(held, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(pending, "MOST_BYTES", 10_000)
     x = array(normal(100))
     shared = x + 1
     asked, large = shared.sum(), shared[:, None] * shared

@@ -9,9 +9,9 @@ import pytest
 
 import weft as wf
 from tests.transforms.test_given_ints import told
-from weft import execute
 from weft.graph.node import Graph, topological
 from weft.graph.primitives.table import CONSTANT, SCALAR
+from weft.runtime import execute
 
 
 def key(x):

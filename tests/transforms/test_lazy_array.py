@@ -11,8 +11,8 @@ from making import array, normal
 
 import weft as wf
 from weft.array import Array
-from weft.cell import LOCAL, Handles
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.runtime.context import LOCAL, Handles
 
 
 @pytest.mark.usefixtures("lazy")

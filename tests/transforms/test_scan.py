@@ -14,8 +14,8 @@ import pytest
 import weft as wf
 from weft.devices import get_device
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.execute import detached
 from weft.graph.interpret import interpret
+from weft.runtime.execute import detached
 from weft.schedule import reasons
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, calls

@@ -12,8 +12,8 @@ import pytest
 import weft as wf
 from tests.transforms.walked_loops import BODIES, Case, drawn
 from weft.devices import get_device
-from weft.execute import detached
 from weft.graph.interpret import interpret
+from weft.runtime.execute import detached
 from weft.schedule.build import build
 from weft.schedule.program import Host, Loop, hosts
 

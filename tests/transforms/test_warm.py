@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-import weft.execute
+from weft.runtime import execute
 
 
 def python_calls(f, *args):
@@ -309,7 +309,7 @@ def test_a_table_holds_what_it_runs():
     f = wf.jit(lambda a, b: a - b)
     np.testing.assert_array_equal(warm(f, a, b).numpy(), x - y)
     f._entries, f._last = type(f._entries)(4), None
-    wf.execute.PROGRAMS.newest.clear()
+    execute.PROGRAMS.newest.clear()
     gc.collect()
     out, names = python_calls(f, a, b)
     assert "__call__" not in names

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, execute, index_arrays
+from weft import at_once, index_arrays
 from weft import look as looking
 from weft.array import buffers
 from weft.array.construction import not_set
@@ -21,15 +21,17 @@ from weft.array.operators import install
 from weft.array.values import Value
 from weft.assigned import assigned, stored
 from weft.bind import bind
-from weft.cell import FOLLOWED, LOCAL, UNDO, WRITING, read, write
 from weft.convert import as_node, cast
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
-from weft.held import cut, enlist
 from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, refuse_rows, scattered, select
 from weft.natively import ELEMENTS, introduce, start
+from weft.runtime import execute
+from weft.runtime.cell import FOLLOWED, UNDO, WRITING, read, write
+from weft.runtime.context import LOCAL
+from weft.runtime.pending import cut, enlist
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
 
 _new = object.__new__

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft.bind import bind
-from weft.cell import Cell
 from weft.convert import is_stripped, numpy_node
 from weft.dtypes.formats import BOOL
 from weft.errors import DTypeError
 from weft.graph.primitives.table import TABLE, constant
+from weft.runtime.cell import Cell
 
 _NEVER_EQUAL = (str, bytes, dict, set, type(None))
 _SILENT: Any = object()

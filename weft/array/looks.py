@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import look as looking
-from weft.cell import LOCAL, Cell
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.natively import ELEMENTS
+from weft.runtime.cell import Cell
+from weft.runtime.context import LOCAL
 
 _WRITABLE, _FORMAT = 0x1, 0x4  # cpython/pybuffer.h: PyBUF_WRITABLE, PyBUF_FORMAT
 

@@ -31,10 +31,10 @@ from weft.dtypes.formats import (
 )
 from weft.dtypes.formats import floating as quotient
 from weft.errors import DTypeError
-from weft.given import Given, fits, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look
+from weft.runtime.traced_int import Given, fits, is_int
 
 Way = tuple[Primitive | None, Format]  # None: the operand itself
 Rule = Callable[[str, Format], tuple[str | None, Format]]

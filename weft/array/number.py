@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from weft.array.core import Array, Scalar
 from weft.array.meaning import Operation
 from weft.array.operators import install_weak
-from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
-from weft.given import GIVEN, Given, Tape, computed
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import GIVEN, Given, Tape, computed
 
 _Source = tuple[Callable[..., Any], tuple[Any, ...]]  # what Python computes a number by, and of what
 
 
 class Told(Scalar):
-    """A number or a truth of a trace, of which Python can tell the value: see ``weft/given.py``.
+    """A number or a truth of a trace, of which Python can tell the value: see ``weft/runtime/traced_int.py``.
 
     The Program computes it. Only where the value itself is needed Python computes it too, by what ``source`` says, at each call.
     """

@@ -16,15 +16,15 @@ from weft.array.giving_way import equality, foreign, foreign_in_place
 from weft.array.meaning import SHORT_POWERS, Operation, floating
 from weft.array.products import matmul
 from weft.bind import bind
-from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.errors import PACKAGE, DTypeError
-from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
 from weft.natively import ELEMENTS, Shaped, Short, asked_again, never
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import Given
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool, Given))

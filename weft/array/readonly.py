@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array.core import Array, ndarray
-from weft.cell import LOCAL
 from weft.errors import TraceError
 from weft.graph.node import Node
+from weft.runtime.context import LOCAL
 from weft.views import Path
 
 

@@ -14,14 +14,14 @@ from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.assigned import assigned
 from weft.bind import bind
-from weft.cell import WRITING
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.errors import DTypeError
-from weft.given import Given
 from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
+from weft.runtime.cell import WRITING
+from weft.runtime.traced_int import Given
 from weft.views import follow, put
 
 _NUMBERS = (float, int, bool, Given)

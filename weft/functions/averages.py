@@ -10,7 +10,6 @@ from typing import Any
 
 from weft.array import Array, ndarray, wrap
 from weft.bind import bind
-from weft.cell import LOCAL
 from weft.convert import common, in_dtype
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.dtypes.parse import spelled, to_tuple
@@ -43,6 +42,7 @@ from weft.functions.statistics import sum
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
+from weft.runtime.context import LOCAL
 
 
 def _working(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:

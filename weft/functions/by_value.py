@@ -20,8 +20,8 @@ from weft.dtypes.formats import (
     promote,
     weak_compared,
 )
-from weft.given import Given, is_int
 from weft.graph.node import Node
+from weft.runtime.traced_int import Given, is_int
 
 
 def by_value(x: Any, y: Any) -> tuple[Any, Any]:

@@ -16,9 +16,9 @@ from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
 from weft.functions.ufunc import special
-from weft.given import is_int
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
+from weft.runtime.traced_int import is_int
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array, wrap
 from weft.assigned import assigned
 from weft.bind import bind
-from weft.cell import LOCAL
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.dtypes.formats import (
     BOOL,
@@ -36,6 +34,8 @@ from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceErr
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 __all__ = ["Node", "Shape", "cast"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array, Scalar, own
 from weft.dtypes.formats import COMPLEX, FLOATS
 from weft.dtypes.parse import layout, liked
@@ -17,6 +16,7 @@ from weft.functions.creation import array, asarray
 from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
 from weft.functions.unbound import unbound
+from weft.runtime import execute
 from weft.views import shown, unused_memory
 
 

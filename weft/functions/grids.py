@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.cell import LOCAL
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError, short
@@ -29,6 +28,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.indexing import bounded
+from weft.runtime.context import LOCAL
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:

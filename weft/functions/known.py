@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array, ndarray, own, wrap
-from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.node_by_node import content
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 _MANY = 64  # arrays in a list
 LEAST_RISKY = 1 << 30  # integers from here on are not given to NumPy's C code

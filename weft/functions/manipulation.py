@@ -31,7 +31,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.known import by_numpy
-from weft.given import GIVEN, Given, computed
+from weft.runtime.traced_int import GIVEN, Given, computed
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
 from weft.devices.names import named, usable
 from weft.dtypes.api import int64, isdtype
 from weft.dtypes.formats import DEFAULT, EVERY
 from weft.errors import DTypeError
+from weft.runtime import execute
 
 _STANDARD = tuple(f for f in EVERY.values() if not f.narrow)  # those that the standard names
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from weft.array import Array, own, wrap
 from weft.assigned import stored
-from weft.cell import LOCAL
 from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
@@ -31,6 +30,7 @@ from weft.functions.common import (
 )
 from weft.functions.manipulation import moveaxis
 from weft.functions.quantiles import median
+from weft.runtime.context import LOCAL
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _SUMMING = ("maximum", "mean", "median", "minimum")

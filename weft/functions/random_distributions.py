@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.cell import LOCAL
 from weft.convert import number_node
 from weft.dtypes.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.dtypes.parse import spelled
@@ -39,8 +38,9 @@ from weft.functions.common import (
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.random_checks import refuse_all
 from weft.functions.random_state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
-from weft.given import computed
 from weft.graph.origin import user_frame, user_line
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import computed
 
 __all__ = [
     "beta", "binomial", "bytes", "chisquare", "dirichlet", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace",

@@ -42,7 +42,7 @@ from weft.functions.random_state import (
     wide,
     words_of,
 )
-from weft.given import Given, computed
+from weft.runtime.traced_int import Given, computed
 
 __all__ = [
     "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.cell import LOCAL
 from weft.dtypes.formats import FLOAT64, INT64
 from weft.errors import DTypeError, ShapeError, as_called
 from weft.functions.binary_search import count_leading
@@ -30,6 +29,7 @@ from weft.functions.known import at_hand, leaf
 from weft.functions.random_state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.kernel.ordered import running
 from weft.look import look
+from weft.runtime.context import LOCAL
 
 
 def _order(key: Any, function: str, count: int) -> Node:

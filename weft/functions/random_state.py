@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.cell import LOCAL, WRITING, seen_from
 from weft.convert import numpy_node
 from weft.dtypes.formats import FLOAT64, UINT64, Format
 from weft.errors import DTypeError, as_called
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
 from weft.functions.known import at_hand, leaf
 from weft.functions.random_stream import Stream
-from weft.given import GIVEN, computed
+from weft.runtime.cell import WRITING, seen_from
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import GIVEN, computed
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far

@@ -16,10 +16,10 @@ import numpy as np
 
 from weft import small
 from weft.array import Array, wrap
-from weft.cell import WRITING
 from weft.convert import numpy_node
 from weft.functions.common import Node, Shape, op
 from weft.functions.known import leaf
+from weft.runtime.cell import WRITING
 
 AHEAD = 1024  # positions
 FEW = 128  # numbers in a draw that is made ahead

@@ -44,7 +44,7 @@ from weft.functions.common import (
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.functions.known import made
 from weft.functions.unbound import unbound
-from weft.given import asked, computed
+from weft.runtime.traced_int import asked, computed
 
 
 @unbound

@@ -8,12 +8,12 @@ import numpy as np
 
 from weft import small
 from weft.array import Array, wrap
-from weft.cell import LOCAL
 from weft.convert import is_argument
 from weft.dtypes.formats import FLOATS, FROM_NUMPY
 from weft.functions.casting import astype
 from weft.functions.creation import array, asarray
 from weft.graph.primitives.table import input_leaf
+from weft.runtime.context import LOCAL
 
 
 def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:

@@ -12,7 +12,7 @@ from weft.dtypes.formats import INT64, promote, weak
 from weft.dtypes.parse import spelled
 from weft.functions.by_value import by_value
 from weft.functions.common import cast, looked, of_numpy
-from weft.given import is_int
+from weft.runtime.traced_int import is_int
 
 
 def _to_compare(function: str, a: Any, b: Any) -> tuple[Any, Any]:

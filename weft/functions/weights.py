@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.cell import LOCAL
 from weft.dtypes.formats import INEXACT
 from weft.functions.averages import weights_along
 from weft.functions.choosing import where
@@ -18,6 +17,7 @@ from weft.functions.indexing import take_along_axis
 from weft.functions.products import cumsum
 from weft.functions.sorting import argsort
 from weft.functions.statistics import sum
+from weft.runtime.context import LOCAL
 
 
 def quantiles(

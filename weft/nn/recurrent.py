@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
-from weft.cell import LOCAL, place_of, seen_from, traces
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, zeros
 from weft.functions.elementwise import maximum, stop_gradient, tanh
@@ -19,6 +18,8 @@ from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import extents, first_batch
+from weft.runtime.cell import place_of, seen_from, traces
+from weft.runtime.context import LOCAL
 from weft.transforms.control import scan
 
 State = tuple[Array, ...]

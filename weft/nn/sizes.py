@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from weft.cell import LOCAL
 from weft.errors import ShapeError, TraceError, short
+from weft.runtime.context import LOCAL
 
 NAMES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.cell import LOCAL
 from weft.dtypes.api import as_dtype
 from weft.errors import ShapeError, TraceError
-from weft.execute import detached
 from weft.functions.creation import asarray, zeros
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import is_placeholder
 from weft.nn.module_tree import WATCH, ModuleTree
+from weft.runtime.context import LOCAL
+from weft.runtime.execute import detached
 from weft.schedule.program import Call, Host, Loop, Program
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in

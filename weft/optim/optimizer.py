@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.cell import LOCAL, place_of, seen_from
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
-from weft.given import computed
 from weft.graph.node import Node, Shape
 from weft.look import known
 from weft.optim.clipping import clip_by_norm, clip_by_value
@@ -25,6 +23,9 @@ from weft.optim.given import check_rate, fitting, named_arrays
 from weft.optim.groups import DELETED, GroupOptions, Groups
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
 from weft.optim.together import Writes, ready, write_together
+from weft.runtime.cell import place_of, seen_from
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import computed
 from weft.transforms.landing import landed
 from weft.transforms.tree import structure_changed
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft import execute
-from weft.cell import LOCAL
 from weft.devices import settle
 from weft.devices.base import Measuring
 from weft.errors import DeviceError, seconds
 from weft.placement.machine import Machine, machine
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 from weft.tools.profile_measure import called, check_call, contents_kept, in_notebook, name_of
 from weft.tools.profile_session import Session
 from weft.tools.profile_words import amount

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
-    from weft.cell import LOCAL
+    from weft.runtime.context import LOCAL
     from weft.tools.nets import digit_net
 
     if arguments.threads is not None:
@@ -208,8 +208,8 @@ def _info(arguments: argparse.Namespace) -> int:
 
 def _in_use() -> str:
     """The device in use, who chose it, and why it cannot be used."""
-    from weft.cell import LOCAL
     from weft.devices.names import NAMES, why_not
+    from weft.runtime.context import LOCAL
 
     given = os.environ.get("WEFT_DEVICE")
     whence = " (from $WEFT_DEVICE)" if given else ""

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import execute
 from weft.array import Array
 from weft.bind import at_once_of
-from weft.cell import LOCAL
 from weft.devices.base import Launches
 from weft.graph.origin import file_name
 from weft.graph.primitives.table import SCALAR
@@ -17,6 +15,8 @@ from weft.kernel.storage import RELAY
 from weft.placement.choose import Decision, choose
 from weft.placement.figures import rooms
 from weft.placement.machine import compared
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import KernelInfo, Loop, Program, calls, hosts
 from weft.transforms.jit import Jitted, jit

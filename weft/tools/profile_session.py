@@ -11,18 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft import execute
 from weft.array.operators import mark_nodes
-from weft.cell import LOCAL
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.errors import DeviceError, TraceError
-from weft.execute import refused, told
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.nn.module import Module
 from weft.nn.module_tree import WATCH
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
+from weft.runtime.execute import refused, told
 from weft.schedule.build import built
 from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused
@@ -112,7 +112,7 @@ class Session:
     # ---- what runs
 
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
-        """In place of ``weft.execute.executable``."""
+        """In place of ``weft.runtime.execute.executable``."""
         key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:

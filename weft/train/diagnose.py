@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array
 from weft.dtypes.formats import FLOATS
 from weft.graph.interpret import walk
@@ -20,6 +19,7 @@ from weft.graph.primitives.elementwise import CAST, IDENTITY
 from weft.nn.module import Module
 from weft.nn.module_tree import WATCH
 from weft.optim.given import named_arrays
+from weft.runtime import execute
 from weft.train.feed import Feed
 from weft.train.snapshot import Log, finite, put, take
 from weft.train.step import Stepper

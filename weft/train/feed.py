@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft import execute
 from weft.array import Array, holding, ndarray
 from weft.convert import refuse_subclass
 from weft.data.loader import Loader
@@ -15,6 +14,7 @@ from weft.dtypes.api import is_float
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
+from weft.runtime import execute
 
 Batch = tuple[Array, Array]
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from weft.array import Array
 from weft.array.shapes import lies
-from weft.cell import LOCAL
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
-from weft.given import RUN_TIME
 from weft.graph.primitives.meeting import DETERMINISM
 from weft.graph.primitives.precision import MATMUL
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import RUN_TIME
 from weft.transforms.aliases import path_key
 from weft.transforms.content import Content, has_content
 from weft.transforms.records import Record

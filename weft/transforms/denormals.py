@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft.cell import LOCAL
+from weft.runtime.context import LOCAL
 from weft.transforms.tree import Structure
 
 

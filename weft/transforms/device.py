@@ -5,7 +5,7 @@ there first: the array holds the copy from then on, and lets go of what it held,
 follow the first step that uses them, nobody moves them, and what is written has one place. To keep both would take the memory
 twice, and every write would have to reach, or forget, the other.
 
-With "auto" each program is placed by what it would take on each device, see ``weft/placed.py``.
+With "auto" each program is placed by what it would take on each device, see ``weft/runtime/auto_device.py``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.placement.figures import figures
+from weft.runtime.context import LOCAL
 from weft.transforms.tree import Structure
 
 

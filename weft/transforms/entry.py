@@ -17,13 +17,14 @@ import numpy as np
 
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.shapes import lies
-from weft.cell import FOLLOWED, LOCAL
 from weft.convert import as_node
 from weft.devices.base import ELSEWHERE, Run
-from weft.execute import here
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
-from weft.placed import Placed
+from weft.runtime.auto_device import Placed
+from weft.runtime.cell import FOLLOWED
+from weft.runtime.context import LOCAL
+from weft.runtime.execute import here
 from weft.transforms import warm
 from weft.transforms.call import settings
 from weft.transforms.content import Content

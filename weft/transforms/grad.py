@@ -14,7 +14,6 @@ import numpy as np
 
 from weft.array import Array, standing_for, wrap
 from weft.array.shapes import lies
-from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
@@ -24,6 +23,8 @@ from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.runtime.cell import read, write
+from weft.runtime.context import LOCAL
 from weft.transforms.aliases import touch
 from weft.transforms.landing import landed
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten

@@ -1,4 +1,4 @@
-"""Which int arguments of a jitted function, and which numbers of objects, are run-time numbers: see ``weft/given.py``.
+"""Which int arguments of a jitted function, and which numbers of objects, are run-time numbers (see ``runtime/traced_int.py``).
 
 Such a number is part of the key, and a constant of the program, until it comes with a second value: most never do, and constants
 are what programs are fastest with. From then on each call tells its value; where the function turns out to need the value
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft.given import RUN_TIME
 from weft.process.bounded_cache import Recent
+from weft.runtime.traced_int import RUN_TIME
 from weft.transforms.call import INTEGERS, Call
 from weft.transforms.records import same_constant
 

@@ -11,15 +11,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import execute
 from weft.array import Array
-from weft.cell import LOCAL
 from weft.devices.base import Run
 from weft.errors import warn
 from weft.graph.primitives.table import SCALAR
 from weft.look import materialise
-from weft.placed import Placed
 from weft.process.bounded_cache import Recent
+from weft.runtime import execute
+from weft.runtime.auto_device import Placed
+from weft.runtime.context import LOCAL
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, shared, shared_key, write_back
 from weft.transforms.call import Call

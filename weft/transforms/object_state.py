@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.array import Array
-from weft.given import GIVEN, Tape
+from weft.runtime.traced_int import GIVEN, Tape
 from weft.transforms import warm
 from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of

@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.devices.warm import Watched
-from weft.given import GIVEN
+from weft.runtime.traced_int import GIVEN
 from weft.transforms.reach import ANY
 from weft.transforms.tree import attributes_of, slots_of
 from weft.transforms.values import CONSTANTS, EXACT

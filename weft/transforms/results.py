@@ -4,7 +4,7 @@ A jitted function gives what it gives without jit. An argument that is returned 
 memory share it still. So a result is not only a value of the Program: it may be a handle that exists, or a view of one.
 
 An end is a pair: ("node", node) an array of its own, ("static", value) what exists already, ("leaf", k) an argument
-(or what the tape has in slot k, see ``weft/given.py``),
+(or what the tape has in slot k, see ``weft/runtime/traced_int.py``),
 ("same", j) the very Array that another result is, ("view", (owner, path)), where the owner is an end as well: of kind
 leaf, static, same, or base (k): the cell of which an argument is a view.
 """
@@ -20,8 +20,8 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import as_node
-from weft.given import GIVEN, Slot
 from weft.graph.node import Node
+from weft.runtime.traced_int import GIVEN, Slot
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
 from weft.transforms.tree import attributes_of, has_structure, is_module, is_only_attributes

@@ -10,11 +10,12 @@ import weakref
 from typing import Any
 
 from weft.array import Array
-from weft.cell import LOCAL, Cell
 from weft.dtypes.formats import Format
-from weft.given import Tape
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
+from weft.runtime.cell import Cell
+from weft.runtime.context import LOCAL
+from weft.runtime.traced_int import Tape
 
 
 class Trace:

@@ -19,10 +19,10 @@ from weft.convert import as_node
 from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import of_any_order
 from weft.errors import TraceError
-from weft.given import GIVEN, Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
+from weft.runtime.traced_int import GIVEN, Tape
 from weft.transforms.content import Content
 from weft.transforms.object_state import swapped
 from weft.transforms.results import End, ends_of, is_made_in, needs_numbers
@@ -100,8 +100,8 @@ def trace(
     rebuild : makes (args, kwargs) of leaves
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
-    moving : numbers of int and float leaves of which each call tells the value, see ``weft/given.py``; others are static. Behind
-        the numbers of leaves come those of the values in ``contents``
+    moving : numbers of int and float leaves of which each call tells the value, see ``runtime/traced_int.py``; others are
+        static. Behind the numbers of leaves come those of the values in ``contents``
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     contents : what the function and its arguments hold
     """

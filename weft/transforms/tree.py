@@ -17,9 +17,9 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.formats import INEXACT
-from weft.given import GIVEN
 from weft.process.import_hook import needed
 from weft.process.signals import uninterrupted
+from weft.runtime.traced_int import GIVEN
 
 _MODULES: set[type] = set()
 _UNTOLD: list[type] = []  # modules of which optree does not know yet

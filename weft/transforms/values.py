@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.dtypes.formats import EVERY
-from weft.given import RUN_TIME
+from weft.runtime.traced_int import RUN_TIME
 from weft.transforms.aliases import path_key
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import execute
 from weft.array import Array, Scalar, ndarray
-from weft.cell import LOCAL
 from weft.devices.base import Run, WarmCalls
 from weft.devices.warm import WarmTable, Watched, World
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 from weft.transforms.records import Record
 from weft.transforms.tree import Structure
 

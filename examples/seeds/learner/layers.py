@@ -16,7 +16,6 @@ import numpy as np
 from learner.options import activation, error_function, optimizer
 from weft import nn
 from weft.array import Array
-from weft.cell import LOCAL
 from weft.dtypes.api import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like
@@ -24,6 +23,7 @@ from weft.functions.padding import pad as padded
 from weft.look import evaluate
 from weft.losses import check_labels
 from weft.nn.sizes import each, extents
+from weft.runtime.context import LOCAL
 from weft.transforms.device import device
 from weft.transforms.grad import vjp
 

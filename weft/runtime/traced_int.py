@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.cell import Cell, traces
 from weft.dtypes.formats import FLOATS, FROM_NUMPY, Format
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import constant, scalar_leaf
+from weft.runtime.cell import Cell, traces
 
 SCALARS = frozenset([form.numpy.type for form in FROM_NUMPY.values() if form.kind in ("bool", "signed", "unsigned", "float")])
 RUN_TIME = frozenset((int, float)) | SCALARS - {np.bool_}  # types of numbers that may change from call to call

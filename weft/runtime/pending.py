@@ -13,10 +13,10 @@ from math import prod
 from sys import getrefcount
 from typing import Any
 
-from weft.cell import LOCAL, Handles
 from weft.errors import OF_RUNS
 from weft.graph.node import Node, topological
 from weft.graph.primitives.table import INPUT, is_placeholder
+from weft.runtime.context import LOCAL, Handles
 
 MOST_NODES = 2000  # pending at once
 MOST_BYTES = 256 << 20  # of one graph

@@ -1,21 +1,13 @@
-"""Cell: everything mutable. It holds the node that is its content now; a write gives it another node.
-
-Nodes never change their meaning, so the node itself is the cell's version: whoever remembers what a cell held
-(views, captured inputs of a jitted function) compares nodes by identity.
-
-While a function is traced its cells are not touched: the trace keeps what was read and written, see
-``weft.transforms.trace``. ``LOCAL`` says which trace this thread is in.
-"""
+"""The state of each thread: limits of immediate work, the active trace and profile, the device, arrays that are pending."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from weft.graph.node import Node
+if TYPE_CHECKING:
+    from weft.graph.node import Node
 
 
 class Tracing(Protocol):
@@ -23,15 +15,15 @@ class Tracing(Protocol):
 
     looks: str  # why a look is refused here; empty where it is allowed
 
-    def read(self, cell: Cell) -> Node: ...
-    def write(self, cell: Cell, node: Node) -> None: ...
+    def read(self, cell: Any) -> Node: ...
+    def write(self, cell: Any, node: Node) -> None: ...
     def scalar(self, value: float, dtype: Any) -> Node | None: ...
 
 
 class Undo(Protocol):
     """What remembers what cells held: see ``weft.transforms.landing``."""
 
-    def note(self, cell: Cell) -> None: ...
+    def note(self, cell: Any) -> None: ...
     def take(self, later: Any) -> None: ...
 
 
@@ -43,7 +35,7 @@ class Watching(Protocol):
 
 
 class Handles(list[Any]):
-    """Weak references to the Arrays of one thread whose contents are pending, see ``weft.held``; some are dead by now.
+    """Weak references to the Arrays of one thread whose contents are pending, see ``weft.runtime.pending``; some are dead by now.
 
     limit: when there are so many, see how much is pending. swept: up to here dead ones were swept out; came: how many have come
     since all were looked at; counted: how many there were when what is pending was counted, and known: how many nodes that
@@ -97,66 +89,3 @@ class _Local(threading.local):
 
 
 LOCAL = _Local()
-WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
-BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``at_once.in_own_memory``
-UNDO: dict[int, Undo] = {}  # thread -> what it is to remember what arrays held before it writes them
-FOLLOWED = [0]  # changes whenever a view remembers by a weak reference what it was followed from
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
-
-
-class Cell:
-    """A content that can be replaced. ``_trace`` is the trace it was made in, None outside."""
-
-    __slots__ = ("__weakref__", "_node", "_trace")
-
-    _node: Node
-    _trace: Any
-
-
-def read(cell: Cell) -> Node:
-    """What the cell holds, as this thread sees it."""
-    trace = LOCAL.trace
-    if trace is None or cell._trace is trace:
-        return cell._node
-    return trace.read(cell)
-
-
-def write(cell: Cell, node: Node) -> None:
-    """Replace the content, as this thread sees it."""
-    trace = LOCAL.trace
-    if trace is None or cell._trace is trace:
-        cell._node = node
-    else:
-        trace.write(cell, node)
-
-
-@contextmanager
-def seen_from(trace: Any) -> Iterator[None]:
-    """What is made meanwhile belongs to ``trace``, which this thread is in as well (None: to no trace at all), and is not taken
-    back."""
-    me = threading.get_ident()
-    inner, undo = LOCAL.trace, UNDO.pop(me, None)
-    LOCAL.trace = trace
-    try:
-        yield
-    finally:
-        LOCAL.trace = inner
-        if undo is not None:
-            UNDO[me] = undo
-
-
-def traces() -> Iterator[Any]:
-    """The traces that this thread is in, the innermost first."""
-    trace = LOCAL.trace
-    while trace is not None:
-        yield trace
-        trace = trace.parent
-
-
-def place_of(home: Any) -> Any:
-    """Where the arrays of an object belong that was made in the trace ``home``: there, while this thread is in it, else in the
-    next one around it; None outside of all. So they live as long as the object does, and a trace that fails leaves them whole."""
-    while home is not None and not any(trace is home for trace in traces()):
-        home = home.parent
-    return home

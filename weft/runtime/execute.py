@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, AnySize, DefersChecks, Device, Run, Sized, TellsLate
 from weft.devices.faults import IndexFault
@@ -20,6 +19,7 @@ from weft.graph.origin import user_line
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.process.bounded_cache import Recent
+from weft.runtime.context import LOCAL
 
 # Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
 # some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from weft import execute
-from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, Device, Run
 from weft.devices.faults import OutOfRoom
 from weft.errors import warn
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
 
 if TYPE_CHECKING:  # which are loaded with the first decision
     from weft.placement.choose import Decision
