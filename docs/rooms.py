@@ -51,7 +51,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.transforms.denormals": "Denormal numbers",
     "weft.transforms.default": "Dtypes",
     "weft.transforms.device": "Devices",
-    "weft.look": "Computing now",
+    "weft.eager.materialise": "Computing now",
     "weft.devices": "Threads and counters",
     "weft.tools.explain": "What will run",
     "weft.tools.bench": "How fast it runs",

@@ -72,7 +72,7 @@ def public() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in wf.__all__:
         home = wf._HOME.get(name, "")
-        if home.startswith(("weft.functions", "weft.transforms", "weft.tools", "weft.look", "weft.devices")):
+        if home.startswith(("weft.functions", "weft.transforms", "weft.tools", "weft.eager.materialise", "weft.devices")):
             if not isinstance(getattr(wf, name), bool | np.bool_ | tuple | dict):  # constants say what they are by what they hold
                 found[name] = getattr(wf, name)
     for module in MODULES:

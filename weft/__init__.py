@@ -115,7 +115,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.precision": "get_matmul_precision matmul_precision set_matmul_precision",
     "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",
-    "weft.look": "eval",
+    "weft.eager.materialise": "eval",
     "weft.tools.bench": "bench",
     "weft.tools.explain": "explain",
     "weft.tools.profile": "profile",

@@ -34,10 +34,10 @@ from weft.dtypes.formats import (
     converted,
     holds,
 )
+from weft.eager.materialise import look, one
 from weft.errors import told
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant
-from weft.look import look, one
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given, asked, fits

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import weft.graph.primitives  # noqa: F401  fills the table
-from weft.bind import bind
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
@@ -26,6 +25,7 @@ from weft.dtypes.formats import (
     weak,
 )
 from weft.dtypes.parse import of_any_order, spelled
+from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, node_by_node, small
+from weft import element_access
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
+from weft.eager import compute_now, in_place, policy, tiers
+from weft.eager.materialise import materialise
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
-from weft.look import materialise
 from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
@@ -45,7 +46,7 @@ def read(array: Any, index: Any) -> Node | None:
         found = np.asarray(seen[key])
     except (IndexError, ValueError):  # told by others, with the line
         return None
-    return input_leaf(found.shape, at_once.shown_dtype(array), execute.to_buffer(found))
+    return input_leaf(found.shape, element_access.shown_dtype(array), execute.to_buffer(found))
 
 
 def written(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
@@ -57,7 +58,7 @@ def written(array: Any, index: Any, value: Any, put: Callable[..., None] = opera
     if key is None:
         return False
     cell = array.cell
-    content = None if cell._node.value is None else at_once.plain_content(value, at_once.shown_dtype(array))
+    content = None if cell._node.value is None else element_access.plain_content(value, element_access.shown_dtype(array))
     if content is None:
         return False
 
@@ -69,7 +70,7 @@ def written(array: Any, index: Any, value: Any, put: Callable[..., None] = opera
         return True
 
     try:
-        return at_once.in_own_memory(cell, write)
+        return in_place.in_own_memory(cell, write)
     except (IndexError, TypeError, ValueError):  # told by others, or NumPy takes less than they
         return False
 
@@ -79,7 +80,7 @@ def _key(index: Any, looks: bool) -> tuple | None:
 
     looks : pending masks are computed, as whoever reads through them must
     """
-    if LOCAL.trace is not None or not small.able():
+    if LOCAL.trace is not None or not policy.able():
         return None
     key, arrays = [], False
     for part in index if type(index) is tuple else (index,):
@@ -89,7 +90,7 @@ def _key(index: Any, looks: bool) -> tuple | None:
             continue
         if isinstance(part, Cell):
             node = part.node  # type: ignore[attr-defined]
-            found = node_by_node.content(node) if node.dtype in _CHOOSING and _is_there(node, looks) else None
+            found = tiers.content(node) if node.dtype in _CHOOSING and _is_there(node, looks) else None
         else:
             found = np.asarray(part) if kind in (list, np.ndarray) else None
             if found is not None and FROM_NUMPY.get(found.dtype) not in _CHOOSING:
@@ -102,7 +103,7 @@ def _key(index: Any, looks: bool) -> tuple | None:
 
 
 def _is_there(node: Node, looks: bool) -> bool:
-    if node.value is None and not at_once.computed(node) and looks and node.dtype is BOOL:
+    if node.value is None and not compute_now.computed(node) and looks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.bind import bind
 from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
 from weft.dtypes.formats import BOOL, INT64, INTEGERS
+from weft.eager.apply import bind
+from weft.eager.materialise import look, materialise, one
+from weft.eager.native import ELEMENTS
 from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
-from weft.look import look, materialise, one
-from weft.natively import ELEMENTS
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, is_int

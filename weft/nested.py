@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import small
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.eager import implementations
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.runtime import execute
@@ -73,7 +73,7 @@ def _stacked(nodes: Sequence[Node], extents: list[int]) -> Node | None:
         if n.dtype is not dtype or n.shape != shape or (value is None and n.op is not CONSTANT):
             return None
         if value is None or n.op is SCALAR:
-            value = small.number(n.params["value"] if value is None else value, dtype)
+            value = implementations.number(n.params["value"] if value is None else value, dtype)
         values.append(value)
     data = execute.together(values) if execute.computes_at_once() else None
     return None if data is None else _leaf_of(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import small
-from weft.bind import bind
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import COMPLEX, INT64, Format
+from weft.eager import implementations, policy
+from weft.eager.apply import bind
+from weft.eager.materialise import look, materialise
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
-from weft.look import look, materialise
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given, Slot
@@ -45,7 +45,7 @@ def follow(node: Node, path: Path) -> Node:
         for step in path:
             node = _shown(node, step)
         return node
-    if small.wanted():
+    if policy.wanted():
         if node.value is None and _part(node, path):
             materialise((node,))
         if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
@@ -117,7 +117,8 @@ def _there(node: Node, path: Path) -> Node | None:
     if nbytes <= LOCAL.at_once:
         return input_leaf(seen.shape, dtype, execute.to_buffer(seen))
     if seen.flags.c_contiguous:
-        return input_leaf(seen.shape, dtype, execute.window(node.value, small.address(seen) - small.address(memory), nbytes))
+        begin = implementations.address(seen) - implementations.address(memory)
+        return input_leaf(seen.shape, dtype, execute.window(node.value, begin, nbytes))
     return None
 
 

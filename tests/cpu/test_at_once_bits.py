@@ -8,31 +8,31 @@ from test_primitives_native import everyone, variants
 from test_sized import same
 
 from tests import oracle
-from weft import node_by_node, small
+from weft.eager import implementations, tiers
+from weft.eager.implementations import specialise
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
-from weft.ready import ready
 from weft.runtime import execute
 
 
 @everyone
 @pytest.mark.parametrize("often", [0, 1 << 30], ids=["native", "in NumPy"])
 def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small, "OFTEN", often)
-    monkeypatch.setattr(small, "_MADE", {})
-    monkeypatch.setattr(small, "_ASKED", {})
+    monkeypatch.setattr(implementations, "OFTEN", often)
+    monkeypatch.setattr(implementations, "_MADE", {})
+    monkeypatch.setattr(implementations, "_ASKED", {})
     for s in variants(op, rng):
         leaves = oracle.leaves(s.arrays)
         node = bind(op, *leaves, **s.params)
-        if not small.can(node):
+        if not implementations.can(node):
             assert op.kind in ("window", "unwindow", "convolution", "attention", "attention_gradient", "loop", "result"), op.kind
             return
         buffers = [execute.to_buffer(np.asarray(a)) for a in s.arrays]
         (want,) = execute.run(Graph(leaves, [node]), buffers)
         there = [input_leaf(n.shape, n.dtype, b) for n, b in zip(leaves, buffers, strict=True)]
         pending = bind(op, *there, **s.params)
-        (by_node,) = node_by_node.computed([*there, pending], [pending])
-        for way, got in (("ready", ready(node)(buffers)), ("node by node", by_node)):
+        (by_node,) = tiers.computed([*there, pending], [pending])
+        for way, got in (("ready", specialise(node)(buffers)), ("node by node", by_node)):
             seen, expected = (execute.to_numpy(b, node.shape, node.dtype) for b in (got, want))
             try:
                 same(seen, expected)

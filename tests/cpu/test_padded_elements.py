@@ -9,7 +9,7 @@ from test_primitives_native import PRIMITIVES
 from test_sized import same
 
 from tests import oracle
-from weft import node_by_node
+from weft.eager import tiers
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
@@ -34,7 +34,7 @@ def test_nothing_shows_beyond(op: Primitive, rng: np.random.Generator) -> None:
             buffers = [execute.to_buffer(a) for a in cut]
             there = [input_leaf(x.shape, x.dtype, b) for x, b in zip(leaves, buffers, strict=True)]
             pending = bind(op, *there, **s.params)
-            alone = execute.to_numpy(*node_by_node.computed([*there, pending], [pending]), node.shape, node.dtype)
+            alone = execute.to_numpy(*tiers.computed([*there, pending], [pending]), node.shape, node.dtype)
             padded = bind(TABLE["pad"], node, low=(before,), high=(behind,), value=value)
             fill = bind(TABLE["broadcast_to"], constant(value, node.dtype), shape=(behind,))
             out = bind(TABLE["concat"], padded, fill, axis=0)

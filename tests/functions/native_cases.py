@@ -15,10 +15,10 @@ import numpy as np
 
 import weft as wf
 from tests import oracle
-from weft import natively, small
 from weft.array.core import Array, Scalar
 from weft.devices import get_device
 from weft.dtypes.formats import FORMATS
+from weft.eager import implementations, native
 
 BINARY = {
     name: getattr(operator, name) for name in (
@@ -43,18 +43,18 @@ NUMBERS = [
 def python() -> Iterator[None]:
     """Nothing is native."""
     names = ("element", "store", "number")
-    ways = [*natively._SHORT, *natively._SHAPED]
+    ways = [*native._SHORT, *native._SHAPED]
     for way in ways:
-        way.call = natively.never
+        way.call = native.never
     for name in names:
-        setattr(natively.ELEMENTS, name, natively.never)
+        setattr(native.ELEMENTS, name, native.never)
     try:
         yield
     finally:  # also of functions that were made meanwhile
-        for way in (*natively._SHORT, *natively._SHAPED):
-            way.call = natively.never if way.work is None else way.work.call
+        for way in (*native._SHORT, *native._SHAPED):
+            way.call = native.never if way.work is None else way.work.call
         for name in names:
-            setattr(natively.ELEMENTS, name, getattr(natively._WORK[0], name) if natively._WORK else natively.never)
+            setattr(native.ELEMENTS, name, getattr(native._WORK[0], name) if native._WORK else native.never)
 
 
 def content(rng, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -92,7 +92,7 @@ def same(f, *xs) -> None:
 
 def work_and_count() -> None:
     """AssertionError where 60,000 turns of small work hold what they do not give back."""
-    small.OFTEN = 0
+    implementations.OFTEN = 0
     x, y, out = (wf.array(content(np.random.default_rng(), (5,), "float32")) for _ in range(3))
     s, place = x[1], wf.int64(2)
 
@@ -107,7 +107,7 @@ def work_and_count() -> None:
 
     work(2000)
     get_device().settle()  # what is compiled again loads modules
-    watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, natively._NOTHING, Array, Scalar, type(x.node)]
+    watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, native._NOTHING, Array, Scalar, type(x.node)]
     watched += [None, (), True]
     gc.collect()
     before = [sys.getrefcount(w) for w in watched]

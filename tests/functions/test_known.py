@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.functions.known import at_hand, made
+from weft.eager.peek import at_hand, made
 from weft.runtime.context import LOCAL
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint64", "bool")

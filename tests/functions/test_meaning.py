@@ -21,9 +21,9 @@ from tests.functions.cases import RTOL
 from weft.array.meaning import OPERATIONS, Operation
 from weft.array.methods import NAMES
 from weft.dtypes.api import ALL, is_float
+from weft.eager.materialise import look
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, topological
-from weft.look import look
 
 UNARY = [o for o in OPERATIONS.values() if o.arity == 1]
 BINARY = [o for o in OPERATIONS.values() if o.arity == 2]

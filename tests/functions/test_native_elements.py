@@ -9,15 +9,15 @@ import pytest
 from native_cases import NUMBERS, content, same
 
 import weft as wf
-from weft import small
 from weft.array.core import Array
 from weft.dtypes.formats import FORMATS
+from weft.eager import implementations
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     """Functions are made when first asked for."""
-    monkeypatch.setattr(small, "OFTEN", 0)
+    monkeypatch.setattr(implementations, "OFTEN", 0)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -7,16 +7,16 @@ import pytest
 from native_cases import BINARY, IN_PLACE, NUMBERS, SHAPES, UNARY, content, same
 
 import weft as wf
-from weft import small
 from weft.array import operators
 from weft.dtypes.formats import FORMATS
+from weft.eager import implementations
 from weft.functions import elementwise
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     """Functions are made when first asked for."""
-    monkeypatch.setattr(small, "OFTEN", 0)
+    monkeypatch.setattr(implementations, "OFTEN", 0)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -14,14 +14,14 @@ import pytest
 from native_cases import content, outcome, python, same
 
 import weft as wf
-from weft import small
+from weft.eager import implementations
 from weft.runtime.context import LOCAL
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     """Functions are made when first asked for."""
-    monkeypatch.setattr(small, "OFTEN", 0)
+    monkeypatch.setattr(implementations, "OFTEN", 0)
 
 
 _OPERATORS = {"test_natively.py", "operators.py", "core.py", "looks.py", "elementwise.py"}

@@ -82,7 +82,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
 
 def public() -> list[str]:
     """Public functions and layers with array semantics, as programs name them: ``sum``, ``nn.relu``, ``random.uniform``."""
-    homes = ("weft.functions.", "weft.transforms.", "weft.look", "weft.tools", "weft.devices")
+    homes = ("weft.functions.", "weft.transforms.", "weft.eager.materialise", "weft.tools", "weft.devices")
     found = [n for n in wf.__all__ if wf._HOME.get(n, "").startswith(homes)]
     for room in ROOMS:
         found += [f"{room}.{n}" for n in getattr(wf, room).__all__ if not (room == "linalg" and n in found)]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import node_by_node
 from weft.devices import counters
+from weft.eager import tiers
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.tools.explain import explain
@@ -161,7 +161,7 @@ def test_a_fused_kernel_is_tried_where_memory_is_short(monkeypatch: pytest.Monke
         raise MemoryError("too much")
 
     want = (x.numpy() * 3 + 1).sum(axis=0, dtype=np.float64)
-    monkeypatch.setattr(node_by_node, "computed", short)
+    monkeypatch.setattr(tiers, "computed", short)
     monkeypatch.setattr(LOCAL, "patience", 1e9)
     np.testing.assert_allclose((x * 3 + 1).sum(axis=0).numpy(), want, rtol=1e-4)
 
@@ -298,7 +298,7 @@ def test_a_loop_over_a_broadcast_runs_one_graph(
 ) -> None:
     """However many parts are read: a graph for each took 30 times as long as the loop."""
     want, x, runs = make(np), make(wf), []
-    for module, name in ((node_by_node, "computed"), (execute, "run")):
+    for module, name in ((tiers, "computed"), (execute, "run")):
         way = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given, way=way: (runs.append(1), way(*given))[1])
     read = [part.tolist() for part in loop(x)]

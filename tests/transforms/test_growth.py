@@ -19,6 +19,7 @@ from making import array, normal
 import weft as wf
 from weft.devices import counters
 from weft.dtypes.formats import FLOAT32
+from weft.eager import limit_pending
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
@@ -80,8 +81,8 @@ def small(monkeypatch):
     """Graphs are cut when they are still small; what other tests have left pending does not count."""
     monkeypatch.setattr(LOCAL, "handles", Handles())
     monkeypatch.setattr(pending, "MOST_NODES", 120)
-    monkeypatch.setattr(pending, "ENOUGH", 60)
-    monkeypatch.setattr(pending, "EVERY", 16)
+    monkeypatch.setattr(limit_pending, "ENOUGH", 60)
+    monkeypatch.setattr(limit_pending, "EVERY", 16)
     monkeypatch.setattr(pending, "FIRST", 4)
 
 

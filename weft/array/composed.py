@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, floats_of, real
-from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, numpy_node, operands
 from weft.dtypes.formats import (
     BOOL,
@@ -31,11 +30,12 @@ from weft.dtypes.formats import (
     promote,
     weak,
 )
+from weft.eager.apply import bind
+from weft.eager.materialise import look
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
-from weft.look import look
 
 __all__ = ["OPERATIONS", "RECORDS"]
 

@@ -12,26 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, index_arrays
-from weft import look as looking
+from weft import element_access, index_arrays
 from weft.array import buffers
 from weft.array.construction import not_set
 from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.array.values import Value
 from weft.assigned import assigned, stored
-from weft.bind import bind
 from weft.convert import as_node, cast
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
+from weft.eager import compute_now
+from weft.eager import materialise as looking
+from weft.eager.apply import bind
+from weft.eager.limit_pending import cut, enlist
+from weft.eager.native import ELEMENTS, introduce, start
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
 from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, refuse_rows, scattered, select
-from weft.natively import ELEMENTS, introduce, start
 from weft.runtime import execute
 from weft.runtime.cell import FOLLOWED, UNDO, WRITING, read, write
 from weft.runtime.context import LOCAL
-from weft.runtime.pending import cut, enlist
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
 
 _new = object.__new__
@@ -55,7 +56,7 @@ def wrap(node: Node, trace: Any = _ASK, kind: type[Array] | None = None) -> Arra
     if trace is not None:
         node.holder = held = _ref(out)
         trace.made.append(held)
-    elif node.value is None and not at_once.computed(node):
+    elif node.value is None and not compute_now.computed(node):
         node.holder = held = _ref(out)
         handles = LOCAL.handles
         handles.append(held)
@@ -139,13 +140,13 @@ class Array(Habits):
             if node.value is None and MAY_FAIL:
                 looking.proven((node,))
             write(self, node)
-            if node.value is None and not (LOCAL.trace is None and at_once.computed(node)):
+            if node.value is None and not (LOCAL.trace is None and compute_now.computed(node)):
                 node.holder = held = _ref(self)
                 if LOCAL.trace is None:
                     enlist(held, node)
         else:
             with WRITING:
-                if not at_once.written(base, self._path, node):
+                if not element_access.written(base, self._path, node):
                     base._set(put(read(base), self._path, node))
 
     def _view(self, path: Path) -> Array:
@@ -264,7 +265,7 @@ class Array(Habits):
         return _maker(index)(found)
 
     def _element(self, index: Any, chosen: Selection) -> Array:
-        found = at_once.element(self, as_ints(index))
+        found = element_access.element(self, as_ints(index))
         if found is None:
             return wrap(follow(self.node, chosen.path))
         start()
@@ -282,7 +283,7 @@ class Array(Habits):
             if chosen is not None and chosen.element:
                 if native(self, index, value):
                     return
-                if self._base is None and at_once.number_written(self, index, value):
+                if self._base is None and element_access.number_written(self, index, value):
                     return start()
             if chosen is not None or not index_arrays.written(self, index, value):
                 self._write(index, chosen, value)
@@ -298,7 +299,7 @@ class Array(Habits):
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
-        if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, ..., value):
+        if type(value) in (float, int) and LOCAL.trace is None and element_access.part_written(self, ..., value):
             return
         node = self.node
         self._set(fitted(stored(value, node.dtype), node.shape))
@@ -309,7 +310,7 @@ class Array(Habits):
                 refuse_rows(value)
             if type(value) is ndarray and value._base is self.cell and value._path == self._onward(chosen.path):
                 return  # the second half of a[i] += b: the view has been written
-            if LOCAL.trace is None and at_once.part_written(self, index, value):
+            if LOCAL.trace is None and element_access.part_written(self, index, value):
                 return
         node = self.node
         mask = mask_of(index, node.shape) if chosen is None else None
@@ -328,7 +329,7 @@ class Array(Habits):
         view = follow(node, chosen.path)
         fresh = fitted(given, view.shape)
         del node, view  # nobody but the cell holds its content
-        if at_once.written(self.cell, self._onward(chosen.path), fresh):
+        if element_access.written(self.cell, self._onward(chosen.path), fresh):
             return
         node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)

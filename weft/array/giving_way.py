@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.bind import bind
 from weft.convert import is_stripped, numpy_node
 from weft.dtypes.formats import BOOL
+from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.graph.primitives.table import TABLE, constant
 from weft.runtime.cell import Cell

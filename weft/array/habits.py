@@ -16,8 +16,8 @@ from weft.array.flags import Flags
 from weft.array.methods import Methods
 from weft.assigned import stored
 from weft.dtypes.parse import spelled
+from weft.eager.native import ELEMENTS
 from weft.errors import ShapeError
-from weft.natively import ELEMENTS
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.views import view_step

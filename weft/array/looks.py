@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import look as looking
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, converted
+from weft.eager import materialise as looking
+from weft.eager.native import ELEMENTS
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
-from weft.natively import ELEMENTS
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 

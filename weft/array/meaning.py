@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.dtypes.formats import (
     BOOL,
@@ -30,10 +29,11 @@ from weft.dtypes.formats import (
     weak_compared,
 )
 from weft.dtypes.formats import floating as quotient
+from weft.eager.apply import bind
+from weft.eager.materialise import look
 from weft.errors import DTypeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
-from weft.look import look
 from weft.runtime.traced_int import Given, fits, is_int
 
 Way = tuple[Primitive | None, Format]  # None: the operand itself

@@ -10,19 +10,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft import at_once, small
 from weft.array.composed import OPERATIONS
 from weft.array.giving_way import equality, foreign, foreign_in_place
 from weft.array.meaning import SHORT_POWERS, Operation, floating
 from weft.array.products import matmul
-from weft.bind import bind
 from weft.convert import number_node, operands
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
+from weft.eager import compute_now, implementations
+from weft.eager.apply import bind
+from weft.eager.native import ELEMENTS, Shaped, Short, asked_again, never
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
-from weft.natively import ELEMENTS, Shaped, Short, asked_again, never
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given
 
@@ -264,7 +264,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         if primitive is not op or not (_is_exact(a, dtype) and _is_exact(b, dtype)):
             return None
         kind = int if dtype in _LIMITS else float
-        return short.call(wrap(input_leaf((), dtype, small.number(kind(a), dtype))), kind(b))
+        return short.call(wrap(input_leaf((), dtype, implementations.number(kind(a), dtype))), kind(b))
 
     def joined(x: Node, y: Node, like: Node, dtype: Format, trace: Any) -> Any:
         """The short way: the result has the shape of ``like``."""
@@ -275,7 +275,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         node.dtype = dtype
         node.holder = node.value = None
         if trace is None and (x.value is not None or x.op is CONSTANT) and (y.value is not None or y.op is CONSTANT):
-            node.value = at_once.joined(op, x, y, like, dtype)
+            node.value = compute_now.joined(op, x, y, like, dtype)
         if node.value is None:
             frame = _frame(2)
             code = frame.f_code

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.bind import bind
 from weft.convert import cast
 from weft.dtypes.formats import BOOL, INT32
+from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.graph.node import Node
 from weft.graph.primitives.precision import asked

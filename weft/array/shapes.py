@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from weft.array.looks import Looks
-from weft.bind import bind
 from weft.dtypes.parse import layout, read_integers
+from weft.eager.apply import bind
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, refuse_too_large

@@ -13,9 +13,9 @@ from weft import index_arrays
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.assigned import assigned
-from weft.bind import bind
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
+from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from weft import look as looking
 from weft.dtypes.scalar_types import CLASSES
+from weft.eager import materialise as looking
 
 
 class Value:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, ndarray, wrap
-from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.dtypes.parse import spelled, to_tuple
+from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
     Axis,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
 from weft.dtypes.parse import layout
+from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.by_value import by_value
 from weft.functions.common import NUMBERS, Node, broadcast_shapes, cast, finish, held, node, number, op, parts_of, real_number

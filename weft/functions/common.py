@@ -12,7 +12,6 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.assigned import assigned
-from weft.bind import bind
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.dtypes.formats import (
     BOOL,
@@ -30,6 +29,7 @@ from weft.dtypes.formats import (
     same_kind,
 )
 from weft.dtypes.parse import read_integers, to_tuple
+from weft.eager.apply import bind
 from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes

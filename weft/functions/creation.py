@@ -13,6 +13,7 @@ from weft.convert import is_foreign, number_node, refuse_subclass, shared_node
 from weft.dlpack import shared, taken
 from weft.dtypes.formats import DEFAULT, Format
 from weft.dtypes.parse import layout, liked, spelled
+from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
     Shape,
@@ -23,7 +24,6 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
-from weft.functions.known import made
 from weft.functions.unbound import unbound
 
 MAX_NDIM = 64  # as NumPy's

@@ -11,8 +11,8 @@ from weft.dtypes.formats import INT64, summed
 from weft.dtypes.parse import spelled
 from weft.errors import ShapeError
 from weft.functions.common import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
-from weft.functions.known import by_numpy
 from weft.functions.matrices import diagonal_number
+from weft.functions.support.try_numpy import by_numpy
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:

@@ -12,6 +12,7 @@ from weft.array.meaning import no_complex
 from weft.convert import array_operands, exact_operands, operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
 from weft.dtypes.parse import to_tuple
+from weft.eager.peek import at_hand, leaf
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -36,7 +37,6 @@ from weft.functions.creation import asarray
 from weft.functions.elementwise import absolute, isnan, remainder, stop_gradient
 from weft.functions.forms import shape as shape_of
 from weft.functions.joining import concat
-from weft.functions.known import at_hand, leaf
 from weft.functions.products import cumulative_sum
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum

@@ -12,9 +12,9 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.meaning import OPERATIONS
 from weft.array.operators import call, short_way
-from weft.bind import bind
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, of_elements
 from weft.dtypes.parse import layout
+from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.functions.common import Node, alias, cast, finish, named, node, number, op, parts_of, whole
 from weft.functions.ufunc import Ufunc, asked, equip, special

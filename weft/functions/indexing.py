@@ -28,7 +28,7 @@ from weft.functions.common import (
     reshaped,
     whole,
 )
-from weft.functions.known import by_numpy
+from weft.functions.support.try_numpy import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
 from weft.indexing import bounded, refuse_at_once
 

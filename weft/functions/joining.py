@@ -28,7 +28,7 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
-from weft.functions.known import by_numpy
+from weft.functions.support.try_numpy import by_numpy
 from weft.indexing import as_ints
 
 MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty

@@ -30,8 +30,8 @@ from weft.functions.common import (
 )
 from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
-from weft.functions.known import by_numpy
 from weft.functions.norms import matrix_norm, norm, vector_norm
+from weft.functions.support.try_numpy import by_numpy
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
 from weft.indexing import as_ints

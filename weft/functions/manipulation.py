@@ -30,7 +30,7 @@ from weft.functions.common import (
     sliced,
     whole,
 )
-from weft.functions.known import by_numpy
+from weft.functions.support.try_numpy import by_numpy
 from weft.runtime.traced_int import GIVEN, Given, computed
 
 

@@ -10,9 +10,10 @@ from weft.array import Array, ndarray, wrap
 from weft.convert import number_node
 from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import layout, liked, spelled
+from weft.eager.peek import made
 from weft.errors import ShapeError
 from weft.functions.common import Node, cast, made_on, node, number, op, shape_tuple, whole
-from weft.functions.known import by_numpy, made
+from weft.functions.support.try_numpy import by_numpy
 
 
 def diagonal_number(rows: int, columns: int) -> Node:

@@ -10,6 +10,7 @@ from weft.array import Array, wrap
 from weft.convert import array_operands
 from weft.dtypes.formats import FLOATS, INTEGERS
 from weft.dtypes.parse import layout
+from weft.eager.peek import at_hand
 from weft.errors import ShapeError
 from weft.functions import gufuncs
 from weft.functions.common import (
@@ -25,7 +26,6 @@ from weft.functions.common import (
     sliced,
 )
 from weft.functions.joining import concat
-from weft.functions.known import at_hand
 from weft.functions.linalg import matmul
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.eager.peek import at_hand
 from weft.errors import as_called
-from weft.functions.known import at_hand
 from weft.runtime.traced_int import GIVEN
 
 Rule = tuple[str, Callable[[Any], Any]]  # how it is said, and whether numbers break it

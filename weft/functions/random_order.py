@@ -11,6 +11,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.dtypes.formats import FLOAT64, INT64
+from weft.eager.materialise import look
+from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, ShapeError, as_called
 from weft.functions.binary_search import count_leading
 from weft.functions.common import (
@@ -25,10 +27,8 @@ from weft.functions.common import (
     permuted,
     shape_tuple,
 )
-from weft.functions.known import at_hand, leaf
 from weft.functions.random_state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.kernel.ordered import running
-from weft.look import look
 from weft.runtime.context import LOCAL
 
 

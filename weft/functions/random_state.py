@@ -14,9 +14,9 @@ import numpy as np
 from weft.array import Array, own, wrap
 from weft.convert import numpy_node
 from weft.dtypes.formats import FLOAT64, UINT64, Format
+from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, as_called
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
-from weft.functions.known import at_hand, leaf
 from weft.functions.random_stream import Stream
 from weft.runtime.cell import WRITING, seen_from
 from weft.runtime.context import LOCAL

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import small
 from weft.array import Array, wrap
 from weft.convert import numpy_node
+from weft.eager import policy
+from weft.eager.peek import leaf
 from weft.functions.common import Node, Shape, op
-from weft.functions.known import leaf
 from weft.runtime.cell import WRITING
 
 AHEAD = 1024  # positions
@@ -45,7 +45,7 @@ class Stream:
     def move(self, blocks: int) -> None:
         """Go on by so many blocks, outside of traces: to be called under ``WRITING``."""
         known = self.base._node is self._base
-        if small.wanted():
+        if policy.wanted():
             self.base += _step(blocks)
         else:  # a number at once: a chain of additions would grow without end
             self.base._set(numpy_node(np.asarray((int(self.base.numpy()) + blocks) % 2**64, np.uint64)))
@@ -75,7 +75,7 @@ class Stream:
 
     def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
         """What was made ahead, and the position in it, from which the sequence goes on behind the draw."""
-        if not small.wanted():
+        if not policy.wanted():
             return None
         with WRITING:  # no other thread gets the same words
             if self.base._node is not self._base or self.key._node is not self._key:

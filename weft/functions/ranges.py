@@ -24,6 +24,7 @@ from weft.dtypes.formats import (
     weak,
 )
 from weft.dtypes.parse import liked, spelled
+from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.common import (
     NUMBERS,
@@ -42,7 +43,6 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.complexes import imag, iscomplexobj, real
-from weft.functions.known import made
 from weft.functions.unbound import unbound
 from weft.runtime.traced_int import asked, computed
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import small
 from weft.array import Array, wrap
 from weft.convert import is_argument
 from weft.dtypes.formats import FLOATS, FROM_NUMPY
+from weft.eager import implementations
 from weft.functions.casting import astype
 from weft.functions.creation import array, asarray
 from weft.graph.primitives.table import input_leaf
@@ -24,7 +24,7 @@ def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
         x = asarray(x) + 1j * asarray(imag)
     form = FROM_NUMPY[dtype]
     if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):  # as elements have
-        return wrap(input_leaf((), form, small.number(x, form)))
+        return wrap(input_leaf((), form, implementations.number(x, form)))
     if x is None or isinstance(x, str | bytes):
         x = array(x, dtype)
     found = astype(x, dtype)

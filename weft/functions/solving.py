@@ -11,12 +11,12 @@ from weft.array import Array, wrap
 from weft.array.products import matmul as product
 from weft.convert import exact_operands, operands
 from weft.dtypes.formats import INT64
+from weft.eager.materialise import known, look
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped, whole
 from weft.functions.common import sliced as part
 from weft.graph.primitives.factors import svd_parts
 from weft.graph.primitives.matrices import MatrixError, check, unpacked
-from weft.look import known, look
 
 
 class SlogdetResult(NamedTuple):

@@ -11,12 +11,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import numpy_node
 from weft.dtypes.formats import BOOL, INEXACT, INT64
+from weft.eager.peek import at_hand, leaf
 from weft.errors import ShapeError
 from weft.functions.binary_search import MAX_COMPARED, count_leading
 from weft.functions.by_value import by_value
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
-from weft.functions.known import at_hand, leaf
 from weft.indexing import bounded
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import BOOL, INT64, Format, holds, summed
 from weft.dtypes.parse import spelled
+from weft.eager.native import Shaped, asked_again
+from weft.eager.peek import at_hand, leaf
 from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
 from weft.functions.common import (
     Axis,
@@ -28,9 +30,7 @@ from weft.functions.common import (
     reduced,
     widened,
 )
-from weft.functions.known import at_hand, leaf
 from weft.graph.node import Node
-from weft.natively import Shaped, asked_again
 
 
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:

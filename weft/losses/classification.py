@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.bind import bind
 from weft.convert import cast, refuse_subclass
+from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.creation import asarray

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.bind import bind
 from weft.convert import operands
+from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.creation import asarray
 from weft.functions.manipulation import flip, permute_dims

@@ -10,10 +10,10 @@ from weft.convert import cast
 from weft.dtypes.api import is_float
 from weft.dtypes.formats import FLOATS
 from weft.dtypes.parse import spelled
+from weft.eager.materialise import proven
 from weft.errors import DTypeError
 from weft.functions import random
 from weft.functions.creation import asarray
-from weft.look import proven
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
 from weft.nn.summary import Summary, summarise

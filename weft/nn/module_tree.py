@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array import Array, Scalar, own
 from weft.dtypes.api import as_dtype, can_cast
+from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError
-from weft.look import proven
 from weft.transforms.tree import register_module, structure_changed
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.bind import bind
 from weft.convert import as_node
+from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed, short
 from weft.functions.choosing import where
 from weft.functions.common import norm_root, powers

@@ -7,9 +7,9 @@ from typing import Any
 
 from weft.array import Array, Scalar, ndarray
 from weft.assigned import assigned
+from weft.eager.materialise import proven
 from weft.graph.node import Node
 from weft.indexing import fitted
-from weft.look import proven
 
 Writes = list[tuple[Array, Any]]  # where, and what
 

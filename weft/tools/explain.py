@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.array import Array
-from weft.bind import at_once_of
 from weft.devices.base import Launches
+from weft.eager.apply import at_once_of
 from weft.graph.origin import file_name
 from weft.graph.primitives.table import SCALAR
 from weft.kernel.storage import RELAY

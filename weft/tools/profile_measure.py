@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.look import evaluate
+from weft.eager.materialise import evaluate
 from weft.tools.profile_session import Run, Session
 from weft.transforms.jit import Jitted
 from weft.transforms.reach import contents_of, names_in

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.dtypes.formats import INT64, promote, weak
+from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
@@ -19,7 +20,6 @@ from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.indexing import as_ints
-from weft.look import proven
 from weft.runtime.traced_int import GIVEN
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in

@@ -13,9 +13,9 @@ from typing import Any
 
 from weft.array import Array
 from weft.devices.base import Run
+from weft.eager.materialise import materialise
 from weft.errors import warn
 from weft.graph.primitives.table import SCALAR
-from weft.look import materialise
 from weft.process.bounded_cache import Recent
 from weft.runtime import execute
 from weft.runtime.auto_device import Placed

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
 
+from weft.eager.materialise import proven
 from weft.graph.node import Node
-from weft.look import proven
 from weft.runtime.cell import UNDO, Cell
 from weft.runtime.context import LOCAL
 from weft.transforms.tree import arrays_in

@@ -18,10 +18,10 @@ from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import of_any_order
+from weft.eager.materialise import materialise
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.look import materialise
 from weft.runtime.traced_int import GIVEN, Tape
 from weft.transforms.content import Content
 from weft.transforms.object_state import swapped

@@ -14,12 +14,12 @@ from typing import Any
 from weft.array import Array, standing_for, wrap
 from weft.array.shapes import lies
 from weft.convert import as_node
+from weft.eager.materialise import look, proven
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
-from weft.look import look, proven
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in

@@ -12,10 +12,10 @@ from learner.learning import PerLayer, Scores, prepared, report, still, train_er
 from weft import nn
 from weft.array import Array
 from weft.devices.names import named
+from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.functions.joining import concatenate
-from weft.look import evaluate
 from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit

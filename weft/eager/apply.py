@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import small
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
+from weft.eager import implementations
+from weft.eager.implementations import Run, specialise
+from weft.eager.materialise import materialise
 from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
-from weft.look import materialise
 from weft.process.bounded_cache import Recent
-from weft.ready import Run, ready
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
@@ -50,7 +50,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
         if value is None or i.op is SCALAR:
             if value is None and i.op is not CONSTANT:
                 return _left(table.bind(op, *inputs, **params))
-            value = small.number(i.params["value"] if value is None else value, i.dtype)
+            value = implementations.number(i.params["value"] if value is None else value, i.dtype)
         values.append(value)
         key.append(i.shape)
         key.append(i.dtype)
@@ -93,7 +93,7 @@ def _way(node: Node) -> _Way:
     if node.op.kind == "reduce" and not node.params.get("keepdims", True):
         params = {"reduced": (node.params["axes"], node.inputs[0].shape)}  # for who tells of shapes that do not fit
     bare = Node(node.op, tuple([table.input_leaf(i.shape, i.dtype) for i in node.inputs]), node.params, node.shape, node.dtype)
-    return _Way(node.shape, node.dtype, ready(bare), node.nbytes, params)
+    return _Way(node.shape, node.dtype, specialise(bare), node.nbytes, params)
 
 
 def large(node: Node) -> bool:
@@ -119,4 +119,4 @@ def at_once_of(graph: Graph) -> list[Node]:
 
 
 def _is_small(node: Node) -> bool:
-    return node.nbytes <= LOCAL.at_once and small.can(node) and not large(node)
+    return node.nbytes <= LOCAL.at_once and implementations.can(node) and not large(node)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import unseen
 from weft.dtypes.formats import INEXACT
+from weft.eager import limit_pending, tiers
 from weft.errors import OF_RUNS, TraceError
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological
@@ -107,7 +107,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
             else:
                 sources[source] = None
     outputs += [n for n in sources if n.value is None and n.op.kind != "leaf" and n not in outputs]
-    buffers = unseen.run(Graph(leaves, outputs, order), [n.value for n in leaves])
+    buffers = tiers.run(Graph(leaves, outputs, order), [n.value for n in leaves])
     for node, value in zip(outputs, buffers, strict=True):
         node.value = value
         node.inputs = ()
@@ -135,7 +135,7 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
             "outside; comparisons (if x > 0), integers and print may look"
         )
     leaves = [n for n in order if n.value is not None]
-    return unseen.run(Graph(leaves, nodes), [n.value for n in leaves])
+    return tiers.run(Graph(leaves, nodes), [n.value for n in leaves])
 
 
 def _awaited(node: Node, order: Sequence[Node] = ()) -> None:
@@ -256,4 +256,4 @@ def evaluate(*trees: Any) -> None:
 
 
 eval = evaluate  # the public name: wf.eval
-pending.compute.append(materialise)
+limit_pending.compute.append(materialise)

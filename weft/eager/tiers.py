@@ -1,18 +1,19 @@
-"""Graphs that are seen for the first time: they run node by node until compiling them would have been worth it.
-
-Estimates and counts decide, never a clock, so that runs repeat. A loop whose shapes or masks differ at every turn compiles
-nothing; one that repeats is compiled once the time lost exceeds what compiling takes.
+"""Choose how pending nodes are computed: compiled, or one primitive at a time while a graph is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from weft import node_by_node, small
+import numpy as np
+
+from weft.devices.base import ELSEWHERE
 from weft.devices.faults import OutOfRoom
+from weft.eager import implementations, policy
 from weft.graph.node import Graph, Node
-from weft.graph.primitives.table import CONSTANT
+from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.process.bounded_cache import Recent
 from weft.runtime import auto_device, execute
 from weft.runtime.context import LOCAL
@@ -36,11 +37,11 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                     return execute.run(graph, values)
             except OutOfRoom as error:
                 auto_device.refused(graph, name, error)
-    if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
+    if not (LOCAL.patience and policy.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
     found = execute.known(key)
-    if found is not None or not node_by_node.can(graph.order):
+    if found is not None or not can(graph.order):
         return execute.run(graph, values, found)
     short = hash(key)
     lost = (_LOST.get(short) or 0.0) + _loses(graph, execute.threads())
@@ -48,7 +49,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
         return execute.run(graph, values)
     _LOST.put(short, lost)
     try:
-        return node_by_node.computed(graph.order, graph.outputs)
+        return computed(graph.order, graph.outputs)
     except MemoryError:  # fused, it may need less
         return execute.run(graph, values)
 
@@ -75,3 +76,50 @@ def _compiling(graph: Graph) -> float:
     elements = sum([n.op.kind == "elementwise" for n in pending])
     products = sum([n.op.contracts for n in pending])
     return max(_LEAST, _PLAN * (len(pending) - elements) + _ELEMENTS * elements + _PRODUCT * products)
+
+
+def can(order: Iterable[Node]) -> bool:
+    """Whether all that is pending in a graph can be computed so."""
+    return all([n.value is not None or n.op is CONSTANT or implementations.can(n) for n in order])
+
+
+def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
+    """The buffers of ``outputs``, each of memory of its own; memory is given back as soon as its last reader has read it.
+
+    order : the nodes behind the outputs, operands first; leaves have values
+    """
+    asked = [(n, n.inputs) for n in order]  # inputs first: another thread may give a node its value now, and drop them
+    pending = [(n, inputs) for n, inputs in asked if n.value is None and n.op is not CONSTANT]
+    readers = Counter([i for _, inputs in pending for i in inputs])
+    readers.update(outputs)
+    contents: dict[Node, np.ndarray] = {}
+    buffers: dict[Node, Any] = {}
+    with np.errstate(all="ignore"):
+        for node, inputs in pending:
+            operands = [contents[i] if i in contents else content(i) for i in inputs]
+            if node.op.view:
+                assert node.op.reference is not None
+                contents[node] = node.op.reference(*operands, **node.params)
+            else:
+                buffers[node] = buffer = execute.allocate(node.nbytes)
+                contents[node] = out = execute.memory(buffer, node.shape, node.dtype)
+                implementations.compute(node, operands, out)
+            del operands
+            for i in inputs:
+                readers[i] -= 1
+                if not readers[i]:
+                    contents.pop(i, None)
+                    buffers.pop(i, None)
+    return [
+        buffers.pop(n) if n in buffers else execute.to_buffer(contents[n] if n in contents else content(n)) for n in outputs
+    ]
+
+
+def content(node: Node) -> np.ndarray:
+    """What a node that has a value, or a number of the text, holds."""
+    if node.op is CONSTANT:
+        return np.asarray(node.params["value"], node.dtype.numpy)
+    if ELSEWHERE:
+        execute.here((node,))
+    value = implementations.number(node.value, node.dtype) if node.op is SCALAR else node.value
+    return execute.memory(value, node.shape, node.dtype)

@@ -1,8 +1,7 @@
-"""Small arrays that are known now, for NumPy to go on with at once: where it is exact, it has the bits of kernels."""
+"""Call NumPy where operands are small and its result has the same bits."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,30 +9,14 @@ import numpy as np
 
 from weft.array import Array, ndarray, own, wrap
 from weft.devices.base import ELSEWHERE
-from weft.dtypes.formats import FROM_NUMPY, Format
-from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
-from weft.node_by_node import content
+from weft.dtypes.formats import FROM_NUMPY
+from weft.eager.peek import leaf
+from weft.graph.primitives.table import SCALAR
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
 _MANY = 64  # arrays in a list
 LEAST_RISKY = 1 << 30  # integers from here on are not given to NumPy's C code
-
-
-def at_hand(*nodes: Node) -> list[np.ndarray] | None:
-    """What small arrays and numbers hold, to be read for a moment; None where one is pending or nothing is computed at once."""
-    most = LOCAL.small
-    if not most or any([(n.value is None and n.op is not CONSTANT) or n.nbytes > most for n in nodes]):
-        return None
-    if ELSEWHERE and not execute.fetched(*[n for n in nodes if n.value is not None and n.op is not SCALAR]):
-        return None
-    return [content(n) for n in nodes]
-
-
-def leaf(x: Any, dtype: Format) -> Node:
-    """A content, of the format that NumPy's dtype is."""
-    return input_leaf(x.shape, dtype, execute.to_buffer(x))
 
 
 def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
@@ -87,15 +70,3 @@ def _seen(x: Any) -> Any:
     if node.value is None or node.op is SCALAR or (ELSEWHERE and not execute.fetched(node)):
         return None
     return x._shown(execute.memory(node.value, node.shape, node.dtype))
-
-
-def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
-    """Return a leaf of memory that ``fill`` has written, if it is small and anything is computed at once; None for empty ones,
-    too, whose extents may be large."""
-    nbytes = math.prod(shape) * dtype.bytes
-    if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
-        return None
-    device = execute.any_size()
-    buffer = device.allocate(nbytes)
-    fill(device.memory(buffer, shape, dtype))
-    return input_leaf(shape, dtype, buffer)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import small
 from weft.devices.base import DoesSmallWork
 from weft.devices.small import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
 from weft.dtypes.formats import Format
+from weft.eager import implementations, policy
+from weft.eager.implementations import prepared
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import INPUT, input_leaf
-from weft.ready import prepared
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
@@ -53,7 +53,7 @@ class Short:
         self.work: SmallOperation | None = None
         _SHORT.append(self)
         if _WORK:
-            for key, function in small.made():
+            for key, function in implementations.made():
                 self.offered(*key, function)
 
     def offered(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
@@ -87,7 +87,7 @@ class Shaped:
     def did(self, result: Node, *operands: Node) -> None:
         """Python did it: where it does so again and again, the device does it from now on."""
         dtype, shapes = operands[0].dtype, tuple([x.shape for x in operands])
-        if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not small.wanted():
+        if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not policy.wanted():
             return
         start()
         if len(self.met) >= 1000:
@@ -141,7 +141,7 @@ def start() -> None:
     ))
     _WORK.append(work)
     ELEMENTS.element, ELEMENTS.store, ELEMENTS.number = work.element, work.store, work.number
-    for made in small.made():
+    for made in implementations.made():
         _offer(*made)
 
 
@@ -153,4 +153,4 @@ def _offer(key: tuple[Primitive, tuple[Format, ...]], function: Callable[..., No
         short.offered(*key, function)
 
 
-small.tell.append(_offer)
+implementations.tell.append(_offer)

@@ -1,0 +1,101 @@
+"""Compute a pending operation at once if it is small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.devices.base import ELSEWHERE
+from weft.dtypes.formats import Format
+from weft.eager import implementations, policy, tiers
+from weft.eager.apply import large
+from weft.graph.node import Node, Primitive
+from weft.graph.primitives.meeting import ADDITIONS
+from weft.graph.primitives.rules import reduction_behind
+from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR
+from weft.runtime import execute
+from weft.runtime.context import LOCAL
+
+_MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
+
+
+def computed(node: Node) -> bool:
+    """Compute a pending node, if it is small work whose operands have values; whether it has its value now."""
+    limit = LOCAL.small
+    if not limit or node.nbytes > limit:
+        return False
+    for i in node.inputs:
+        if i.value is not None or not i.inputs:
+            continue
+        if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # most wait for this
+            return False
+    order = _order(node, limit)
+    if order is None or not execute.computes_at_once():
+        return False
+    if ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None}):
+        return False
+    (value,) = tiers.computed(order, (node,))
+    behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
+    reduced = reduction_behind(node) if behind else None
+    node.value = value
+    node.inputs = ()
+    if node.op.raises:
+        MAY_FAIL.discard(node)
+    if reduced is not None:  # for who tells of shapes that do not fit
+        node.op, node.params = INPUT, {"reduced": reduced}
+    return True
+
+
+def _order(node: Node, limit: int) -> list[Node] | None:
+    """The pending nodes behind one, operands first; None where one of them is no small work, or is pending for a reason."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    stack = [node]
+    while stack:
+        n = stack[-1]
+        if n in done:
+            stack.pop()
+            continue
+        op = n.op
+        if not implementations.can(n) or large(n) or (n.op.kind == "scatter" and n.params["mode"] in ADDITIONS):
+            return None
+        if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
+            return None
+        waiting = [i for i in n.inputs if i.value is None and i.op is not CONSTANT and i not in done]
+        if waiting:
+            if len(stack) + len(order) > _MOST:
+                return None
+            stack += waiting
+            continue
+        stack.pop()
+        done.add(n)
+        order.append(n)
+    return order
+
+
+# ---- the short ways: two operands, one element
+
+
+def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
+    """The buffer of an operation of two operands that have values, of one format, and of one shape but for numbers; None if it
+    is no small work. like : the operand that has the result's shape."""
+    size = 1
+    for n in like.shape:
+        size *= n
+    if size * x.dtype.bytes > LOCAL.at_once or not policy.wanted():
+        return None
+    if ELSEWHERE and not execute.fetched(x, y):
+        return None
+    a, b = x.value, y.value
+    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
+        return None
+    function = implementations.elementwise_kernel(op, (x.dtype, x.dtype))
+    if function is None:
+        return None
+    if a is None or x.op is SCALAR:
+        a = implementations.number(x.params["value"] if a is None else a, x.dtype)
+    if b is None or y.op is SCALAR:
+        b = implementations.number(y.params["value"] if b is None else b, y.dtype)
+    out = execute.allocator()(size * dtype.bytes or 1)
+    if size:
+        function(size, out.address, a.address, int(x.shape == like.shape), b.address, int(y.shape == like.shape))
+    return out

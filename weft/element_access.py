@@ -1,0 +1,116 @@
+"""Read and write elements and parts of arrays whose contents are known, at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.devices.base import ELSEWHERE
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
+from weft.eager import policy, tiers
+from weft.eager.compute_now import computed
+from weft.eager.in_place import in_own_memory
+from weft.graph.node import Node
+from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.runtime import execute
+from weft.runtime.cell import WRITING, Cell
+from weft.runtime.context import LOCAL
+from weft.views import Path, dtype_behind, shown
+
+_NUMBERS = frozenset((float, int, bool))
+
+
+def element(array: Any, index: Any) -> Node | None:
+    """The element of an array at integers, as a leaf; None where the content is not there."""
+    node = array.cell._node
+    if node.value is None or node.op is SCALAR or LOCAL.trace is not None or not policy.able():
+        return None
+    if ELSEWHERE and not execute.fetched(node):
+        return None
+    seen = array._shown(execute.memory(node.value, node.shape, node.dtype))
+    return None if seen is None else input_leaf((), shown_dtype(array), execute.to_buffer(seen[index]))
+
+
+def written(cell: Any, path: Path, value: Node) -> bool:
+    """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done."""
+    if value.nbytes > LOCAL.at_once or not policy.able():
+        return False
+    if value.value is None and value.op is not CONSTANT and not computed(value):
+        return False
+    content = tiers.content(value)
+
+    def write(memory: np.ndarray) -> bool:
+        target = shown(memory, path)
+        if target is None:
+            return False
+        target[...] = content
+        return True
+
+    return in_own_memory(cell, write)
+
+
+def part_written(array: Any, index: Any, value: Any) -> bool:
+    """The same of what users assign through a handle, a number or an array of this dtype, where an index of integers and slices
+    leads; NumPy knows how it is repeated. To be called under ``WRITING``."""
+    if not policy.able():
+        return False
+    content = plain_content(value, shown_dtype(array))
+    if content is None:
+        return False
+
+    def write(memory: np.ndarray) -> bool:
+        seen = array._shown(memory)
+        if seen is None:
+            return False
+        seen[index] = content
+        return True
+
+    try:
+        return in_own_memory(array.cell, write)
+    except ValueError:  # it does not fit: told by others, who know the line
+        return False
+
+
+def shown_dtype(array: Any) -> Format:
+    """The dtype of what an array shows, without following it."""
+    dtype = array.cell._node.dtype
+    return dtype if array._base is None else dtype_behind(dtype, array._path)
+
+
+def plain_content(value: Any, dtype: Format) -> Any:
+    """What is to be written, if NumPy puts it as it is into an array of ``dtype``; else None."""
+    if number_fits(value, dtype):
+        return value
+    if not isinstance(value, Cell):
+        return None
+    node = value.node  # type: ignore[attr-defined]
+    if node.dtype is not dtype or node.nbytes > LOCAL.at_once:
+        return None
+    if node.value is None and node.op is not CONSTANT and not computed(node):
+        return None
+    return tiers.content(node)
+
+
+def number_written(cell: Any, index: Any, value: Any) -> bool:
+    """The same for a Python number and an index of integers: what they mean NumPy knows."""
+    if not number_fits(value, cell._node.dtype) or not policy.able():
+        return False
+
+    def write(memory: np.ndarray) -> bool:
+        memory[index] = value
+        return True
+
+    with WRITING:
+        return in_own_memory(cell, write)
+
+
+def number_fits(value: Any, dtype: Format) -> bool:
+    """Whether this is a Python number that becomes one of ``dtype`` without a word, and as arrays of ``dtype`` take it."""
+    kind = type(value)
+    if kind not in _NUMBERS:
+        return False
+    if dtype in FLOATS:
+        return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and abs(value) <= dtype.reach
+    return kind is bool if dtype is BOOL else kind is int and dtype in INTEGERS and dtype.least <= value <= dtype.greatest
