@@ -58,7 +58,7 @@ def test_small_work_loads_nothing_of_programs() -> None:
     small, jitted = ("import weft as wf; x = wf.array([1.0, 2.0]); " + f for f in ("float(x.sum())", "wf.jit(wf.sum)(x).item()"))
     loaded(small), loaded(jitted)  # from here on their code is on disk
     assert not {m for m in loaded(small) if m.startswith(("weft.schedule", "weft.kernel.ir", "weft.devices.cpu.emit", "html"))}
-    found, others = loaded(jitted), ("weft.schedule.layout", "weft.devices.cuda", "weft.cuda_arrays", "weft.placement")
+    found, others = loaded(jitted), ("weft.schedule.layout", "weft.devices.cuda", "weft.interop.cuda_exchange", "weft.placement")
     assert "weft.devices.cpu.native.executable" in found and not {m for m in found if m.startswith(others)}
 
 

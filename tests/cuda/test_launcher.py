@@ -23,7 +23,7 @@ from tests.examples.seeds import load
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
-from weft import cuda_arrays, devices
+from weft import devices
 from weft.devices import get_device, names
 from weft.devices.cache import Cache
 from weft.devices.cuda import adapter, cards
@@ -36,6 +36,7 @@ from weft.errors import DeviceError
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf
+from weft.interop import cuda_exchange
 from weft.placement import figures  # loaded before names are patched
 from weft.placement import machine as machines
 from weft.placement.machine import machine
@@ -46,7 +47,7 @@ from weft.schedule.program import calls
 from weft.transforms import device as transforms_device
 
 pytest.importorskip("triton")
-LOADED = (cuda_arrays, figures, transforms_device)  # before names are patched
+LOADED = (cuda_exchange, figures, transforms_device)  # before names are patched
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import RTOL
-from weft.array.meaning import OPERATIONS, Operation
 from weft.array.methods import NAMES
+from weft.array.operations import OPERATIONS, Operation
 from weft.dtypes.api import ALL, is_float
 from weft.eager.materialise import look
 from weft.graph.interpret import interpret

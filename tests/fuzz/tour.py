@@ -16,7 +16,7 @@ from tests.fuzz.library import LIBRARY
 from tests.fuzz.library import NAMES as LIBRARY_NAMES
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program
-from weft.array import composed
+from weft.array import operations
 from weft.functions import random_distributions as distributions
 
 ROOMS = ("nn", "losses", "linalg", "random")
@@ -62,7 +62,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         "made of functions that programs call, or computed by NumPy: tests/functions/test_as_numpy.py runs it beside NumPy",
     ),
     **dict.fromkeys(
-        (n for o in composed.RECORDS for n in (o.name, *o.aliases)),
+        (n for o in operations.RECORDS for n in (o.name, *o.aliases)),
         "made of functions that programs call: tests/functions/test_meaning.py runs it beside NumPy",
     ),
     **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),

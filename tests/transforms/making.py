@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own
-from weft.convert import as_node
+from weft.array.convert import as_node
 
 
 def array(x: Any, dtype: Any = None) -> Array:

@@ -1,6 +1,6 @@
 """Arrays: the classes, and what makes objects of them.
 
-``meaning`` has a record for each operation: operators, methods, functions and NumPy's ufuncs all ask it. ``core`` is the
+``operations`` has a record for each operation: operators, methods, functions and NumPy's ufuncs all ask it. ``core`` is the
 class, ``operators`` and ``methods`` hang on it what the records and the functions say, ``looks`` is what Python and other
 libraries see.
 

@@ -12,14 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from weft import element_access, index_arrays
-from weft.array import buffers
+from weft.array import eager_indexing, element_access
+from weft.array.assignment import assigned, stored
 from weft.array.construction import not_set
+from weft.array.convert import as_node, cast
 from weft.array.habits import Habits
+from weft.array.indexing import (
+    Selection,
+    as_ints,
+    fitted,
+    gathered,
+    mask_of,
+    plain,
+    refuse_at_once,
+    refuse_rows,
+    scattered,
+    select,
+)
 from weft.array.operators import install
 from weft.array.values import Value
-from weft.assigned import assigned, stored
-from weft.convert import as_node, cast
+from weft.array.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.eager import compute_now
 from weft.eager import materialise as looking
@@ -29,11 +41,10 @@ from weft.eager.native import ELEMENTS, introduce, start
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
-from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, refuse_rows, scattered, select
+from weft.interop import buffer_protocol
 from weft.runtime import execute
 from weft.runtime.cell import FOLLOWED, UNDO, WRITING, read, write
 from weft.runtime.context import LOCAL
-from weft.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -252,7 +263,7 @@ class Array(Habits):
         chosen = plain(index, self._node.shape if self._base is None else self.node.shape)
         if chosen is None:
             index = as_ints(index)
-            found = index_arrays.read(self, index)
+            found = eager_indexing.read(self, index)
             if found is not None:
                 return _maker(index)(found)
             chosen = select(index, self.node.shape)
@@ -285,7 +296,7 @@ class Array(Habits):
                     return
                 if self._base is None and element_access.number_written(self, index, value):
                     return start()
-            if chosen is not None or not index_arrays.written(self, index, value):
+            if chosen is not None or not eager_indexing.written(self, index, value):
                 self._write(index, chosen, value)
 
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
@@ -498,4 +509,4 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
 
 install(Array, ndarray, Scalar, wrap)
 introduce(ndarray, Scalar)
-buffers.install(Array, ndarray, Scalar)
+buffer_protocol.install(Array, ndarray, Scalar)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.array.assignment import stored
 from weft.array.construction import constructed, not_set, refuse_classes
-from weft.array.destination import asked
 from weft.array.flags import Flags
 from weft.array.methods import Methods
-from weft.assigned import stored
+from weft.array.to_arguments import asked
+from weft.array.views import view_step
 from weft.dtypes.parse import spelled
 from weft.eager.native import ELEMENTS
 from weft.errors import ShapeError
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
-from weft.views import view_step
 
 STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 

@@ -72,10 +72,10 @@ class Looks(Cell):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        from weft.dlpack import exported
+        from weft.interop.dlpack import exported
 
         if ELSEWHERE:
-            from weft.cuda_arrays import capsule
+            from weft.interop.cuda_exchange import capsule
 
             found = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
             if found is not None:
@@ -88,7 +88,7 @@ class Looks(Cell):
     def __dlpack_device__(self) -> tuple[int, int]:
         if not ELSEWHERE:
             return (1, 0)
-        from weft.cuda_arrays import dlpack_device
+        from weft.interop.cuda_exchange import dlpack_device
 
         return dlpack_device(looking.buffer(self.node))
 
@@ -97,7 +97,7 @@ class Looks(Cell):
         """The content on a card as CUDA's libraries describe memory, version 3: read-only, kept as long as this array lives."""
         if not ELSEWHERE or not looking.known(self.node):
             raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
-        from weft.cuda_arrays import interface
+        from weft.interop.cuda_exchange import interface
 
         return interface(self, self.node, looking.buffer(self.node))
 

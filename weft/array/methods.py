@@ -26,9 +26,9 @@ _METHODS = {
     "weft.functions.linalg": "dot",
     "weft.functions.manipulation": "ravel squeeze swapaxes",
     "weft.functions.sorting": "argsort searchsorted",
-    "weft.array.readonly": "_set_write",
-    "weft.array.ufuncs": "__array_ufunc__",
-    "weft.array.numpy_calls": "__array_function__",
+    "weft.array.read_only": "_set_write",
+    "weft.array.array_ufunc": "__array_ufunc__",
+    "weft.array.array_function": "__array_function__",
 }
 NAMES = tuple(name for names in _METHODS.values() for name in names.split())
 

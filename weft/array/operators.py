@@ -2,6 +2,8 @@
 
 Most expressions join two arrays of one shape and dtype, or an array and a number: these take a short way that asks no
 rule. A lazy operation should cost less than a microsecond.
+
+Operands that weft cannot hold: which are left to their own operators, and what ``==`` says of the rest.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft.array.composed import OPERATIONS
-from weft.array.giving_way import equality, foreign, foreign_in_place
-from weft.array.meaning import SHORT_POWERS, Operation, floating
-from weft.array.products import matmul
-from weft.convert import number_node, operands
+import numpy as np
+
+from weft.array.convert import is_stripped, number_node, numpy_node, operands
+from weft.array.matrix_products import matmul
+from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.eager import compute_now, implementations
 from weft.eager.apply import bind
@@ -23,6 +25,7 @@ from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
+from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given
 
@@ -420,3 +423,55 @@ def mark_nodes(on: bool) -> None:
     _ASKING = "" if on else PACKAGE
 
 
+
+_NEVER_EQUAL = (str, bytes, dict, set, type(None))
+_SILENT: Any = object()
+
+
+def foreign(x: Any) -> bool:
+    """Whether an operand is of a type that weft leaves to its own operators: one that is no number, or that asks for it."""
+    return isinstance(x, _NEVER_EQUAL) or asks_for_it(x)
+
+
+def asks_for_it(x: Any) -> bool:
+    """Whether an object says, as it does to NumPy, that its operators come first: ``__array_ufunc__ = None``, or, where it has
+    nothing of that name, a higher ``__array_priority__`` than arrays, which have 0.
+
+    Arrays of other libraries, which know NumPy's but not weft's, are taken over instead.
+    """
+    found = getattr(type(x), "__array_ufunc__", _SILENT)
+    if found is not _SILENT:
+        return found is None
+    return getattr(x, "__array_priority__", 0) > 0 and not hasattr(x, "__dlpack__")
+
+
+def foreign_in_place(x: Any, name: str) -> bool:
+    """The same of ``a += x``, which may not become another object where ``x`` wants no arrays' operations."""
+    if getattr(type(x), "__array_ufunc__", _SILENT) is None:
+        raise TypeError(f"{name} in place: {type(x).__name__} has __array_ufunc__ = None, so no array takes it; use a = a + b")
+    return foreign(x)
+
+
+def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> Callable[[Any, Any], Any]:
+    """The long way of ``==`` or ``!=``: with what weft cannot hold, too, each element is equal or not."""
+    differs = operation.name == "not_equal"
+
+    def compared(self: Any, other: Any) -> Any:
+        if asks_for_it(other):
+            return NotImplemented
+        if isinstance(other, _NEVER_EQUAL):
+            if type(self) is scalar:
+                return differs
+            return self._new(bind(TABLE["broadcast_to"], constant(differs, BOOL), shape=self.node.shape))
+        try:
+            return slow(self, other)
+        except DTypeError:
+            if isinstance(other, Cell | np.number | np.bool_ | int | float | complex) or is_stripped(type(other)):
+                raise
+        content = self.numpy()
+        found: Any = content != other if differs else content == other
+        if not isinstance(found, np.ndarray | np.bool_):
+            return found
+        return self._new(numpy_node(np.asarray(found, bool)))
+
+    return compared

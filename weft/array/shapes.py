@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from weft.array.looks import Looks
+from weft.array.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 from weft.dtypes.parse import layout, read_integers
 from weft.eager.apply import bind
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, refuse_too_large
-from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 
 def shape_for(shape: Any, size: int, have: Shape) -> Shape:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from weft.array import Array
-from weft.convert import refuse_subclass
+from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation import asarray

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, ndarray, wrap
-from weft.convert import common, in_dtype
+from weft.array.convert import common, in_dtype
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.dtypes.parse import spelled, to_tuple
 from weft.eager.apply import bind

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node
+from weft.array.convert import numpy_node
 from weft.dtypes.formats import BOOL, INTEGERS, UINT8
 from weft.errors import DTypeError
 from weft.functions.common import Node, axis_index, cast, node, number, op, reshaped, whole

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.convert import NUMBERS, common, in_dtype
+from weft.array.convert import NUMBERS, common, in_dtype
 from weft.dtypes.formats import (
     COMPLEX128,
     DEFAULT,

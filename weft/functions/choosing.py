@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import common, in_dtype, operands
+from weft.array.convert import common, in_dtype, operands
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
 from weft.dtypes.parse import layout
 from weft.eager.apply import bind

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.assigned import assigned
-from weft.convert import as_node, cast, numpy_node, refuse_subclass
+from weft.array.assignment import assigned
+from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own
-from weft.assigned import assigned
-from weft.convert import is_foreign, number_node, refuse_subclass, shared_node
-from weft.dlpack import shared, taken
+from weft.array.assignment import assigned
+from weft.array.convert import is_foreign, number_node, refuse_subclass, shared_node
 from weft.dtypes.formats import DEFAULT, Format
 from weft.dtypes.parse import layout, liked, spelled
 from weft.eager.peek import made
@@ -25,6 +24,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.unbound import unbound
+from weft.interop.dlpack import shared, taken
 
 MAX_NDIM = 64  # as NumPy's
 
@@ -132,7 +132,7 @@ def asarray(
     liked(like, "asarray")
     layout(order, "asarray")
     if not isinstance(a, _NO_CARDS) and is_foreign(a):
-        from weft.cuda_arrays import lies_on_a_card
+        from weft.interop.cuda_exchange import lies_on_a_card
 
         if lies_on_a_card(a):
             return _shared_on_a_card(a, dtype, device, copy)
@@ -151,7 +151,7 @@ _NO_CARDS = (Array, np.ndarray, list, tuple, int, float)
 
 def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Array:
     """What another library has on a card, over its memory where that can be."""
-    from weft.cuda_arrays import card_node
+    from weft.interop.cuda_exchange import card_node
 
     found = own(card_node(obj, "asarray", copy))
     wanted = found.node.dtype if dtype is None else spelled(dtype)
@@ -202,7 +202,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if isinstance(x, Array):
         return own(x.node) if device is None else made_on("from_dlpack", device, from_dlpack, x)
     refuse_subclass(x)
-    from weft.cuda_arrays import card_node, lies_on_a_card
+    from weft.interop.cuda_exchange import card_node, lies_on_a_card
 
     if lies_on_a_card(x):
         found = own(card_node(x, "from_dlpack", copy))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.meaning import no_complex
-from weft.convert import array_operands, exact_operands, operands
+from weft.array.convert import array_operands, exact_operands, operands
+from weft.array.operations import no_complex
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
 from weft.dtypes.parse import to_tuple
 from weft.eager.peek import at_hand, leaf

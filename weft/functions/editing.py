@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import array_operands, common, numpy_node
+from weft.array.convert import array_operands, common, numpy_node
+from weft.array.indexing import bounded, fitted, refuse_at_once
 from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
 from weft.functions.choosing import where
@@ -31,7 +32,6 @@ from weft.functions.common import (
     shape_tuple,
 )
 from weft.functions.joining import concat
-from weft.indexing import bounded, fitted, refuse_at_once
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.convert import array_operands
+from weft.array.convert import array_operands
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, read_integers, spelled
 from weft.errors import DTypeError, ShapeError, short

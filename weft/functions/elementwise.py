@@ -1,7 +1,7 @@
 """Element-wise functions: the array API's, with NumPy's names as aliases; one line of the table a function.
 
 Each takes arrays or numbers, broadcasts as NumPy does, and accepts ``out=``. What they mean for each dtype is said in
-``weft/array/meaning.py``, which operators and NumPy's ufuncs ask too.
+``weft/array/operations.py``, which operators and NumPy's ufuncs ask too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import builtins
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.meaning import OPERATIONS
+from weft.array.operations import OPERATIONS
 from weft.array.operators import call, short_way
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, of_elements
 from weft.dtypes.parse import layout

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import exact_operands
+from weft.array.convert import exact_operands
 from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
 from weft.dtypes.formats import floating as floating_form
 from weft.functions import elementwise

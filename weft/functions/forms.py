@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own
+from weft.array.views import shown, unused_memory
 from weft.dtypes.formats import COMPLEX, FLOATS
 from weft.dtypes.parse import layout, liked
 from weft.errors import said_by
@@ -17,7 +18,6 @@ from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
 from weft.functions.unbound import unbound
 from weft.runtime import execute
-from weft.views import shown, unused_memory
 
 
 def isscalar(element: Any) -> bool:

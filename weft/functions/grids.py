@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.array.indexing import bounded
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError, short
@@ -27,7 +28,6 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
-from weft.indexing import bounded
 from weft.runtime.context import LOCAL
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import array_operands, operands
+from weft.array.convert import array_operands, operands
+from weft.array.indexing import as_ints
 from weft.dtypes.formats import Format
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError
 from weft.functions.common import Node, axis_index, cast, finish, flag, may_cast, node, permuted, several
-from weft.indexing import as_ints
 
 Core = Callable[[Node, Node], Node]
 DIMENSIONS = {"matmul": (2, 2, 2), "vecdot": (1, 1, 0), "matvec": (2, 1, 1), "vecmat": (1, 2, 1)}  # of operands and result

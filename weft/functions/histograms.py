@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import common, numpy_node
+from weft.array.convert import common, numpy_node
+from weft.array.indexing import as_ints
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, promote, weak
 from weft.errors import DTypeError, ShapeError, said_by
 from weft.functions.choosing import where
@@ -32,7 +33,6 @@ from weft.functions.differences import diff
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
 from weft.graph.primitives.meeting import adding
-from weft.indexing import as_ints
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.array.meaning import truth
-from weft.convert import numpy_node
+from weft.array.convert import numpy_node
+from weft.array.indexing import bounded, refuse_at_once
+from weft.array.operations import truth
 from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import DTypeError, ShapeError
@@ -30,7 +31,6 @@ from weft.functions.common import (
 )
 from weft.functions.support.try_numpy import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
-from weft.indexing import bounded, refuse_at_once
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:

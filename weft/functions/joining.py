@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.convert import array_operands, numpy_node
+from weft.array.convert import array_operands, numpy_node
+from weft.array.indexing import as_ints
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
@@ -29,7 +30,6 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.support.try_numpy import by_numpy
-from weft.indexing import as_ints
 
 MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from weft.array import Array, ndarray, products, wrap
-from weft.array.products import contracted
-from weft.convert import array_operands, operands
+from weft.array import Array, matrix_products, ndarray, wrap
+from weft.array.convert import array_operands, operands
+from weft.array.indexing import as_ints
+from weft.array.matrix_products import contracted
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, to_tuple
 from weft.errors import AxisError, ShapeError
@@ -34,7 +35,6 @@ from weft.functions.norms import matrix_norm, norm, vector_norm
 from weft.functions.support.try_numpy import by_numpy
 from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
-from weft.indexing import as_ints
 
 _LAPACK = {
     "weft.functions.solving": """
@@ -105,8 +105,8 @@ def matmul(
     if order != "K":
         layout(order, "matmul")
     if dtype is not None or axes is not None or casting != "same_kind":
-        return gufuncs.asked("matmul", products.matmul, x1, x2, out, dtype, casting, axes)
-    return finish(products.matmul(*operands(x1, x2)), out, "matmul")
+        return gufuncs.asked("matmul", matrix_products.matmul, x1, x2, out, dtype, casting, axes)
+    return finish(matrix_products.matmul(*operands(x1, x2)), out, "matmul")
 
 
 def _is_matmul(a: Any, b: Any, most: int) -> bool:

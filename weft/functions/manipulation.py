@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, like, own, wrap
-from weft.convert import number_node
+from weft.array.convert import number_node
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.convert import number_node
+from weft.array.convert import number_node
 from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import layout, liked, spelled
 from weft.eager.peek import made

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import array_operands
+from weft.array.convert import array_operands
 from weft.dtypes.formats import FLOATS, INTEGERS
 from weft.dtypes.parse import layout
 from weft.eager.peek import at_hand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import exact_operands, operands
+from weft.array.convert import exact_operands, operands
 from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.dtypes.parse import spelled
 from weft.errors import ShapeError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.assigned import stored
-from weft.convert import number_node, numpy_node, warn_of_overflow
+from weft.array.assignment import stored
+from weft.array.convert import number_node, numpy_node, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
 from weft.functions.averages import mean

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.composed import OPERATIONS
-from weft.array.meaning import no_complex
+from weft.array.operations import OPERATIONS, no_complex
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.dtypes.parse import layout, spelled
 from weft.errors import DTypeError, short

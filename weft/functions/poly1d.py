@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar
+from weft.array.indexing import as_ints
 from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY
 from weft.errors import ShapeError
 from weft.functions.common import looked, of_numpy
 from weft.functions.creation import asarray
 from weft.functions.polynomials import poly, polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
-from weft.indexing import as_ints
 
 
 def roots(p: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import exact_operands, operands
+from weft.array.convert import exact_operands, operands
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT64, INT64, complexed, promote
 from weft.errors import ShapeError, said_by
 from weft.functions.common import (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.products import matmul as product
-from weft.convert import operands
+from weft.array.convert import operands
+from weft.array.matrix_products import matmul as product
 from weft.errors import ShapeError
 from weft.functions.common import Node, axis_index, broadcast, finish, floating, node, op, reshaped, several, sliced, whole
 from weft.functions.linalg import dot

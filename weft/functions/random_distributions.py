@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node
+from weft.array.convert import number_node
 from weft.dtypes.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError, TraceError

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node, operands
+from weft.array.convert import number_node, operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError, as_called

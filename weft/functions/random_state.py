@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.convert import numpy_node
+from weft.array.convert import numpy_node
 from weft.dtypes.formats import FLOAT64, UINT64, Format
 from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, as_called

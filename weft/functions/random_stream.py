@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node
+from weft.array.convert import numpy_node
 from weft.eager import policy
 from weft.eager.peek import leaf
 from weft.functions.common import Node, Shape, op

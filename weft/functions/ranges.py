@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import common, number_node
+from weft.array.convert import common, number_node
 from weft.dtypes.formats import (
     COMPLEX,
     COMPLEX128,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import exact_operands, leaves
+from weft.array.convert import exact_operands, leaves
 from weft.errors import DTypeError, ShapeError
 from weft.functions.atleast import atleast_3d
 from weft.functions.common import alias, arrays

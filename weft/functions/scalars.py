@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import is_argument
+from weft.array.convert import is_argument
 from weft.dtypes.formats import FLOATS, FROM_NUMPY
 from weft.eager import implementations
 from weft.functions.casting import astype

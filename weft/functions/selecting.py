@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.array.convert import operands
+from weft.array.indexing import bounded
 from weft.dtypes.formats import BOOL
 from weft.errors import DTypeError, ShapeError
 from weft.functions.choosing import where
@@ -31,7 +32,6 @@ from weft.functions.common import (
 )
 from weft.functions.creation import zeros_like
 from weft.functions.indexing import take
-from weft.indexing import bounded
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:

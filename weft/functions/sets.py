@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import as_node, common, operands
+from weft.array.convert import as_node, common, operands
 from weft.dtypes.formats import INT64, promote, weak
 from weft.dtypes.parse import spelled
 from weft.functions.by_value import by_value

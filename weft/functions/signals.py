@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import array_operands
+from weft.array.convert import array_operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.errors import ShapeError, said_by
 from weft.functions.choosing import where

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.products import matmul as product
-from weft.convert import exact_operands, operands
+from weft.array.convert import exact_operands, operands
+from weft.array.matrix_products import matmul as product
 from weft.dtypes.formats import INT64
 from weft.eager.materialise import known, look
 from weft.errors import DTypeError, ShapeError, short

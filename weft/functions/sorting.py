@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node
+from weft.array.convert import numpy_node
+from weft.array.indexing import bounded
 from weft.dtypes.formats import BOOL, INEXACT, INT64
 from weft.eager.peek import at_hand, leaf
 from weft.errors import ShapeError
@@ -17,7 +18,6 @@ from weft.functions.binary_search import MAX_COMPARED, count_leading
 from weft.functions.by_value import by_value
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
-from weft.indexing import bounded
 
 
 def argsort(

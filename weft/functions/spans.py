@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
-from weft.convert import exact_operands, number_node
+from weft.array.convert import exact_operands, number_node
 from weft.dtypes.api import result_type
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import spelled

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
+from weft.array.views import follow
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError
 from weft.functions.broadcasting import broadcast_arrays, broadcast_shapes, broadcast_to
 from weft.functions.common import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
-from weft.views import follow
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]
 

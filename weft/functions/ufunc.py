@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
-from weft.array.meaning import Operation
-from weft.convert import exact_operands, in_dtype
+from weft.array.convert import exact_operands, in_dtype
+from weft.array.operations import Operation
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INEXACT, summed, weak
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError

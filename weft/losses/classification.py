@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import cast, refuse_subclass
+from weft.array.convert import cast, refuse_subclass
 from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.choosing import where

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from weft.array import Array, wrap
-from weft.convert import as_node
+from weft.array.convert import as_node
 from weft.errors import AxisError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.common import floating

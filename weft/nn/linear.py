@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.array.convert import operands
 from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation import asarray

@@ -6,7 +6,7 @@ import os
 from typing import Any, Self
 
 from weft.array import Array
-from weft.convert import cast
+from weft.array.convert import cast
 from weft.dtypes.api import is_float
 from weft.dtypes.formats import FLOATS
 from weft.dtypes.parse import spelled

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import as_node
+from weft.array.convert import as_node
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed, short
 from weft.functions.choosing import where

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array import Array
-from weft.convert import refuse_subclass
+from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation import asarray

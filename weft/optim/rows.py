@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.array.indexing import refuse_at_once
 from weft.dtypes.parse import spelled
 from weft.functions.choosing import where
 from weft.functions.elementwise import not_equal
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.rows import parts_of, summed
-from weft.indexing import refuse_at_once
 from weft.nn.module import Module
 from weft.optim.together import Writes
 

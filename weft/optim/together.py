@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.array import Array, Scalar, ndarray
-from weft.assigned import assigned
+from weft.array.assignment import assigned
+from weft.array.indexing import fitted
 from weft.eager.materialise import proven
 from weft.graph.node import Node
-from weft.indexing import fitted
 
 Writes = list[tuple[Array, Any]]  # where, and what
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.array import Array, holding, ndarray
-from weft.convert import refuse_subclass
+from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
 from weft.dtypes.api import is_float
 from weft.dtypes.parse import spelled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.convert import cast
+from weft.array.convert import cast
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
 from weft.dtypes.parse import spelled
 from weft.functions.choosing import where

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.array.views import Path, overlap
 from weft.graph.node import frozen
 from weft.graph.origin import user_frame, user_line
-from weft.views import Path, overlap
 
 
 def shared(leaves: Sequence[Any], written: Collection[int], states: Collection[int] = ()) -> list[list[int]]:

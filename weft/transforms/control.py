@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.array import Array, Scalar, own, wrap
-from weft.convert import as_node
+from weft.array.convert import as_node
+from weft.array.indexing import as_ints
 from weft.dtypes.formats import INT64, promote, weak
 from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError, TraceError
@@ -19,7 +20,6 @@ from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
-from weft.indexing import as_ints
 from weft.runtime.traced_int import GIVEN
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in

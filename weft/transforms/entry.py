@@ -16,8 +16,8 @@ from weakref import getweakrefcount
 import numpy as np
 
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
+from weft.array.convert import as_node
 from weft.array.shapes import lies
-from weft.convert import as_node
 from weft.devices.base import ELSEWHERE, Run
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR

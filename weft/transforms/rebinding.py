@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
-from weft.convert import as_node
+from weft.array.convert import as_node
 from weft.dtypes.formats import Format
 from weft.errors import TraceError
 from weft.graph.node import Node

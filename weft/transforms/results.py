@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.convert import as_node
+from weft.array.convert import as_node
+from weft.array.views import Path, overlap, with_starts
 from weft.graph.node import Node
 from weft.runtime.traced_int import GIVEN, Slot
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
 from weft.transforms.tree import attributes_of, has_structure, is_module, is_only_attributes
-from weft.views import Path, overlap, with_starts
 
 End = tuple[str, Any]
 # what a result is in a call: an output, an input's content, or what exists already (the object, or the leaf's number);

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
-from weft.array.number import told_number
+from weft.array.convert import as_node
 from weft.array.shapes import lies
-from weft.convert import as_node
+from weft.array.weak_scalar import told_number
 from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import of_any_order
 from weft.eager.materialise import materialise
@@ -295,7 +295,7 @@ def concrete(array: Any) -> Array:
     elif node.op is not SCALAR:
         return array
     if node.op is SCALAR:
-        from weft.convert import numpy_node
+        from weft.array.convert import numpy_node
 
         content = numpy_node(np.asarray(node.value, node.dtype.numpy))
         if isinstance(array, Scalar):

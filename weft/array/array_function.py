@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.array.convert import numpy_node, refuse_subclasses
 from weft.array.core import Array, wrap
-from weft.convert import numpy_node, refuse_subclasses
 from weft.dtypes.formats import FROM_NUMPY
 from weft.errors import DTypeError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.convert import cast
+from weft.array.convert import cast
 from weft.dtypes.formats import BOOL, INT32
 from weft.eager.apply import bind
 from weft.errors import ShapeError

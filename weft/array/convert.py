@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import weft.graph.primitives  # noqa: F401  fills the table
+from weft.array.nested_lists import join_arrays, join_nodes
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
@@ -29,7 +30,6 @@ from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
-from weft.nested import join_arrays, join_nodes
 from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
@@ -152,7 +152,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if is_foreign(x):
-        from weft.cuda_arrays import card_node, lies_on_a_card
+        from weft.interop.cuda_exchange import card_node, lies_on_a_card
 
         if lies_on_a_card(x):
             return card_node(x, "array", copy=True)
@@ -218,7 +218,7 @@ def foreign(x: Any) -> Any:
         except TypeError:  # so PyTorch says of a dtype that NumPy lacks
             if not hasattr(x, "__dlpack__"):
                 raise
-    from weft.dlpack import taken
+    from weft.interop.dlpack import taken
 
     return taken(x)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import element_access
+from weft.array import element_access
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
 from weft.eager import compute_now, in_place, policy, tiers

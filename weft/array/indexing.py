@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
+from weft.array.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
+from weft.array.views import Path, ViewStep, follow, inverse, put, reshape_step
 from weft.dtypes.formats import BOOL, INT64, INTEGERS
 from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise, one
@@ -22,7 +23,6 @@ from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, is_int
-from weft.views import Path, ViewStep, follow, inverse, put, reshape_step
 
 SMALLER = 4  # times smaller than the array, at least, is what is written into it by itself and not with its slice
 _PLAIN = frozenset((int, type(None)))

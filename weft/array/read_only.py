@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array.core import Array, ndarray
+from weft.array.views import Path
 from weft.errors import TraceError
 from weft.graph.node import Node
 from weft.runtime.context import LOCAL
-from weft.views import Path
 
 
 class ReadOnly(ndarray):

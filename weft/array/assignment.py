@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.convert import (
+from weft.array.convert import (
     NUMBERS,
     as_node,
     beyond,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.array.views import Path, dtype_behind, shown
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
 from weft.eager import policy, tiers
@@ -17,7 +18,6 @@ from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.runtime import execute
 from weft.runtime.cell import WRITING, Cell
 from weft.runtime.context import LOCAL
-from weft.views import Path, dtype_behind, shown
 
 _NUMBERS = frozenset((float, int, bool))
 

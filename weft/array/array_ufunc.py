@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from weft import index_arrays
+from weft.array import eager_indexing
+from weft.array.assignment import assigned
+from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.array.core import Array, wrap
-from weft.array.meaning import UFUNCS
-from weft.assigned import assigned
-from weft.convert import as_node, cast, numpy_node, refuse_subclass
+from weft.array.indexing import fitted, refuse_at_once, scattered, select
+from weft.array.operations import UFUNCS
+from weft.array.views import follow, put
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
 from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE
-from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.runtime.cell import WRITING
 from weft.runtime.traced_int import Given
-from weft.views import follow, put
 
 _NUMBERS = (float, int, bool, Given)
 _FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that are functions of wf by the same name
@@ -162,7 +162,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     if given is not None and not refused and _held_exactly(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
             with WRITING, np.errstate(all="ignore"):
-                if index_arrays.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
+                if eager_indexing.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
                     return
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)

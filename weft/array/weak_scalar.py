@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft.array.convert import as_node, cast
 from weft.array.core import Array, Scalar
-from weft.array.meaning import Operation
+from weft.array.operations import Operation
 from weft.array.operators import install_weak
-from weft.convert import as_node, cast
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR

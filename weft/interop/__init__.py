@@ -1,0 +1,1 @@
+"""Buffers exchanged with other libraries."""
