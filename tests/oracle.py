@@ -19,7 +19,7 @@ from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.table import LATER
 
-for _file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
+for _file in pkgutil.walk_packages(weft.functions.__path__, "weft.functions."):
     importlib.import_module(_file.name)
 for _module in LATER:
     importlib.import_module(f"weft.graph.primitives.{_module}")

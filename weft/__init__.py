@@ -28,83 +28,76 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar ndarray",
     "weft.dtypes.api": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64
-        complex64 complex128 csingle cdouble bool_ byte double half int_ intc intp long longlong short single ubyte uint
-        uintc uintp ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
-    "weft.functions.elementwise": """
-        abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
-        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt
-        ceil conj conjugate copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs float_power floor
-        floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
-        less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
-        mod multiply negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round
-        sign signbit sin sinh spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
-    "weft.functions.special": "erfc",
-    "weft.functions.complexes": "angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex",
-    "weft.functions.pairs": "divmod fix frexp isneginf isposinf modf",
-    "weft.functions.signals": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
-    "weft.functions.differences": "diff ediff1d gradient interp trapezoid unwrap",
-    "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",
-    "weft.functions.poly1d": "poly1d roots",
-    "weft.functions.choosing": "allclose array_equal array_equiv clip isclose nan_to_num where",
-    "weft.functions.statistics": """
-        all amax amin any argmax argmin count_nonzero max min prod ptp sum""",
-    "weft.functions.averages": "average mean std var",
-    "weft.functions.products": "cumprod cumsum cumulative_prod cumulative_sum",
-    "weft.functions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
-    "weft.functions.nans": """
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32
+        float64 complex64 complex128 csingle cdouble bool_ byte double half int_ intc intp long longlong short single
+        ubyte uint uintc uintp ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
+    "weft.functions.elementwise.ufuncs": """
+        abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2
+        atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
+        bitwise_xor cbrt ceil conj conjugate copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs
+        float_power floor floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf
+        isnan lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
+        logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg
+        radians reciprocal remainder right_shift rint round sign signbit sin sinh spacing sqrt square stop_gradient
+        subtract tan tanh true_divide trunc erfc""",
+    "weft.functions.elementwise.complex": "angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex",
+    "weft.functions.elementwise.two_results": "divmod fix frexp isneginf isposinf modf",
+    "weft.functions.polynomials.convolve_windows": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
+    "weft.functions.statistics.differences": "diff ediff1d gradient interp trapezoid unwrap",
+    "weft.functions.polynomials.polynomials": """
+        poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander poly1d roots""",
+    "weft.functions.elementwise.clip_compare": "allclose array_equal array_equiv clip isclose nan_to_num",
+    "weft.functions.reductions.folds": """
+        all amax amin any argmax argmin count_nonzero max min prod ptp sum cumprod cumsum cumulative_prod cumulative_sum""",
+    "weft.functions.indexing.where": "where",
+    "weft.functions.reductions.averages": "average mean std var",
+    "weft.functions.statistics.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "weft.functions.statistics.nan_folds": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",
-    "weft.functions.moments": "corrcoef cov",
-    "weft.functions.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
-    "weft.functions.atleast": "atleast_1d atleast_2d atleast_3d",
-    "weft.functions.manipulation": """
-        expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape
-        roll squeeze swapaxes transpose""",
-    "weft.functions.turning": "rollaxis rot90",
-    "weft.functions.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
-    "weft.functions.joining": "array_split concat concatenate hstack repeat split stack tile unstack vstack",
-    "weft.functions.padding": "pad",
-    "weft.functions.rows": "block column_stack dsplit dstack hsplit row_stack vsplit",
-    "weft.functions.editing": "append copyto delete fill_diagonal insert place put putmask resize trim_zeros",
-    "weft.functions.selecting": "choose compress piecewise select",
-    "weft.functions.calling": "apply_along_axis apply_over_axes frompyfunc vectorize",
-    "weft.functions.bits": "packbits unpackbits",
-    "weft.functions.indexing": """
-        argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
-    """,
-    "weft.functions.einsum": "einsum einsum_path",
-    "weft.functions.linalg": "dot inner matmul outer tensordot vdot vecdot",
-    "weft.functions.matrix_products": "cross kron matvec vecmat",
-    "weft.functions.diagonals": "diag diagflat diagonal trace",
-    "weft.functions.casting": "astype copy",
-    "weft.functions.creation": """
+    "weft.functions.statistics.covariance": "corrcoef cov",
+    "weft.functions.statistics.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
+    "weft.functions.shape.join_split": """
+        atleast_1d atleast_2d atleast_3d array_split concat concatenate hstack repeat split stack tile unstack vstack
+        block column_stack dsplit dstack hsplit row_stack vsplit""",
+    "weft.functions.shape.axes": """
+        expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape roll squeeze swapaxes
+        transpose rollaxis rot90""",
+    "weft.functions.shape.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
+    "weft.functions.statistics.pad": "pad",
+    "weft.functions.indexing.edit": "append copyto delete fill_diagonal insert place put putmask resize trim_zeros",
+    "weft.functions.indexing.select": "choose compress piecewise select",
+    "weft.functions.numpy_compat.iterate_apply": """
+        apply_along_axis apply_over_axes frompyfunc vectorize ndenumerate ndindex nditer broadcast flatiter ufunc""",
+    "weft.functions.elementwise.pack_bits": "packbits unpackbits",
+    "weft.functions.indexing.take_scatter": """
+        argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis""",
+    "weft.functions.linalg.einsum": "einsum einsum_path",
+    "weft.functions.linalg.products": "dot inner matmul outer tensordot vdot vecdot cross kron matvec vecmat",
+    "weft.functions.linalg.diagonals": "diag diagflat diagonal trace",
+    "weft.functions.dtype_info.cast": "astype copy",
+    "weft.functions.creation.fill": """
         array asarray empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
-    "weft.functions.ranges": "arange geomspace linspace logspace meshgrid",
-    "weft.functions.grids": """
+    "weft.functions.creation.ranges": "arange geomspace linspace logspace meshgrid",
+    "weft.functions.indexing.index_grids": """
         diag_indices diag_indices_from fromfunction indices ix_ mask_indices ravel_multi_index tril_indices
         tril_indices_from triu_indices triu_indices_from unravel_index""",
-    "weft.functions.walks": "ndenumerate ndindex nditer",
-    "weft.functions.classes": "broadcast flatiter ufunc",
-    "weft.functions.spans": "c_ index_exp mgrid ogrid r_ s_",
-    "weft.functions.files": """
+    "weft.functions.numpy_compat.index_objects": "c_ index_exp mgrid ogrid r_ s_",
+    "weft.functions.text_files.files": """
         frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",
-    "weft.functions.texts": """
+    "weft.functions.text_files.printing": """
         array2string array_repr array_str base_repr binary_repr errstate format_float_positional format_float_scientific
         get_printoptions geterr printoptions set_printoptions seterr""",
-    "weft.functions.kinds": """
+    "weft.functions.dtype_info.dtype_info": """
         complexfloating floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger
-        unsignedinteger""",
-    "weft.functions.typecodes": """
-        False_ ScalarType True_ common_type little_endian mintypecode sctypeDict typecodes typename""",
-    "weft.functions.forms": """
+        unsignedinteger False_ ScalarType True_ common_type little_endian mintypecode sctypeDict typecodes typename
+        __array_namespace_info__""",
+    "weft.functions.numpy_compat.array_queries": """
         asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
         may_share_memory ndim require shape shares_memory size""",
-    "weft.functions.matrices": "eye identity tri tril triu",
-    "weft.functions.namespace_info": "__array_namespace_info__",
-    "weft.functions.sorting": """
-        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
-    "weft.functions.ordering": "argpartition lexsort partition",
-    "weft.functions.sets": "intersect1d setdiff1d setxor1d union1d",
+    "weft.functions.creation.matrices": "eye identity tri tril triu",
+    "weft.functions.sorting.sort_search": """
+        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values argpartition lexsort
+        partition intersect1d setdiff1d setxor1d union1d""",
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
@@ -128,7 +121,9 @@ _MODULES = {
         name: f"weft.{name}"
         for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
-    **{name: f"weft.functions.{name}" for name in ("emath", "fft", "lib", "linalg", "random", "testing")},
+    **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
+    **{name: f"weft.functions.numpy_compat.{name}" for name in ("lib", "testing")},
+    "emath": "weft.functions.elementwise.emath",
     # NumPy's own, which take arrays of weft
     **{name: f"numpy.{name}" for name in ("exceptions", "polynomial", "typing")},
 }

@@ -6,7 +6,7 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 from weft.array import Array as Array, Scalar as Scalar, ndarray as ndarray
-from weft.dtypes import (
+from weft.dtypes.api import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
     uint32 as uint32, uint64 as uint64, float8_e4m3fn as float8_e4m3fn, float8_e5m2 as float8_e5m2, float16 as float16,
     bfloat16 as bfloat16, float32 as float32, float64 as float64, complex64 as complex64, complex128 as complex128,
@@ -16,7 +16,7 @@ from weft.dtypes import (
     dtype as dtype, can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype,
     result_type as result_type,
 )
-from weft.functions.elementwise import (
+from weft.functions.elementwise.ufuncs import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,
     arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh, around as around,
     asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
@@ -35,148 +35,137 @@ from weft.functions.elementwise import (
     power as power, rad2deg as rad2deg, radians as radians, reciprocal as reciprocal, remainder as remainder,
     right_shift as right_shift, rint as rint, round as round, sign as sign, signbit as signbit, sin as sin,
     sinh as sinh, spacing as spacing, sqrt as sqrt, square as square, stop_gradient as stop_gradient,
-    subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc,
+    subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc, erfc as erfc,
 )
-from weft.functions.special import erfc as erfc
-from weft.functions.complexes import (
+from weft.functions.elementwise.complex import (
     angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,
     isrealobj as isrealobj, real as real, real_if_close as real_if_close, sort_complex as sort_complex,
 )
-from weft.functions.pairs import (
+from weft.functions.elementwise.two_results import (
     divmod as divmod, fix as fix, frexp as frexp, isneginf as isneginf, isposinf as isposinf, modf as modf,
 )
-from weft.functions.signals import (
+from weft.functions.polynomials.convolve_windows import (
     bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
     hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc,
 )
-from weft.functions.differences import (
+from weft.functions.statistics.differences import (
     diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
 )
-from weft.functions.polynomials import (
+from weft.functions.polynomials.polynomials import (
     poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
-    polymul as polymul, polysub as polysub, polyval as polyval, vander as vander,
+    polymul as polymul, polysub as polysub, polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
 )
-from weft.functions.poly1d import poly1d as poly1d, roots as roots
-from weft.functions.choosing import (
+from weft.functions.elementwise.clip_compare import (
     allclose as allclose, array_equal as array_equal, array_equiv as array_equiv, clip as clip, isclose as isclose,
-    nan_to_num as nan_to_num, where as where,
+    nan_to_num as nan_to_num,
 )
-from weft.functions.statistics import (
+from weft.functions.reductions.folds import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
-    count_nonzero as count_nonzero, max as max, min as min, prod as prod, ptp as ptp, sum as sum,
+    count_nonzero as count_nonzero, max as max, min as min, prod as prod, ptp as ptp, sum as sum, cumprod as cumprod,
+    cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
 )
-from weft.functions.averages import average as average, mean as mean, std as std, var as var
-from weft.functions.products import (
-    cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
-)
-from weft.functions.quantiles import (
+from weft.functions.indexing.where import where as where
+from weft.functions.reductions.averages import average as average, mean as mean, std as std, var as var
+from weft.functions.statistics.quantiles import (
     median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
     percentile as percentile, quantile as quantile,
 )
-from weft.functions.nans import (
+from weft.functions.statistics.nan_folds import (
     nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
 )
-from weft.functions.moments import corrcoef as corrcoef, cov as cov
-from weft.functions.histograms import (
+from weft.functions.statistics.covariance import corrcoef as corrcoef, cov as cov
+from weft.functions.statistics.histograms import (
     bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
     histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
-from weft.functions.atleast import atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d
-from weft.functions.manipulation import (
+from weft.functions.shape.join_split import (
+    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, array_split as array_split,
+    concat as concat, concatenate as concatenate, hstack as hstack, repeat as repeat, split as split, stack as stack,
+    tile as tile, unstack as unstack, vstack as vstack, block as block, column_stack as column_stack, dsplit as dsplit,
+    dstack as dstack, hsplit as hsplit, row_stack as row_stack, vsplit as vsplit,
+)
+from weft.functions.shape.axes import (
     expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
     moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll,
-    squeeze as squeeze, swapaxes as swapaxes, transpose as transpose,
+    squeeze as squeeze, swapaxes as swapaxes, transpose as transpose, rollaxis as rollaxis, rot90 as rot90,
 )
-from weft.functions.turning import rollaxis as rollaxis, rot90 as rot90
-from weft.functions.broadcasting import (
+from weft.functions.shape.broadcasting import (
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
-from weft.functions.joining import (
-    array_split as array_split, concat as concat, concatenate as concatenate, hstack as hstack, repeat as repeat,
-    split as split, stack as stack, tile as tile, unstack as unstack, vstack as vstack,
-)
-from weft.functions.padding import pad as pad
-from weft.functions.rows import (
-    block as block, column_stack as column_stack, dsplit as dsplit, dstack as dstack, hsplit as hsplit,
-    row_stack as row_stack, vsplit as vsplit,
-)
-from weft.functions.editing import (
+from weft.functions.statistics.pad import pad as pad
+from weft.functions.indexing.edit import (
     append as append, copyto as copyto, delete as delete, fill_diagonal as fill_diagonal, insert as insert,
     place as place, put as put, putmask as putmask, resize as resize, trim_zeros as trim_zeros,
 )
-from weft.functions.selecting import choose as choose, compress as compress, piecewise as piecewise, select as select
-from weft.functions.calling import (
-    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, frompyfunc as frompyfunc,
-    vectorize as vectorize,
+from weft.functions.indexing.select import (
+    choose as choose, compress as compress, piecewise as piecewise, select as select,
 )
-from weft.functions.bits import packbits as packbits, unpackbits as unpackbits
-from weft.functions.indexing import (
+from weft.functions.numpy_compat.iterate_apply import (
+    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, frompyfunc as frompyfunc,
+    vectorize as vectorize, ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer, broadcast as broadcast,
+    flatiter as flatiter, ufunc as ufunc,
+)
+from weft.functions.elementwise.pack_bits import packbits as packbits, unpackbits as unpackbits
+from weft.functions.indexing.take_scatter import (
     argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
     one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
     take as take, take_along_axis as take_along_axis,
 )
-from weft.functions.einsum import einsum as einsum, einsum_path as einsum_path
-from weft.functions.linalg import (
+from weft.functions.linalg.einsum import einsum as einsum, einsum_path as einsum_path
+from weft.functions.linalg.products import (
     dot as dot, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
-    vecdot as vecdot,
+    vecdot as vecdot, cross as cross, kron as kron, matvec as matvec, vecmat as vecmat,
 )
-from weft.functions.matrix_products import cross as cross, kron as kron, matvec as matvec, vecmat as vecmat
-from weft.functions.diagonals import diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace
-from weft.functions.casting import astype as astype, copy as copy
-from weft.functions.creation import (
+from weft.functions.linalg.diagonals import diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace
+from weft.functions.dtype_info.cast import astype as astype, copy as copy
+from weft.functions.creation.fill import (
     array as array, asarray as asarray, empty as empty, empty_like as empty_like, from_dlpack as from_dlpack,
     full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros,
     zeros_like as zeros_like,
 )
-from weft.functions.ranges import (
+from weft.functions.creation.ranges import (
     arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace, meshgrid as meshgrid,
 )
-from weft.functions.grids import (
+from weft.functions.indexing.index_grids import (
     diag_indices as diag_indices, diag_indices_from as diag_indices_from, fromfunction as fromfunction,
     indices as indices, ix_ as ix_, mask_indices as mask_indices, ravel_multi_index as ravel_multi_index,
     tril_indices as tril_indices, tril_indices_from as tril_indices_from, triu_indices as triu_indices,
     triu_indices_from as triu_indices_from, unravel_index as unravel_index,
 )
-from weft.functions.walks import ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer
-from weft.functions.classes import broadcast as broadcast, flatiter as flatiter, ufunc as ufunc
-from weft.functions.spans import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
-from weft.functions.files import (
+from weft.functions.numpy_compat.index_objects import (
+    c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_,
+)
+from weft.functions.text_files.files import (
     frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
     genfromtxt as genfromtxt, load as load, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
     savez_compressed as savez_compressed,
 )
-from weft.functions.texts import (
+from weft.functions.text_files.printing import (
     array2string as array2string, array_repr as array_repr, array_str as array_str, base_repr as base_repr,
     binary_repr as binary_repr, errstate as errstate, format_float_positional as format_float_positional,
     format_float_scientific as format_float_scientific, get_printoptions as get_printoptions, geterr as geterr,
     printoptions as printoptions, set_printoptions as set_printoptions, seterr as seterr,
 )
-from weft.functions.kinds import (
+from weft.functions.dtype_info.dtype_info import (
     complexfloating as complexfloating, floating as floating, generic as generic, inexact as inexact,
     integer as integer, issubdtype as issubdtype, min_scalar_type as min_scalar_type, number as number,
     promote_types as promote_types, signedinteger as signedinteger, unsignedinteger as unsignedinteger,
-)
-from weft.functions.typecodes import (
     False_ as False_, ScalarType as ScalarType, True_ as True_, common_type as common_type,
     little_endian as little_endian, mintypecode as mintypecode, sctypeDict as sctypeDict, typecodes as typecodes,
-    typename as typename,
+    typename as typename, __array_namespace_info__ as __array_namespace_info__,
 )
-from weft.functions.forms import (
+from weft.functions.numpy_compat.array_queries import (
     asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
     asfortranarray as asfortranarray, asnumpy as asnumpy, isfortran as isfortran, isscalar as isscalar,
     iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
     shares_memory as shares_memory, size as size,
 )
-from weft.functions.matrices import eye as eye, identity as identity, tri as tri, tril as tril, triu as triu
-from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
-from weft.functions.sorting import (
+from weft.functions.creation.matrices import eye as eye, identity as identity, tri as tri, tril as tril, triu as triu
+from weft.functions.sorting.sort_search import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
-    unique_values as unique_values,
-)
-from weft.functions.ordering import argpartition as argpartition, lexsort as lexsort, partition as partition
-from weft.functions.sets import (
+    unique_values as unique_values, argpartition as argpartition, lexsort as lexsort, partition as partition,
     intersect1d as intersect1d, setdiff1d as setdiff1d, setxor1d as setxor1d, union1d as union1d,
 )
 from weft.transforms.jit import jit as jit
@@ -196,7 +185,7 @@ from weft.transforms.precision import (
 )
 from weft.transforms.device import device as device, set_device as set_device
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
-from weft.look import evaluate as _evaluate
+from weft.eager.materialise import evaluate as _evaluate
 from weft.tools.bench import bench as bench
 from weft.tools.explain import explain as explain
 from weft.tools.profile import profile as profile
@@ -205,9 +194,9 @@ from weft import (
     data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
     optim as optim, tools as tools, train as train,
 )
-from weft.functions import (
-    emath as emath, fft as fft, lib as lib, linalg as linalg, random as random, testing as testing,
-)
+from weft.functions import fft as fft, linalg as linalg, random as random
+from weft.functions.numpy_compat import lib as lib, testing as testing
+from weft.functions.elementwise import emath as emath
 from numpy import exceptions as exceptions, polynomial as polynomial, typing as typing
 
 __array_api_version__: str

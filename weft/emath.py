@@ -2,7 +2,7 @@
 
 import sys
 
-from weft.functions import emath as found
-from weft.functions.emath import *  # noqa: F403  what type checkers see
+from weft.functions.elementwise import emath as found
+from weft.functions.elementwise.emath import *  # noqa: F403  what type checkers see
 
 sys.modules[__name__] = found

@@ -2,7 +2,7 @@
 
 import sys
 
-from weft.functions import testing as found
-from weft.functions.testing import *  # noqa: F403  what type checkers see
+from weft.functions.numpy_compat import testing as found
+from weft.functions.numpy_compat.testing import *  # noqa: F403  what type checkers see
 
 sys.modules[__name__] = found

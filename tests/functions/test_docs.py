@@ -15,10 +15,8 @@ NAMES = sorted(wf._HOME)
 DATA = (bool, np.bool_, tuple, dict)  # constants say what they are by what they hold
 FUNCTIONS = [n for n in NAMES if wf._HOME[n].startswith("weft.functions.") and not isinstance(getattr(wf, n), DATA)]
 OWN = {
-    f"{m}.{n}": f"weft.functions.{m}"
-    for m in ("emath", "random", "linalg", "fft")
-    for n in importlib.import_module(f"weft.functions.{m}").__all__
-    if not inspect.isclass(getattr(importlib.import_module(f"weft.functions.{m}"), n))
+    f"{m}.{n}": getattr(wf, m).__name__
+    for m in ("emath", "random", "linalg", "fft") for n in getattr(wf, m).__all__ if not inspect.isclass(getattr(getattr(wf, m), n))
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft.errors import TraceError
-from weft.functions import random_distributions
+from weft.functions.random import distributions
 
 LAZY = {
     "laplace": (1, 2), "logistic": (1, 2), "gumbel": (1, 2), "lognormal": (0, 0.5), "standard_exponential": (), "rayleigh": (2,),
@@ -27,7 +27,7 @@ VECTORS = {"multinomial": (5, [0.2, 0.8]), "dirichlet": ([1.0, 2.0, 3.0],), "mul
 
 
 def test_every_distribution_is_here() -> None:
-    assert {*LAZY, *AT_ONCE, *VECTORS, "bytes"} == set(random_distributions.__all__)
+    assert {*LAZY, *AT_ONCE, *VECTORS, "bytes"} == set(distributions.__all__)
 
 
 @pytest.mark.parametrize("name", [*LAZY, *AT_ONCE])

@@ -10,7 +10,7 @@ import weft as wf
 from weft.array import operators
 from weft.dtypes.formats import FORMATS
 from weft.eager import implementations
-from weft.functions import elementwise
+from weft.functions.elementwise import ufuncs
 
 
 @pytest.fixture(autouse=True)
@@ -121,9 +121,9 @@ def test_in_place_of_views_and_values(rng) -> None:
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_functions_of_one_operand(dtype: str, rng) -> None:
-    names = [name for name, f in operators._CALLS.items() if operators.OPERATIONS[name].arity == 1 and hasattr(elementwise, name)]
+    names = [name for name, f in operators._CALLS.items() if operators.OPERATIONS[name].arity == 1 and hasattr(ufuncs, name)]
     assert len(names) > 30
-    functions = [*UNARY, *(getattr(elementwise, name) for name in names)]
+    functions = [*UNARY, *(getattr(ufuncs, name) for name in names)]
     for shape in ((5,), (1,), (), (2, 3), (0,), (17,)):
         x = wf.array(content(rng, shape, dtype))
         for f in functions:

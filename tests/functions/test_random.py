@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.functions.random_state import _mixed
+from weft.functions.random.state import _mixed
 from weft.graph.primitives.philox import word
 
 ROOM = 5.0  # standard errors: a wrong test in some million runs, seeds being fixed
@@ -49,7 +49,7 @@ def test_uniforms_of_other_dtypes() -> None:
 
 
 def test_base_carries_into_the_upper_half() -> None:
-    from weft.functions.random_state import _STATE
+    from weft.functions.random.state import _STATE
 
     wf.random.seed(1)
     _STATE.base[...] = wf.array(np.uint64(2**32 - 1))
@@ -237,7 +237,7 @@ def test_gradient_passes_through_parameters() -> None:
 
 
 def test_many_draws_build_no_chain() -> None:
-    from weft.functions.random_state import _STATE
+    from weft.functions.random.state import _STATE
 
     for _ in range(50):
         wf.random.uniform(size=3)

@@ -13,9 +13,9 @@ import pytest
 
 import weft as wf
 from weft.dtypes.formats import DEFAULT, FORMATS
-from weft.functions import random_distributions as distributions
-from weft.functions.random_state import _STATE
-from weft.functions.random_stream import AHEAD, FEW
+from weft.functions.random import distributions
+from weft.functions.random.state import _STATE
+from weft.functions.random.stream import AHEAD, FEW
 from weft.runtime.context import LOCAL
 
 ROWS = np.arange(12).reshape(4, 3)

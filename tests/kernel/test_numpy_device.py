@@ -12,7 +12,7 @@ from tests import oracle
 from tests.kernel.numpy_device import NumpyDevice
 from weft.devices import get_device
 from weft.devices.base import Device, Measuring, ReadsCode, Timing, WarmCalls
-from weft.functions import random_stream
+from weft.functions.random import stream
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
@@ -30,10 +30,10 @@ def on_numpy() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "get_device", lambda name="cpu": device)
         wf.random.seed(0)
-        random_stream._step.cache_clear()  # it lies on the device that has the same name
+        stream._step.cache_clear()  # it lies on the device that has the same name
         yield
     wf.random.seed(1)
-    random_stream._step.cache_clear()
+    stream._step.cache_clear()
 
 
 def test_who_can_what() -> None:

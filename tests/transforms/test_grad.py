@@ -11,7 +11,7 @@ from making import array, normal, slope
 
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError
-from weft.functions.elementwise import stop_gradient
+from weft.functions.elementwise.ufuncs import stop_gradient
 from weft.transforms.grad import grad, value_and_grad, vjp
 from weft.transforms.jit import jit
 from weft.transforms.vmap import vmap

@@ -3,56 +3,47 @@
 from typing import Any
 
 from weft.array.shapes import Shapes
-from weft.functions import (
-    averages,
-    casting,
-    choosing,
-    diagonals,
-    elementwise,
-    indexing,
-    joining,
-    linalg,
-    manipulation,
-    ordering,
-    products,
-    selecting,
-    sorting,
-    statistics,
-)
+from weft.functions.dtype_info import cast
+from weft.functions.elementwise import clip_compare, ufuncs
+from weft.functions.indexing import select, take_scatter
+from weft.functions.linalg import diagonals, products
+from weft.functions.reductions import averages, folds
+from weft.functions.shape import axes, join_split
+from weft.functions.sorting import sort_search
 
 NAMES: tuple[str, ...]
 
 class Methods(Shapes):
-    all = statistics.all
-    any = statistics.any
-    argmax = statistics.argmax
-    argmin = statistics.argmin
-    max = statistics.max
-    min = statistics.min
-    prod = statistics.prod
-    sum = statistics.sum
+    all = folds.all
+    any = folds.any
+    argmax = folds.argmax
+    argmin = folds.argmin
+    max = folds.max
+    min = folds.min
+    prod = folds.prod
+    sum = folds.sum
     mean = averages.mean
     std = averages.std
     var = averages.var
-    clip = choosing.clip
-    round = elementwise.round
-    astype = casting.astype
-    copy = casting.copy
-    nonzero = indexing.nonzero
-    take = indexing.take
-    cumprod = products.cumprod
-    cumsum = products.cumsum
-    choose = selecting.choose
-    argpartition = ordering.argpartition
-    repeat = joining.repeat
+    clip = clip_compare.clip
+    round = ufuncs.round
+    astype = cast.astype
+    copy = cast.copy
+    nonzero = take_scatter.nonzero
+    take = take_scatter.take
+    cumprod = folds.cumprod
+    cumsum = folds.cumsum
+    choose = select.choose
+    argpartition = sort_search.argpartition
+    repeat = join_split.repeat
     diagonal = diagonals.diagonal
-    dot = linalg.dot
+    dot = products.dot
     trace = diagonals.trace
-    ravel = manipulation.ravel
-    squeeze = manipulation.squeeze
-    swapaxes = manipulation.swapaxes
-    argsort = sorting.argsort
-    searchsorted = sorting.searchsorted
+    ravel = axes.ravel
+    squeeze = axes.squeeze
+    swapaxes = axes.swapaxes
+    argsort = sort_search.argsort
+    searchsorted = sort_search.searchsorted
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
     def _set_write(self, write: bool) -> None: ...

@@ -15,7 +15,7 @@ from weft.array import Array
 from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, ShapeError, short
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 
 
 class Loader:

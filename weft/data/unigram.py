@@ -10,11 +10,11 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import INT64, UINT64
 from weft.errors import DTypeError, ShapeError
-from weft.functions.choosing import where
-from weft.functions.common import broadcast_shapes, cast, shape_tuple
-from weft.functions.creation import asarray
-from weft.functions.elementwise import minimum
-from weft.functions.random_state import words_of
+from weft.functions.creation.fill import asarray
+from weft.functions.elementwise.ufuncs import minimum
+from weft.functions.indexing.where import where
+from weft.functions.random.state import words_of
+from weft.functions.support.arguments import broadcast_shapes, cast, shape_tuple
 
 LOW = 2**32 - 1
 LEFT = 2.0**-24  # how often all draws of a word may hit the excluded one; the most frequent other word is given then

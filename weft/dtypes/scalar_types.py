@@ -45,7 +45,7 @@ class DType(type):
 
     def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
         if not _MAKE:
-            _MAKE.append(import_module("weft.functions.scalars").scalar_of)  # which stands above this
+            _MAKE.append(import_module("weft.functions.dtype_info.cast").scalar_of)  # which stands above this
         return _MAKE[0](cls.dtype, x, imag)
 
     def __getattr__(cls, name: str) -> Any:

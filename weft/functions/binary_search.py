@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.dtypes.formats import INT32, INT64
-from weft.functions.common import Node, cast, number, op
+from weft.functions.support.arguments import Node, cast, number, op
 
 MAX_COMPARED = 32  # up to this length a comparison with every element takes less time than the dependent reads of a search
 

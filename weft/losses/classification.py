@@ -10,12 +10,12 @@ from weft.array import Array, wrap
 from weft.array.convert import cast, refuse_subclass
 from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
-from weft.functions.choosing import where
-from weft.functions.creation import asarray
-from weft.functions.elementwise import exp, log, log1p, stop_gradient
-from weft.functions.manipulation import expand_dims
-from weft.functions.ranges import arange
-from weft.functions.storage import narrowed, widened
+from weft.functions.creation.fill import asarray
+from weft.functions.creation.ranges import arange
+from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.elementwise.ufuncs import exp, log, log1p, stop_gradient
+from weft.functions.indexing.where import where
+from weft.functions.shape.axes import expand_dims
 from weft.graph.primitives.table import TABLE
 from weft.losses.reduction import pair, reduced
 

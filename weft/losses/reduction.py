@@ -6,8 +6,8 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import asarray
-from weft.functions.storage import narrowed, widened
+from weft.functions.creation.fill import asarray
+from weft.functions.dtype_info.half_precision import narrowed, widened
 
 
 def pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:

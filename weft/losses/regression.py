@@ -6,10 +6,10 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.choosing import where
-from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import exp, log, sqrt
-from weft.functions.storage import narrowed
+from weft.functions.dtype_info.half_precision import narrowed
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import exp, log, sqrt
+from weft.functions.indexing.where import where
 from weft.losses.reduction import pair, reduced
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions import random
-from weft.functions.creation import asarray, full, ones
+from weft.functions.creation.fill import asarray, full, ones
 from weft.nn import activations as A
 from weft.nn.module import Module
 from weft.nn.sizes import extents

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.errors import AxisError, ShapeError
-from weft.functions.choosing import where
-from weft.functions.common import floating
-from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import erf, exp, expm1, hypot, log, log1p, stop_gradient
-from weft.functions.elementwise import tanh as _tanh
-from weft.functions.storage import narrowed, widened
+from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import erf, exp, expm1, hypot, log, log1p, stop_gradient
+from weft.functions.elementwise.ufuncs import tanh as _tanh
+from weft.functions.indexing.where import where
+from weft.functions.support.arguments import floating
 
 F = TypeVar("F", bound=Callable[..., Array])
 

@@ -10,13 +10,13 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import FLOATS
 from weft.errors import DTypeError, ShapeError
-from weft.functions.broadcasting import broadcast_to
-from weft.functions.choosing import where
-from weft.functions.common import op
-from weft.functions.creation import asarray
-from weft.functions.elementwise import exp, stop_gradient
-from weft.functions.random_state import words_of
-from weft.functions.ranges import arange
+from weft.functions.creation.fill import asarray
+from weft.functions.creation.ranges import arange
+from weft.functions.elementwise.ufuncs import exp, stop_gradient
+from weft.functions.indexing.where import where
+from weft.functions.random.state import words_of
+from weft.functions.shape.broadcasting import broadcast_to
+from weft.functions.support.arguments import op
 from weft.nn.dropout import dropout
 
 FLOAT32 = np.dtype(np.float32)

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import asarray, zeros
+from weft.functions.creation.fill import asarray, zeros
 from weft.nn.attention import attend, attended
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear

@@ -8,9 +8,9 @@ from weft.array import Array, wrap
 from weft.array.convert import operands
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.creation import asarray
-from weft.functions.manipulation import flip, permute_dims
-from weft.functions.padding import pad
+from weft.functions.creation.fill import asarray
+from weft.functions.shape.axes import flip, permute_dims
+from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn.convolution import PADDING, convolve, padded, transposed
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import each, extents, first_batch, images

@@ -6,8 +6,8 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions import random
-from weft.functions.choosing import where
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
+from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.nn.sizes import images
 

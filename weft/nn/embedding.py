@@ -9,10 +9,10 @@ import numpy as np
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError
 from weft.functions import random
-from weft.functions.choosing import where
-from weft.functions.creation import asarray
-from weft.functions.elementwise import equal, stop_gradient
-from weft.functions.indexing import take
+from weft.functions.creation.fill import asarray
+from weft.functions.elementwise.ufuncs import equal, stop_gradient
+from weft.functions.indexing.take_scatter import take
+from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.nn.sizes import extents
 

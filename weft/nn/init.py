@@ -15,9 +15,9 @@ from weft.array import Array
 from weft.dtypes.formats import DEFAULT
 from weft.errors import ShapeError
 from weft.functions import random
-from weft.functions.choosing import clip
-from weft.functions.creation import asarray, full
-from weft.functions.elementwise import erf
+from weft.functions.creation.fill import asarray, full
+from weft.functions.elementwise.clip_compare import clip
+from weft.functions.elementwise.ufuncs import erf
 from weft.nn.sizes import whole
 
 __all__ = [
@@ -186,7 +186,7 @@ def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float
 
 def _inverse_erf(y: Array) -> Array:
     """Winitzki's closed form (2008), then two steps of Newton's method."""
-    from weft.functions.elementwise import copysign, exp, log1p, sqrt
+    from weft.functions.elementwise.ufuncs import copysign, exp, log1p, sqrt
 
     y = clip(y, -1.0 + 1e-15, 1.0 - 1e-15)
     c = 0.147

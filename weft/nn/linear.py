@@ -8,7 +8,7 @@ from weft.array import Array, wrap
 from weft.array.convert import operands
 from weft.eager.apply import bind
 from weft.errors import ShapeError
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
 from weft.nn.module import Module, uniform_parameter

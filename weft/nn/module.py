@@ -13,7 +13,7 @@ from weft.dtypes.parse import spelled
 from weft.eager.materialise import proven
 from weft.errors import DTypeError
 from weft.functions import random
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
 from weft.nn.summary import Summary, summarise

@@ -7,10 +7,10 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import asarray
-from weft.functions.elementwise import sqrt, stop_gradient
-from weft.functions.padding import pad
-from weft.functions.storage import narrowed, widened
+from weft.functions.creation.fill import asarray
+from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
+from weft.functions.statistics.pad import pad
 from weft.nn.sizes import extents, whole
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import asarray, ones, zeros
+from weft.functions.creation.fill import asarray, ones, zeros
 from weft.nn import normalization as N
 from weft.nn.module import Module
 from weft.nn.sizes import NAMES, extents, first_batch

@@ -14,12 +14,12 @@ from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed, short
-from weft.functions.choosing import where
-from weft.functions.common import norm_root, powers
-from weft.functions.creation import asarray
-from weft.functions.elementwise import abs as absolute
-from weft.functions.indexing import take
-from weft.functions.storage import narrowed, widened
+from weft.functions.creation.fill import asarray
+from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.indexing.take_scatter import take
+from weft.functions.indexing.where import where
+from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
 from weft.nn.sizes import each, images, whole
 

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from weft.array import Array
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
 from weft.nn.sizes import NAMES, extents, images

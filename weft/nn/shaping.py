@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import AxisError, ShapeError
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.sizes import whole
 

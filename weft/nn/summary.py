@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.api import as_dtype
 from weft.errors import ShapeError, TraceError
-from weft.functions.creation import asarray, zeros
+from weft.functions.creation.fill import asarray, zeros
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import is_placeholder
 from weft.nn.module_tree import WATCH, ModuleTree

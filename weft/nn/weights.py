@@ -12,7 +12,7 @@ from weft.array import Array
 from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree
 from weft.nn.weight_file import pack, unpack
 from weft.process.files import read, target, write_whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import maximum, sqrt
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import maximum, sqrt
 from weft.optim.optimizer import Optimizer, debias
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.creation import full, ones
-from weft.functions.elementwise import minimum, sqrt
+from weft.functions.creation.fill import full, ones
+from weft.functions.elementwise.ufuncs import minimum, sqrt
 from weft.optim.optimizer import Optimizer, state_dtype
 
 

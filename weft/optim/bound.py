@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.elementwise import maximum, minimum, sqrt
+from weft.functions.elementwise.ufuncs import maximum, minimum, sqrt
 from weft.optim.adam import Adam, AMSGrad
 from weft.optim.optimizer import debias
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.functions.choosing import clip
-from weft.functions.common import norm_root
-from weft.functions.elementwise import maximum
+from weft.functions.elementwise.clip_compare import clip
+from weft.functions.elementwise.ufuncs import maximum
+from weft.functions.support.arguments import norm_root
 from weft.transforms.tree import flatten, is_container, unflatten
 
 

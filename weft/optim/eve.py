@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.choosing import where
-from weft.functions.elementwise import abs as absolute
-from weft.functions.elementwise import maximum, minimum
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import maximum, minimum
+from weft.functions.indexing.where import where
 from weft.optim.adam import Adam
 
 

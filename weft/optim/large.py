@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.functions.choosing import where
-from weft.functions.common import norm_root
-from weft.functions.elementwise import sign, sqrt
+from weft.functions.elementwise.ufuncs import sign, sqrt
+from weft.functions.indexing.where import where
+from weft.functions.support.arguments import norm_root
 from weft.optim.adam import Adam
 from weft.optim.optimizer import debias
 

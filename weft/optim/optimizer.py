@@ -15,8 +15,8 @@ from weft.array import Array
 from weft.dtypes.parse import spelled
 from weft.eager.materialise import known
 from weft.errors import DTypeError, TraceError, short
-from weft.functions.creation import full, zeros
-from weft.functions.elementwise import expm1
+from weft.functions.creation.fill import full, zeros
+from weft.functions.elementwise.ufuncs import expm1
 from weft.graph.node import Node, Shape
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.given import check_rate, fitting, named_arrays

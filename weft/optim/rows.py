@@ -13,8 +13,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.indexing import refuse_at_once
 from weft.dtypes.parse import spelled
-from weft.functions.choosing import where
-from weft.functions.elementwise import not_equal
+from weft.functions.elementwise.ufuncs import not_equal
+from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.rows import parts_of, summed

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
-from weft.functions.elementwise import abs as absolute
+from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.optim.clipping import global_norm
 from weft.optim.given import fitting
 from weft.optim.optimizer import Optimizer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.choosing import where
-from weft.functions.creation import full
-from weft.functions.elementwise import exp, sqrt
+from weft.functions.creation.fill import full
+from weft.functions.elementwise.ufuncs import exp, sqrt
+from weft.functions.indexing.where import where
 from weft.functions.random import normal
 from weft.optim.optimizer import Optimizer, state_dtype
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.array import Array
-from weft.functions.elementwise import cos, floor, maximum, minimum
+from weft.functions.elementwise.ufuncs import cos, floor, maximum, minimum
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -47,7 +47,7 @@ class _Finder:
 
 
 # a module of another library: weft's, which introduces weft to it
-_GUESTS = {"einops._backends": "weft.functions.einops_backend"}
+_GUESTS = {"einops._backends": "weft.functions.numpy_compat.einops_backend"}
 
 
 def _introduce(module: ModuleType) -> None:

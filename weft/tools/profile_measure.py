@@ -106,11 +106,11 @@ def measured(
 
 def reached(*roots: Any) -> list[Array]:
     """Every Array with a content of its own that the roots lead to, and the random state."""
-    from weft.functions import random_state
+    from weft.functions.random import state
 
     found: dict[int, Array] = {}
     seen: dict[int, Any] = {}
-    stack: list[Any] = [*roots, random_state._STATE.key, random_state._STATE.base]
+    stack: list[Any] = [*roots, state._STATE.key, state._STATE.base]
     while stack and len(seen) < MOST_OBJECTS:
         item = stack.pop()
         if item is None or isinstance(item, int | float | str | bytes | type | types.ModuleType | np.ndarray) or id(item) in seen:

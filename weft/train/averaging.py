@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.functions.creation import array, asarray
+from weft.functions.creation.fill import array, asarray
 from weft.nn.module import Module
 from weft.optim.optimizer import state_dtype
 from weft.train.state import State

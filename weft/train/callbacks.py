@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.weight_file import pack
 from weft.process.files import target, write_whole

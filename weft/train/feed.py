@@ -13,7 +13,7 @@ from weft.data.loader import Loader
 from weft.dtypes.api import is_float
 from weft.dtypes.parse import spelled
 from weft.errors import DTypeError, ShapeError
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.runtime import execute
 
 Batch = tuple[Array, Array]

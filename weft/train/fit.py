@@ -12,7 +12,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.errors import DataError, ShapeError
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.sizes import waits_for_a_batch

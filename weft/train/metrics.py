@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError
-from weft.functions.elementwise import absolute
+from weft.functions.elementwise.ufuncs import absolute
 
 Metric = Callable[[Array, Array], Any]
 
@@ -41,7 +41,7 @@ def top_5_accuracy(predictions: Array, targets: Array) -> Array:
     targets : (N,) integer labels, or (N, C)
     """
     labels = _labels("top_5_accuracy", predictions, targets)
-    from weft.functions.indexing import take_along_axis
+    from weft.functions.indexing.take_scatter import take_along_axis
 
     own = take_along_axis(predictions, labels.reshape((-1, 1)), axis=1)
     return ((predictions > own).sum(axis=1) < 5).astype("float64").mean()

@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.api import is_float
-from weft.functions.creation import asarray
-from weft.functions.random_state import get_state, set_state
+from weft.functions.creation.fill import asarray
+from weft.functions.random.state import get_state, set_state
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.train.feed import Feed

@@ -13,9 +13,9 @@ from weft.array import Array
 from weft.array.convert import cast
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
 from weft.dtypes.parse import spelled
-from weft.functions.choosing import where
-from weft.functions.creation import full, zeros
-from weft.functions.elementwise import isfinite, maximum
+from weft.functions.creation.fill import full, zeros
+from weft.functions.elementwise.ufuncs import isfinite, maximum
+from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
 from weft.optim.given import named_arrays

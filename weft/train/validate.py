@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.functions.creation import asarray
+from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.train.feed import Arrays, Feed
 from weft.train.metrics import Metric, one_number

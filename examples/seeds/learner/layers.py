@@ -19,8 +19,8 @@ from weft.array import Array
 from weft.dtypes.api import is_float
 from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
-from weft.functions.creation import asarray, ones_like
-from weft.functions.padding import pad as padded
+from weft.functions.creation.fill import asarray, ones_like
+from weft.functions.statistics.pad import pad as padded
 from weft.losses import check_labels
 from weft.nn.sizes import each, extents
 from weft.runtime.context import LOCAL

@@ -14,8 +14,8 @@ from weft.array import Array
 from weft.devices.names import named
 from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
-from weft.functions.creation import asarray
-from weft.functions.joining import concatenate
+from weft.functions.creation.fill import asarray
+from weft.functions.shape.join_split import concatenate
 from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit

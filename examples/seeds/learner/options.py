@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import nn, optim
 from weft.array import Array
-from weft.functions.elementwise import log, maximum
+from weft.functions.elementwise.ufuncs import log, maximum
 from weft.losses import binary_cross_entropy_with_logits, cross_entropy
 
 

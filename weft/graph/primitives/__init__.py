@@ -1,4 +1,4 @@
-"""The vocabulary: importing this package fills ``TABLE``, but for functions that stand whole in ``weft/functions/special.py``.
+"""The primitives: importing this package fills ``TABLE``.
 
 ``table`` is what is filled; an entry is a Primitive (``graph/node.py``). ``elementwise``, ``shape``, ``reduce`` and the like
 hold the entries, one kind a file, with rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same

@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
 def primitives() -> list[Primitive]:
     """All that have samples. Some stand in files of ``weft/functions/``, beside their function, and are loaded for that."""
-    for file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
+    for file in pkgutil.walk_packages(weft.functions.__path__, "weft.functions."):
         importlib.import_module(file.name)
     for module in LATER:
         importlib.import_module(f"weft.graph.primitives.{module}")

@@ -1,0 +1,1 @@
+"""New arrays: filled, ranges, identity and triangular matrices."""

@@ -1,0 +1,1 @@
+"""What NumPy says about dtypes, and casts."""

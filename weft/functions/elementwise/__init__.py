@@ -1,0 +1,1 @@
+"""Functions of each element: arithmetic, comparisons, powers and logarithms, special functions, complex numbers, bits."""

@@ -1,0 +1,289 @@
+"""where, clip and small relatives made of element-wise primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array, wrap
+from weft.array.convert import common, in_dtype, operands
+from weft.dtypes.formats import COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
+from weft.dtypes.parse import layout
+from weft.eager.apply import bind
+from weft.errors import DTypeError, ShapeError, renamed
+from weft.functions.elementwise.ufuncs import equal, isnan, logical_and, logical_or, special
+from weft.functions.reductions.folds import all
+from weft.functions.support.arguments import (
+    NUMBERS,
+    Node,
+    broadcast_shapes,
+    finish,
+    held,
+    node,
+    number,
+    op,
+    parts_of,
+    real_number,
+)
+from weft.functions.support.comparison_operands import by_value
+from weft.graph.node import Shape
+from weft.graph.primitives.table import TABLE
+from weft.runtime.traced_int import is_int
+
+
+def clip(
+    a: Any, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
+    where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
+) -> Array:
+    """``a`` held between ``min`` and ``max``; None leaves a side open.
+
+    Parameters
+    ----------
+    a : array or number
+    min, max : array or number, optional
+        The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
+    out : Array, optional
+    a_min, a_max : array or number, optional
+        NumPy's other names of ``min`` and ``max``.
+    where, dtype, casting, order, subok : as in :func:`add`
+
+    Returns
+    -------
+    Array
+        Of the shape that ``a`` and the bounds broadcast to, and the dtype they promote to.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Bounds that do not broadcast with ``a``, or an ``out`` that does not fit.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    min, max = _either(min, a_min, "min"), _either(max, a_max, "max")
+    if where is not True or dtype is not None or casting != "same_kind" or order != "K":
+        layout(order, "clip")
+        sides = [name for name, bound in (("min", min), ("max", max)) if bound is not None]
+        given = (a, *[bound for bound in (min, max) if bound is not None])
+        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", given, out, where, dtype, casting)
+    value = node(a, "clip", "a")
+    if value.dtype in INTEGERS:
+        min, max = _bound(value, min, "min"), _bound(value, max, "max")
+    bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
+    if not bounds:
+        return finish(value, out, "clip")
+    value, *limits = operands(a, *[bound for _, bound in bounds])
+    for (name, _), limit in zip(bounds, limits, strict=True):
+        try:
+            value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
+        except (ShapeError, DTypeError) as error:
+            raise renamed(error, "clip", x1="a", x2=name) from None
+    return finish(value, out, "clip")
+
+
+def _either(bound: Any, other: Any, name: str) -> Any:
+    """A bound that has two names."""
+    if bound is not None and other is not None:
+        raise TypeError(f"clip: {name} and a_{name} are two names of one bound; give one of them")
+    return other if bound is None else bound
+
+
+def _bound(value: Node, bound: Any, name: str) -> Any:
+    """A bound, None where no element of the dtype can be beyond it."""
+    if is_int(bound):
+        if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
+            return None
+    return bound
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
+) -> Array:
+    """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
+
+    Parameters
+    ----------
+    x : array or number
+    copy : bool
+        False: write into ``x``, an Array.
+    nan, posinf, neginf : float, optional
+        What stands for NaN and the infinities; None: the largest and the smallest number of the dtype.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nan_to_num(wf.array([wf.nan, 1.0])).tolist()
+    [0.0, 1.0]
+    """
+    if not copy and isinstance(x, Array):
+        return finish(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
+    value = node(x, "nan_to_num")
+    for given, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
+        if given is not None or argument == "nan":
+            real_number(given, "nan_to_num", argument)
+    if value.dtype in COMPLEX:
+        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in parts_of(value)]
+        return finish(op("complex", *parts))
+    if value.dtype not in FLOATS:
+        return finish(value)
+    high = number(value.dtype.largest if posinf is None else posinf, value.dtype)
+    low = number(-value.dtype.largest if neginf is None else neginf, value.dtype)
+    zero = number(0, value.dtype)
+    infinite = op("where", op("less", value, zero), low, high)
+    value = op("where", op("isinf", value), infinite, value)
+    return finish(op("where", op("isnan", value), number(nan, value.dtype), value))
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether ``abs(a - b) <= atol + rtol * abs(b)``, infinities being close to themselves.
+
+    Parameters
+    ----------
+    a, b : array or number
+    rtol, atol : float or array
+        The tolerances, of ``b`` and by itself.
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    Array of bool, of the shape that all broadcast to
+
+    Raises
+    ------
+    ShapeError
+        Shapes that do not broadcast.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
+    [True, False]
+    """
+    pair, dtype = common((a, b), compared, weak_compared)
+    a, b = (in_dtype(n, dtype if dtype in INEXACT else FLOAT64) for n in pair)
+    try:
+        distance = op("abs", op("subtract", a, b))
+    except ShapeError as error:
+        raise renamed(error, "isclose", x1="a", x2="b") from None
+    part, finite = _tolerance(rtol, "rtol", b.dtype.part), op("logical_and", op("isfinite", a), op("isfinite", b))
+    try:
+        bound = op("add", _tolerance(atol, "atol", b.dtype.part), op("multiply", part, op("abs", b)))
+        close = op("where", finite, op("less_equal", distance, bound), op("equal", a, b))
+    except ShapeError as error:
+        raise renamed(error, "isclose", x1="a", x2="the tolerance") from None
+    if equal_nan:
+        close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
+    return finish(close)
+
+
+def _tolerance(given: Any, argument: str, dtype: Format) -> Node:
+    """Return a tolerance as a node: a Python number belongs to the formula, an array is read as any operand is."""
+    if isinstance(given, list | tuple):
+        return held(given, dtype, "isclose", argument)
+    given = real_number(given, "isclose", argument)
+    return number(given, dtype) if type(given) in NUMBERS else held(given, dtype, "isclose", argument)
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (:func:`isclose`); computes at once.
+
+    Parameters
+    ----------
+    a, b, rtol, atol, equal_nan : as in :func:`isclose`
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ShapeError, TraceError
+        Shapes that do not broadcast; inside a traced function, where values are not known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.allclose(wf.array([1.0]), 1.0)
+    True
+    """
+    try:
+        close = isclose(a, b, rtol, atol, equal_nan)
+    except ShapeError as error:
+        raise renamed(error, "allclose", x1="a", x2="b") from None
+    return bool(all(close))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """Whether shapes and all elements are equal; computes at once.
+
+    Parameters
+    ----------
+    a1, a2 : array_like
+    equal_nan : bool
+        Whether NaN is equal to NaN.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array_equal(wf.array([1, 2]), [1, 2])
+    True
+    """
+    a, b = _shape("array_equal", "a1", a1), _shape("array_equal", "a2", a2)
+    if equal_nan and a == b:
+        return bool(all(logical_or(_equal(a1, a2), logical_and(isnan(a1), isnan(a2)))))
+    return a == b and bool(all(_equal(a1, a2)))
+
+
+def _equal(a1: Any, a2: Any) -> Array:
+    if isinstance(a1, Array) and isinstance(a2, Array):
+        return equal(a1, a2)
+    return equal(*[wrap(x) if isinstance(x, Node) else x for x in by_value(a1, a2)])
+
+
+def _shape(function: str, name: str, x: Any) -> Shape:
+    return () if type(x) is int else node(x, function, name).shape  # it may be larger than any that an array holds
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Whether two arrays broadcast and are equal then; computes at once.
+
+    Parameters
+    ----------
+    a1, a2 : array
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
+    True
+    """
+    try:
+        broadcast_shapes("array_equiv", _shape("array_equiv", "a1", a1), _shape("array_equiv", "a2", a2))
+    except ValueError:
+        return False
+    return bool(all(_equal(a1, a2)))

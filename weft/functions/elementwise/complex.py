@@ -1,0 +1,232 @@
+"""Functions of complex numbers: their parts, conjugates and angles, and which arrays are complex."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complexed, of_elements
+from weft.functions.creation.fill import asarray
+from weft.functions.support.arguments import axis_index, broadcast, cast, floating, looked, node, number, op
+from weft.graph.node import Node
+
+
+def real(val: Any) -> Array:
+    """The real parts of ``val``; of real numbers they themselves.
+
+    Parameters
+    ----------
+    val : array_like
+
+    Returns
+    -------
+    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
+    [1.0, 3.0]
+    """
+    if isinstance(val, Array):
+        return val.real
+    value = node(val, "real", "val")
+    return wrap(op("real", value) if value.dtype in COMPLEX else value)
+
+
+def imag(val: Any) -> Array:
+    """The imaginary parts of ``val``; of real numbers zeros.
+
+    Parameters
+    ----------
+    val : array_like
+
+    Returns
+    -------
+    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
+    [2.0, 0.0]
+    """
+    return val.imag if isinstance(val, Array) else wrap(_imaginary(node(val, "imag", "val")))
+
+
+def _imaginary(value: Node) -> Node:
+    return op("imag", value) if value.dtype in COMPLEX else broadcast(number(0, value.dtype), value.shape)
+
+
+def angle(z: Any, deg: bool = False) -> Array:
+    """The angles of complex numbers, counted from the positive real axis: -pi to pi.
+
+    Parameters
+    ----------
+    z : array_like
+    deg : bool
+        In degrees, not radians.
+
+    Returns
+    -------
+    Array of floats
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.angle(wf.array([1.0, 1j, -1.0]), deg=True).tolist()
+    [0.0, 90.0, 180.0]
+    """
+    value = node(z, "angle", "z")
+    value = floating(value) if value.dtype is BOOL else cast(value, of_elements(value.dtype))
+    y, x = _imaginary(value), op("real", value) if value.dtype in COMPLEX else value
+    found = op("atan2", y, x)
+    return wrap(op("multiply", found, number(180 / math.pi, found.dtype)) if deg else found)
+
+
+def real_if_close(a: Any, tol: float = 100) -> Array:
+    """The real parts of complex numbers whose imaginary parts are all next to nothing; else ``a`` as it is. They are looked at.
+
+    Parameters
+    ----------
+    a : array_like
+    tol : float
+        How large imaginary parts may be: above 1 in machine epsilons of the dtype, else as it is.
+
+    Returns
+    -------
+    Array of the shape of ``a``
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, for the dtype depends on the numbers.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.real_if_close(wf.array([2.1 + 4e-14j, 5.2 + 3e-15j], dtype="complex128"), tol=1000).dtype
+    dtype('float64')
+    """
+    value = asarray(a)
+    if value.node.dtype not in COMPLEX:
+        return value
+    known = looked(value, "real_if_close", "a")
+    least = tol * np.finfo(known.real.dtype).eps if tol > 1 else tol
+    return wrap(op("real", value.node)) if bool((np.abs(known.imag) < least).all()) else value
+
+
+def sort_complex(a: Any) -> Array:
+    """The elements sorted by real parts, then by imaginary ones, along the last axis, as complex numbers.
+
+    Parameters
+    ----------
+    a : array_like with a dimension or more
+
+    Returns
+    -------
+    Array of complex64, or of complex128 where the numbers have more than float32 or 16 bits hold
+
+    Raises
+    ------
+    AxisError
+        ``a`` has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.sort_complex([5, 3, 6, 2, 1]).tolist()
+    [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
+    """
+    value = node(a, "sort_complex", "a")
+    axis = axis_index(-1, len(value.shape), "sort_complex")
+    if value.dtype in COMPLEX:
+        return wrap(op("sort", value, axis=axis) if value.size else value)
+    short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16
+    part = FLOAT32 if short else FLOAT64 if DEFAULT.wide else floating(value).dtype.computed
+    line = cast(value, part)
+    return wrap(cast(op("sort", line, axis=axis) if value.size else line, complexed(part)))
+
+
+def isreal(x: Any) -> Array:
+    """Whether each element has no imaginary part.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array of bool, of the shape of ``x``
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isreal(wf.array([1 + 2j, 3.0])).tolist()
+    [False, True]
+    """
+    part = _imaginary(node(x, "isreal"))
+    return wrap(op("equal", part, number(0, part.dtype)))
+
+
+def iscomplex(x: Any) -> Array:
+    """Whether each element has an imaginary part.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array of bool, of the shape of ``x``
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.iscomplex(wf.array([1 + 2j, 3.0])).tolist()
+    [True, False]
+    """
+    return wrap(cast(_imaginary(node(x, "iscomplex")), BOOL))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether an array, a list or a number is of a complex dtype, whatever its elements are.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.iscomplexobj(wf.zeros(2, dtype="complex64")), wf.iscomplexobj(1.5)
+    (True, False)
+    """
+    return node(x, "iscomplexobj").dtype in COMPLEX
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether an array, a list or a number is of a dtype that is not complex.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isrealobj(wf.zeros(2)), wf.isrealobj([1j])
+    (True, False)
+    """
+    return not iscomplexobj(x)

@@ -1,0 +1,208 @@
+"""Elements chosen among several arrays: select, piecewise, choose, compress."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.array.convert import operands
+from weft.array.indexing import bounded
+from weft.dtypes.formats import BOOL
+from weft.errors import DTypeError, ShapeError
+from weft.functions.creation.fill import zeros_like
+from weft.functions.indexing.take_scatter import take
+from weft.functions.indexing.where import where
+from weft.functions.support.arguments import (
+    arrays,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    finish,
+    held,
+    integer_node,
+    looked,
+    node,
+    number,
+    op,
+    reshaped,
+    several,
+)
+
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
+    """For each place the element of the first choice whose condition holds there.
+
+    Parameters
+    ----------
+    condlist : sequence of arrays of bools
+    choicelist : sequence of arrays
+        As many.
+    default : number or array
+        Where none holds.
+
+    Returns
+    -------
+    Array of the shape that all broadcast to, and the dtype they promote to
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        No condition, or not as many choices, or shapes that do not broadcast; a condition that is not bool.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.arange(5)
+    >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
+    [0, 1, -1, 30, 40]
+    """
+    conditions, choices = several(condlist, "select", "condlist"), several(choicelist, "select", "choicelist")
+    if len(conditions) != len(choices) or not conditions:
+        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; as many of both are needed, and one")
+    for k, c in enumerate(conditions):
+        if node(c, "select", f"condlist[{k}]").dtype != BOOL:
+            raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
+    *values, last = operands(*choices, default)
+    found = wrap(last)
+    for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+        found = where(condition, wrap(value), found)
+    return found
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
+    """A function made of pieces: each is computed everywhere, and taken where its condition holds; the last one counts.
+
+    Parameters
+    ----------
+    x : array
+    condlist : array of bools, or a sequence of them
+    funclist : sequence of callables and numbers
+        As many as conditions, or one more: for where none holds, else 0. Callables are given all of ``x``; several numbers are
+        those of the elements that the condition chooses.
+    args, kw
+        Handed to the callables.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError, IndexError
+        Not as many functions as conditions, or one more; a condition of another shape than ``x``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.array([-2.0, 3.0])
+    >>> wf.piecewise(x, [x < 0, x >= 0], [-1, lambda x: x * x]).tolist()
+    [-1.0, 9.0]
+    """
+    (value,) = arrays("piecewise", x=x)
+    listed = isinstance(condlist, list | tuple) or getattr(condlist, "ndim", 0) > 0
+    many = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
+    conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if many else [condlist])]
+    pieces = several(funclist, "piecewise", "funclist")
+    if len(pieces) not in (len(conditions), len(conditions) + 1):
+        raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
+
+    def made(piece: Any) -> Any:
+        return piece(value, *args, **kw) if callable(piece) else piece
+
+    masks = []
+    for k, c in enumerate(conditions):
+        if c.shape != value.shape[: len(c.shape)]:
+            raise IndexError(f"piecewise: condlist[{k}] has shape {c.shape}, but x has shape {value.shape}")
+        masks.append(reshaped(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
+    if len(pieces) > len(conditions):
+        some = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
+        masks.append(op("logical_not", some))
+    found = zeros_like(value)
+    for mask, piece in zip(masks, pieces, strict=True):
+        part = held(made(piece), value.node.dtype, "piecewise", "funclist")
+        if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
+            found = where(wrap(mask), wrap(part), found)
+        else:  # one number for each element that the condition chooses
+            found[wrap(broadcast(mask, value.shape))] = wrap(part)
+    return found
+
+
+def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
+    """For each place the element of the choice that ``a`` numbers there.
+
+    Parameters
+    ----------
+    a : array of integers
+    choices : sequence of arrays
+        They broadcast with ``a``.
+    out : Array, optional
+    mode : "raise", "clip" or "wrap"
+        What becomes of numbers out of range, as in :func:`take`.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError, ValueError, IndexError
+        No integers; no choice, or shapes that do not broadcast; another ``mode``, or a number out of range.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
+    [10, 2, 30]
+    """
+    index = integer_node(a, "choose", "a", bools=True)
+    values = operands(*list(choices)) if len(choices) else ()
+    if not values:
+        raise ShapeError("choose: there is no choice")
+    if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
+        raise ValueError("choose: a holds a negative number")
+    if mode == "raise" and index.dtype.kind == "signed":  # negative numbers do not count from the end here
+        index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
+    shape = broadcast_shapes("choose", index.shape, *(v.shape for v in values))
+    index = broadcast(bounded("choose", a, index, len(values), 0, mode), shape)
+    found = broadcast(values[0], shape)
+    for k, value in enumerate(values[1:], 1):
+        found = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, found)
+    return finish(found, out, "choose")
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None = None) -> Array:
+    """The slices along an axis where a condition holds; it is looked at, since the shape depends on it.
+
+    Parameters
+    ----------
+    condition : (N,) array of bools
+        Perhaps shorter than the axis.
+    a : array
+    axis : int, optional
+        None: of the flattened array.
+    out : Array, optional
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError, AxisError, IndexError, TraceError
+        No vector; no such axis; it holds behind the end; ``condition`` is not known inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
+    [1, 3]
+    """
+    known = looked(condition, "compress", "condition")
+    if known.ndim != 1:
+        raise ShapeError(f"compress: condition has shape {known.shape}; a vector is needed")
+    return take(a, np.flatnonzero(known), axis, out)

@@ -1,0 +1,440 @@
+"""Elements picked and written by integer indices, one-hot, and what needs concrete values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, ndarray, wrap
+from weft.array.convert import numpy_node
+from weft.array.indexing import bounded, refuse_at_once
+from weft.array.operations import truth
+from weft.dtypes.formats import DEFAULT, INT64
+from weft.dtypes.parse import spelled, to_tuple
+from weft.errors import DTypeError, ShapeError
+from weft.functions.support.arguments import (
+    Node,
+    axis_index,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    finish,
+    held,
+    integer_node,
+    node,
+    op,
+    permuted,
+    reshaped,
+    whole,
+)
+from weft.functions.support.try_numpy import by_numpy
+from weft.graph.primitives.meeting import ADD, adding
+
+
+def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
+    """Elements at ``indices`` along an axis.
+
+    Parameters
+    ----------
+    a : array
+    indices : array of integers, of any shape
+        Negative ones count from the end.
+    axis : int, optional
+        None: of the flattened array.
+    out : Array, optional
+    mode : "raise", "clip" or "wrap"
+        What becomes of indices out of range: IndexError when they are read, the nearest end (negative ones are 0 then), or the
+        remainder.
+
+    Returns
+    -------
+    Array
+        The axis is replaced by the shape of ``indices``.
+
+    Raises
+    ------
+    DTypeError, AxisError, ValueError
+        Indices that are not integers; no such axis; another ``mode``.
+    IndexError
+        An index is out of range: at once where the indices are no Array, else when the result is computed.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
+    [[2, 1], [4, 3]]
+    """
+    if out is None and mode == "raise" and type(a) is type(indices) is ndarray:
+        found = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
+        if found is not None:
+            return found
+    value, index = node(a, "take", "a"), integer_node(indices, "take", bools=True)
+    if axis is None or (not value.shape and axis in (0, -1)):
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "take")
+    index = bounded("take", indices, index, value.shape[axis], axis, mode)
+    got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
+    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))
+    return finish(permuted(got, order), out, "take")
+
+
+def _along(
+    function: str, value: Node, given: Any, axis: int | None, mode: str,
+) -> tuple[Node, list[Node], tuple[int, ...]]:
+    """The array, flat where ``axis`` is None; one index array an axis: ``given`` along ``axis``, each place's own number along
+    the others; and the shape that these have together."""
+    index = integer_node(given, function)
+    if axis is None:
+        if len(index.shape) != 1:
+            raise ShapeError(f"{function}: indices have shape {index.shape}; with axis=None they need one dimension")
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), function)
+    if len(index.shape) != len(value.shape):
+        raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
+    others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
+    shape = list(broadcast_shapes(function, *others))
+    shape[axis] = index.shape[axis]
+    index = bounded(function, given, index, value.shape[axis], axis, mode)
+    places = []
+    for a in range(len(shape)):
+        if a == axis:
+            places.append(broadcast(index, tuple(shape)))
+            continue
+        own = op("iota", shape=tuple(n if b == a else 1 for b, n in enumerate(value.shape)), dtype=INT64, axis=a)
+        places.append(own)
+    return value, places, tuple(shape)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "raise") -> Array:
+    """For each place of ``indices``, the element of ``arr`` at that index along the axis.
+
+    Parameters
+    ----------
+    arr : array
+    indices : array of integers
+        As many dimensions as ``arr``; the others broadcast.
+    axis : int
+        None: of the flattened array; the indices have one dimension then.
+    mode : as in :func:`take`
+
+    Returns
+    -------
+    Array
+        Of the shape of ``indices``, its other dimensions broadcast with those of ``arr``.
+
+    Raises
+    ------
+    DTypeError, ShapeError, AxisError, ValueError
+        Indices that are not integers or of another number of dimensions; no such axis; another ``mode``.
+    IndexError
+        As :func:`take`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> arr = wf.array([[3, 1, 2], [6, 5, 4]])
+    >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    value, places, _ = _along("take_along_axis", node(arr, "take_along_axis", "arr"), indices, axis, mode)
+    return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
+
+
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1, mode: str = "raise") -> None:
+    """Write ``values`` into ``arr`` where :func:`take_along_axis` would read.
+
+    Parameters
+    ----------
+    arr : Array
+        Written to.
+    indices : array of integers
+        As many dimensions as ``arr``; of repeated places the last counts.
+    values : array or number
+        Broadcasts to the shape of ``indices``.
+    axis : int, optional
+        None: of the flattened array; the indices have one dimension then.
+    mode : as in :func:`take`
+
+    Raises
+    ------
+    DTypeError, ShapeError, AxisError, ValueError, IndexError
+        As :func:`take_along_axis`; ``arr`` is no weft Array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> arr = wf.zeros((2, 3))
+    >>> wf.put_along_axis(arr, wf.array([[0], [2]]), 1.0, axis=1)
+    >>> arr.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    if not isinstance(arr, Array):
+        raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
+    value, places, shape = _along("put_along_axis", arr.node, indices, axis, mode)
+    given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
+    refuse_at_once(places)
+    found = op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set")
+    arr[...] = wrap(reshaped(found, arr.shape))
+
+
+def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:
+    """Slices of ``x`` at integer indices, which broadcast with each other.
+
+    Parameters
+    ----------
+    x : array
+    *indices : arrays of integers
+        Negative ones count from the end.
+    axes : tuple of int, optional
+        The axes that the indices belong to; by default the first ones.
+    mode : as in :func:`take`
+
+    Returns
+    -------
+    Array
+        The shape of the indices, then the shape of ``x`` without ``axes``.
+
+    Raises
+    ------
+    DTypeError, AxisError, ShapeError, ValueError
+        Indices that are not integers; no such axis; indices that do not broadcast; another ``mode``.
+    IndexError
+        As :func:`take`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.gather(wf.array([[1, 2], [3, 4]]), [1, 1, 0]).tolist()
+    [[3, 4], [3, 4], [1, 2]]
+    """
+    value = node(x, "gather")
+    places = [integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
+    where = _axes(value, places, axes, "gather")
+    return wrap(op("gather", value, *_bounded("gather", value, indices, places, where, mode), axes=where))
+
+
+def _bounded(
+    function: str, value: Node, given: Sequence[Any], places: list[Node], axes: tuple[int, ...], mode: str,
+) -> list[Node]:
+    if len(places) != len(axes):
+        return places  # the primitive says what does not fit
+    return [bounded(function, i, p, value.shape[a], a, mode) for i, p, a in zip(given, places, axes, strict=True)]
+
+
+def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
+    given = tuple(range(len(places))) if axes is None else to_tuple(axes)
+    return tuple(axis_index(a, len(value.shape), function, "axes") for a in given)
+
+
+def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: Any, mode: str) -> Array:
+    value = node(x, function)
+    given = indices if isinstance(indices, tuple) else (indices,)
+    places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(given)]
+    where = _axes(value, places, axes, function)
+    lead = broadcast_shapes(function, *(p.shape for p in places))
+    shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
+    new = held(updates, value.dtype, function, "updates")
+    if broadcast_shapes(function, new.shape, shape) != shape:
+        raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
+    places = _bounded(function, value, given, places, where, mode)
+    how = adding(value.dtype) if how == ADD else how
+    return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=how))
+
+
+def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
+    """A copy of ``x`` with ``updates`` added at the indices; repeated indices add up.
+
+    Parameters
+    ----------
+    x : array
+    indices : array of integers, or a tuple of them, one an axis
+    updates : array
+        Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
+    axes : tuple of int, optional
+        The axes that the indices belong to; by default the first ones.
+    mode : as in :func:`take`
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    DTypeError, AxisError, ShapeError, ValueError
+        Indices that are not integers; no such axis; updates that do not fit; another ``mode``.
+    IndexError
+        As :func:`take`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    return _scatter("scatter_add", ADD, x, indices, updates, axes, mode)
+
+
+def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
+    """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts.
+
+    Parameters
+    ----------
+    x, indices, updates, axes, mode : as in :func:`scatter_add`
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    DTypeError, AxisError, ShapeError, ValueError, IndexError
+        As :func:`scatter_add`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
+    [5.0, 0.0, 5.0]
+    """
+    return _scatter("scatter_set", "set", x, indices, updates, axes, mode)
+
+
+def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
+    """Along a new last axis, 1 at the class and 0 elsewhere; a class out of range gives zeros.
+
+    Parameters
+    ----------
+    x : array_like of integers
+    num_classes : int
+    dtype : of the result, default float32
+
+    Returns
+    -------
+    (*x.shape, num_classes) Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        ``x`` holds no integers; ``num_classes`` is below 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.one_hot(wf.array([0, 2]), 3).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    labels = integer_node(x, "one_hot", "x")
+    count = whole(num_classes, "one_hot", "num_classes")
+    if count < 1:
+        raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
+    classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
+    hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
+    return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
+
+
+def nonzero(a: Any) -> tuple[Array, ...]:
+    """The indices of elements that are not zero; computes at once.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    tuple of (K,) int64 Arrays, one an axis
+
+    Raises
+    ------
+    TraceError, ShapeError
+        Inside a traced function (the shape depends on values); ``a`` has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
+    [1, 2]
+    """
+    found = node(a, "nonzero", "a")
+    if not found.shape:
+        raise ShapeError("nonzero: a has no dimensions; reshape it to (1,) first")
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(found)).numpy()))
+
+
+def argwhere(a: Any) -> Array:
+    """The indices of elements that are not zero, a row each; computes at once.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    (K, a.ndim) int64 Array
+
+    Raises
+    ------
+    TraceError
+        As :func:`nonzero`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return wrap(numpy_node(np.argwhere(wrap(truth(node(a, "argwhere", "a"))).numpy())))
+
+
+def flatnonzero(a: Any) -> Array:
+    """The indices of elements that are not zero in the flattened array; computes at once.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    (K,) int64 Array
+
+    Raises
+    ------
+    TraceError
+        As :func:`nonzero`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
+    [1, 2]
+    """
+    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(a, "flatnonzero", "a"))).numpy())))
+
+
+def extract(condition: Any, arr: Any) -> Array:
+    """The elements of ``arr`` where the condition holds, in one dimension; computes at once.
+
+    Parameters
+    ----------
+    condition : array_like, as long as ``arr``
+    arr : array_like
+
+    Returns
+    -------
+    (K,) Array
+
+    Raises
+    ------
+    TraceError
+        As :func:`nonzero`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> arr = wf.array([1, 5, 7])
+    >>> wf.extract(arr > 2, arr).tolist()
+    [5, 7]
+    """
+    chosen = wrap(truth(node(condition, "extract", "condition"))).numpy()
+    return take(arr, np.flatnonzero(chosen))

@@ -1,0 +1,46 @@
+"""``wf.where``: choose elements of two arrays by a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array.convert import operands
+from weft.dtypes.formats import BOOL
+from weft.functions.indexing.take_scatter import nonzero
+from weft.functions.support.arguments import cast, finish, node, op
+
+
+def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
+    """``x1`` where the condition holds, ``x2`` elsewhere; with the condition alone: :func:`nonzero`.
+
+    Parameters
+    ----------
+    condition : array or bool
+        Numbers count as true when they are not zero.
+    x1, x2 : array or number
+
+    Returns
+    -------
+    Array
+        Of the shape all three broadcast to and the dtype ``x1`` and ``x2`` promote to.
+
+    Raises
+    ------
+    ShapeError
+        Shapes that do not broadcast.
+    ValueError
+        Only one of ``x1`` and ``x2`` was given.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.array([-1.0, 2.0])
+    >>> wf.where(x > 0, x, 0.0).tolist()
+    [0.0, 2.0]
+    """
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise ValueError("where: give both x1 and x2, or neither")
+    a, b = operands(x1, x2)
+    return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))

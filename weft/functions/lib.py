@@ -1,8 +1,0 @@
-"""``wf.lib``: what programs use of ``numpy.lib``."""
-
-from __future__ import annotations
-
-from weft.functions import emath as scimath
-from weft.functions import stride_tricks
-
-__all__ = ["scimath", "stride_tricks"]

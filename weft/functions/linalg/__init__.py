@@ -1,0 +1,34 @@
+"""``wf.linalg``: products of matrices, norms, and what needs LAPACK, which is loaded when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
+from weft.functions.linalg.diagonals import diag
+from weft.functions.linalg.einsum import einsum
+from weft.functions.linalg.norms import matrix_norm, norm, vector_norm
+from weft.functions.linalg.products import diagonal, dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
+
+_LAZY = {
+    "weft.functions.linalg.solvers": "det expm inv lstsq pinv slogdet solve tensorinv tensorsolve",
+    "weft.functions.linalg.factorise": "cholesky cond eig eigh eigvals eigvalsh matrix_rank qr svd svdvals",
+    "weft.functions.linalg.powers": "cross matrix_power multi_dot",
+    "weft.functions.shape.axes": "matrix_transpose",
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names.split()}
+
+__all__ = [
+    "LinAlgError", "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace",
+    "vdot", "vecdot", "vector_norm",
+]
+__all__ += _HOME
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return found

@@ -1,0 +1,253 @@
+"""einsum: opt_einsum chooses the order, each step is one dot_general, or a product that fuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.array.convert import array_operands
+from weft.dtypes.formats import BOOL, INT64
+from weft.dtypes.parse import layout, read_integers, spelled
+from weft.errors import DTypeError, ShapeError, short
+from weft.functions.support.arguments import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
+from weft.graph.primitives.precision import asked
+
+
+def einsum(
+    *args: Any, out: Array | None = None, dtype: Any = None, casting: str = "safe", optimize: Any = "auto", order: Any = "K",
+) -> Array:
+    """Sums of products in index notation.
+
+    Parameters
+    ----------
+    args : str, then arrays
+        Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in
+        one operand is a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
+    out : Array, optional
+    dtype : dtype, optional
+        What the operands are cast to.
+    casting : "no", "equiv", "safe", "same_kind" or "unsafe"
+        What ``dtype`` may make of the operands, and ``out`` of the result.
+    optimize : str, bool or path
+        How the order is chosen: a name that ``opt_einsum`` knows, one with the most elements that a result between may have
+        (``("greedy", 1000)``), or the path that :func:`einsum_path` gives.
+    order : str
+        Does nothing: arrays of weft lie row by row.
+
+    Returns
+    -------
+    Array
+        Of the shape that the letters behind ``->`` name.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ValueError
+        Operands that do not fit the subscripts, or ``dtype``; another ``casting``; a path that does not fit the operands; no
+        path; an unknown name.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.einsum("ij,kj->ik", wf.ones((2, 3)), wf.ones((4, 3))).shape
+    (2, 4)
+    """
+    if order != "K":
+        layout(order, "einsum")
+    refuse_promotion("einsum", casting, *args)
+    terms, result, nodes = _parsed(args, dtype, casting)
+    truth = nodes[0].dtype == BOOL
+    if truth:
+        nodes = [cast(n, INT64) for n in nodes]
+    sizes = _sizes(terms, nodes)
+    work = [_prepared(n, t, sizes) for n, t in zip(nodes, terms, strict=True)]
+    for picked in _path(terms, result, nodes, optimize):
+        chosen = [work[k] for k in picked]
+        work = [w for k, w in enumerate(work) if k not in picked]
+        later = set(result).union(*(labels for _, labels in work))
+        while len(chosen) > 1:
+            b, a = chosen.pop(), chosen.pop()
+            wanted = later.union(*(labels for _, labels in chosen))
+            chosen.append(_pair(a, b, wanted))
+        work.append(_summed(*chosen[0], later))
+    value, labels = work[0]
+    missing = [c for c in result if c not in labels]
+    value = reshaped(value, (*value.shape, *(1 for _ in missing)))
+    labels += "".join(missing)
+    value = permuted(value, tuple(labels.index(c) for c in result))
+    shape = tuple(sizes[c] for c in result)
+    if value.shape != shape:
+        value = op("broadcast_to", value, shape=shape)
+    return finish(cast(value, BOOL) if truth else value, out, "einsum", casting)
+
+
+def _cast(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
+    """The operands in one dtype, the given one or that which they have together."""
+    if dtype is None:
+        return list(array_operands(*xs))
+    wanted, found = spelled(dtype), [node(x, "einsum", "operands") for x in xs]
+    for k, n in enumerate(found):
+        if not may_cast(n.dtype, wanted, casting, "einsum"):
+            raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+    return [cast(n, wanted) for n in found]
+
+
+def _parsed(args: tuple[Any, ...], dtype: Any = None, casting: str = "safe") -> tuple[list[str], str, list[Node]]:
+    from opt_einsum.parser import parse_einsum_input
+
+    if len(args) < 2:
+        raise ShapeError("einsum: subscripts and at least one array are needed")
+    if isinstance(args[0], str):
+        nodes = _cast(args[1:], dtype, casting)
+        given: list[Any] = [args[0], *(n.shape for n in nodes)]
+    else:
+        pairs = len(args) // 2
+        nodes = _cast(args[: 2 * pairs : 2], dtype, casting)
+        given = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
+        given += args[2 * pairs :]
+    try:
+        left, right, _ = parse_einsum_input(given, shapes=True)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ShapeError(f"einsum: {error}; subscripts {args[0]!r}, shapes {[n.shape for n in nodes]}") from None
+    return left.split(","), right, nodes
+
+
+def _sizes(terms: list[str], nodes: list[Node]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for k, (term, found) in enumerate(zip(terms, nodes, strict=True)):
+        if len(term) != len(found.shape):
+            raise ShapeError(f"einsum: operand {k} has shape {found.shape}, but its subscripts {term!r} name {len(term)} axes")
+        for c, n in zip(term, found.shape, strict=True):
+            have = sizes.setdefault(c, n)
+            if have != n and 1 not in (have, n):
+                raise ShapeError(f"einsum: {c!r} has extent {have} and, in operand {k} {found.shape}, {n}")
+            sizes[c] = n if have == 1 else have
+    return sizes
+
+
+def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
+    """In which order :func:`einsum` would join its operands, and what that costs, in NumPy's words.
+
+    Parameters
+    ----------
+    operands : as those of :func:`einsum`
+    optimize : bool, str or path
+        "greedy", "optimal", or as in NumPy.
+
+    Returns
+    -------
+    (list, str)
+        "einsum_path" and the pairs that are joined, for ``einsum(..., optimize=path)``; a report to print.
+
+    Raises
+    ------
+    ShapeError
+        Operands that do not fit the subscripts.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.einsum_path("ij,jk,kl->il", wf.ones((2, 9)), wf.ones((9, 9)), wf.ones((9, 3)))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    beside = bool(operands) and not isinstance(operands[0], str)  # the form einsum_path(x, [0, 1], y, [1, 2])
+    plain: list[Any] = []
+    for k, x in enumerate(operands):
+        if isinstance(x, Array):  # of operands shapes are enough
+            x = x.tolist() if beside and k % 2 else np.broadcast_to(np.zeros((), np.float32), x.shape)
+        plain.append(x)
+    try:
+        asked: Any = np.einsum_path
+        path, report = asked(*plain, optimize=optimize)
+    except (TypeError, ValueError) as error:
+        kind = DTypeError if isinstance(error, TypeError) else ShapeError
+        raise kind(f"einsum_path: {error}") from None
+    return list(path), str(report)
+
+
+def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
+    limit = None
+    if isinstance(optimize, Sequence) and not isinstance(optimize, str):
+        how, *more = optimize or [None]
+        if how != "einsum_path" and isinstance(how, str) and len(more) == 1 and isinstance(more[0], int | float):
+            optimize, limit = how, int(more[0])
+        else:
+            return _given_path(more if how == "einsum_path" else list(optimize), len(nodes))
+    if not (isinstance(optimize, bool | str | None) or callable(optimize)):
+        raise DTypeError(f"einsum: optimize must be a bool, a name such as 'greedy', or a path, not {short(optimize)}")
+    if len(nodes) < 3 or not optimize:
+        return [tuple(range(len(nodes)))]
+    import opt_einsum
+
+    shapes = [n.shape for n in nodes]
+    how = "auto" if optimize is True else optimize
+    try:
+        path, _ = opt_einsum.contract_path(
+            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=how, memory_limit=limit,
+        )
+    except KeyError:
+        raise ValueError(f"einsum: optimize={how!r} is no order known here; 'greedy', 'optimal' and 'auto' are") from None
+    return [tuple(step) for step in path]
+
+
+def _given_path(steps: Sequence[Any], count: int) -> list[tuple[int, ...]]:
+    """Return the steps of a user's path: the operands that each joins; what it makes of them stands behind the rest."""
+    path, left = [read_integers(step, "einsum: each step of optimize") for step in steps], count
+    for step in path:
+        if not step or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
+            raise ShapeError(f"einsum: optimize has the step {step}, but {left} operands are left, 0 to {left - 1}")
+        left += 1 - len(step)
+    if left > 1:
+        raise ShapeError(f"einsum: optimize={list(steps)} leaves {left} of {count} operands apart; the last step must join them")
+    return path
+
+
+def _prepared(value: Node, term: str, sizes: dict[str, int]) -> tuple[Node, str]:
+    """Diagonals of repeated letters taken, and axes dropped that only broadcast."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            value, term = _diagonal(value, term, c)
+    keep = [a for a, c in enumerate(term) if not (value.shape[a] == 1 and sizes[c] != 1)]
+    return reshaped(value, tuple(value.shape[a] for a in keep)), "".join(term[a] for a in keep)
+
+
+def _diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
+    first, second = term.index(c), term.rindex(c)
+    extent = value.shape[first]
+    if value.shape[second] != extent:
+        raise ShapeError(f"einsum: {c!r} is twice in {term!r} with extents {extent} and {value.shape[second]}")
+    rest = [a for a in range(len(term)) if a not in (first, second)]
+    lead = tuple(value.shape[a] for a in rest)
+    flat = reshaped(permuted(value, (*rest, first, second)), (*lead, extent * extent))
+    shape = (*lead, extent)
+    line = op("slice", flat, start=(0,) * len(shape), step=(*(1 for _ in lead), extent + 1), shape=shape)
+    return line, "".join(term[a] for a in rest) + c
+
+
+def _summed(value: Node, labels: str, wanted: set[str]) -> tuple[Node, str]:
+    axes = tuple(a for a, c in enumerate(labels) if c not in wanted)
+    if not axes:
+        return value, labels
+    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in wanted)
+
+
+def _pair(a: tuple[Node, str], b: tuple[Node, str], wanted: set[str]) -> tuple[Node, str]:
+    """The product of two, summed over the letters that nobody wants any more."""
+    x, x_labels = _summed(*a, wanted | set(b[1]))
+    y, y_labels = _summed(*b, wanted | set(a[1]))
+    both = [c for c in x_labels if c in y_labels]
+    contract = [c for c in both if c not in wanted]
+    batch = [c for c in both if c in wanted]
+    x_free = [c for c in x_labels if c not in both]
+    y_free = [c for c in y_labels if c not in both]
+    labels = "".join((*batch, *x_free, *y_free))
+    if contract:
+        axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
+        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **asked(x.dtype)), labels
+    x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
+    y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
+    x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
+    y = reshaped(y, (*y.shape[: len(batch)], *(1 for _ in x_free), *y.shape[len(batch) :]))
+    return op("multiply", x, y), labels

@@ -1,0 +1,357 @@
+"""Systems of equations, inverses, determinants and functions of matrices: ``wf.linalg``, through LAPACK."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.array.convert import exact_operands, operands
+from weft.array.matrix_products import matmul as product
+from weft.dtypes.formats import INT64
+from weft.eager.materialise import known, look
+from weft.errors import DTypeError, ShapeError, short
+from weft.functions.support.arguments import (
+    Node,
+    axis_tuple,
+    cast,
+    conjugated,
+    floating,
+    node,
+    number,
+    op,
+    permuted,
+    reshaped,
+    whole,
+)
+from weft.functions.support.arguments import sliced as part
+from weft.graph.primitives.factors import svd_parts
+from weft.graph.primitives.matrices import MatrixError, check, unpacked
+
+
+class SlogdetResult(NamedTuple):
+    """What :func:`slogdet` gives."""
+
+    sign: Array
+    logabsdet: Array
+
+
+class LstsqResult(NamedTuple):
+    """What :func:`lstsq` gives."""
+
+    x: Array
+    residuals: Array
+    rank: Array
+    s: Array
+
+
+def matrix(x: Any, function: str, argument: str = "a") -> Node:
+    """An operand that LAPACK takes: integers become float32."""
+    return floating(node(x, function, argument))
+
+
+def solve(a: Any, b: Any) -> Array:
+    """``x`` for which ``a @ x == b``.
+
+    Parameters
+    ----------
+    a : (..., M, M)
+    b : (M,) or (..., M, K)
+        One right-hand side, or several as columns.
+
+    Returns
+    -------
+    Array of the shape of ``b``, of all leading extents together
+
+    Raises
+    ------
+    ShapeError, LinAlgError, DTypeError
+        Shapes that do not fit; ``a`` is no square matrix, or (when it is computed) a singular one; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    vector = len(right.shape) == 1
+    if vector:
+        check("solve", left, True, "a")
+        if right.shape[0] != left.shape[-1]:
+            raise ShapeError(f"solve: a {left.shape} and b {right.shape} do not fit: b must have as many elements as a has rows.")
+        right = reshaped(right, (*right.shape, 1))
+    found = op("solve", left, right)
+    return wrap(reshaped(found, found.shape[:-1]) if vector else found)
+
+
+def inv(a: Any) -> Array:
+    """The inverses of square matrices.
+
+    Parameters
+    ----------
+    a : (..., M, M)
+
+    Returns
+    -------
+    Array of the shape of ``a``
+
+    Raises
+    ------
+    LinAlgError, DTypeError
+        No square matrix, or (when it is computed) a singular one; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.inv(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return wrap(op("inv", matrix(a, "inv")))
+
+
+def det(a: Any) -> Array:
+    """The determinants of square matrices.
+
+    Parameters
+    ----------
+    a : (..., M, M)
+
+    Returns
+    -------
+    (...) Array
+
+    Raises
+    ------
+    LinAlgError, DTypeError
+        No square matrix; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.det(wf.array([[2.0, 1.0], [0.0, 4.0]])).tolist()
+    8.0
+    """
+    return wrap(op("det", matrix(a, "det")))
+
+
+def slogdet(a: Any) -> SlogdetResult:
+    """Signs of determinants, and the logarithms of their absolute values, which neither overflow nor underflow.
+
+    Parameters
+    ----------
+    a : (..., M, M)
+
+    Returns
+    -------
+    (sign, logabsdet) : (...) Arrays; the sign of a complex determinant is a number of length 1, of a singular matrix 0
+
+    Raises
+    ------
+    LinAlgError, DTypeError
+        No square matrix; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.slogdet(wf.eye(3) * 1e-20).sign.tolist()
+    1.0
+    """
+    value = matrix(a, "slogdet")
+    sign, log = unpacked(op("slogdet", value), (), ())
+    return SlogdetResult(wrap(sign), wrap(op("real", log) if log.dtype is not log.dtype.part else log))
+
+
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+    """The pseudo-inverses of matrices (Moore and Penrose).
+
+    Parameters
+    ----------
+    a : (..., M, N)
+    rcond, rtol : number or (...) array, optional
+        Singular values below so many times the largest count as 0. By default 1e-15 for NumPy's ``rcond`` and, where nothing is
+        said, max(M, N) times the distance of 1 to the next number. Two names for one thing.
+    hermitian : bool
+        Whether ``a`` is symmetric; it changes nothing here.
+
+    Returns
+    -------
+    (..., N, M) Array
+
+    Raises
+    ------
+    LinAlgError, ShapeError, DTypeError
+        No matrix; a tolerance that does not broadcast; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.pinv(wf.array([[2.0], [0.0]])).tolist()
+    [[0.5, 0.0]]
+    """
+    value = matrix(a, "pinv")
+    check("pinv", value)
+    given = rcond if rtol is None else rtol
+    tolerance = number(_least(value), value.dtype.part) if given is None else cast(node(given, "pinv", "rcond"), value.dtype.part)
+    return wrap(op("pinv", value, tolerance))
+
+
+def _least(value: Node) -> float:
+    """The tolerance where none is given."""
+    return max(value.shape[-2:]) * 2.0**-value.dtype.part.mantissa
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
+    """``x`` for which ``a @ x`` comes closest to ``b``, the shortest where there are several.
+
+    Parameters
+    ----------
+    a : (M, N)
+    b : (M,) or (M, K)
+    rcond : float, optional
+        Singular values of at most so many times the largest count as 0; by default max(M, N) times the distance of 1 to the next
+        number. As in NumPy, half this distance stands for what is not between 0 and 1, such as -1.
+
+    Returns
+    -------
+    (x, residuals, rank, s) : (N,) or (N, K) Array; the summed squares of what is left over, empty as in NumPy where ``a`` has
+        fewer rows than columns or (outside of traced functions, where that is known) not the full rank; its rank, and its
+        singular values
+
+    Raises
+    ------
+    LinAlgError, ShapeError, DTypeError
+        No matrices, or of different numbers of rows; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> a, b = wf.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]), wf.array([1.0, 3.0, 5.0])
+    >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
+    [2.0, 1.0]
+    """
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    if not (rcond is None or isinstance(rcond, int | float | np.number)):
+        raise DTypeError(f"lstsq: rcond must be a number, not {short(rcond)}")
+    if len(left.shape) != 2 or len(right.shape) not in (1, 2):
+        raise MatrixError(f"lstsq: a {left.shape} must be a matrix, b {right.shape} a vector or a matrix.")
+    m, n = left.shape
+    if right.shape[0] != m:
+        raise MatrixError(f"lstsq: a {left.shape} and b {right.shape} do not fit: both must have as many rows.")
+    check("lstsq", left)
+    columns = reshaped(right, (m, 1)) if len(right.shape) == 1 else right
+    u, s, vh = unpacked(op("svd", left, full=False), *svd_parts(left.shape, False))
+    real = op("real", s) if s.dtype is not s.dtype.part else s
+    if rcond is not None and not 0 < rcond < 1:
+        rcond = 2.0 ** -(real.dtype.mantissa + 1)  # what LAPACK takes instead: half the distance of 1 to the next number
+    least = number(_least(left) if rcond is None else rcond, real.dtype)
+    top = part(real, 0, 0, 1) if real.size else real
+    counts = op("greater", real, op("multiply", top, least)) if real.size else op("greater", real, real)
+    safe = op("where", counts, s, number(1, s.dtype))
+    inner = product(permuted(conjugated(u), (1, 0)), columns)
+    inner = op("where", reshaped(counts, (*counts.shape, 1)), op("divide", inner, reshaped(safe, (*s.shape, 1))),
+               number(0, inner.dtype))
+    x = product(permuted(conjugated(vh), (1, 0)), inner)
+    rank = op("reduce_sum", cast(counts, INT64), axes=(0,), keepdims=False)
+    left_over = op("abs", op("subtract", columns, product(left, x)))
+    residuals = op("reduce_sum", op("square", left_over), axes=(0,), keepdims=False)
+    if m <= n or (known(rank) and int(look(rank, free=True)) < n):
+        residuals = part(residuals, 0, 0, 0)
+    return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
+
+
+def expm(x: Any, /) -> Array:
+    """The exponentials of square matrices, as ``scipy.linalg.expm``.
+
+    Parameters
+    ----------
+    x : (..., M, M)
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    LinAlgError, DTypeError
+        No square matrix; a dtype that LAPACK lacks.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.expm(wf.array([[0.0, 3.0], [0.0, 0.0]])).tolist()
+    [[1.0, 3.0], [0.0, 1.0]]
+    """
+    return wrap(op("expm", matrix(x, "expm", "x")))
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
+    """``x`` for which the sum of products of ``a`` and ``x``, over all axes of ``x``, is ``b``.
+
+    Parameters
+    ----------
+    a : array, whose first axes are those of ``b``
+    b : array
+    axes : tuple of int, optional
+        Axes of ``a`` that are moved to its end first.
+
+    Returns
+    -------
+    Array of the shape of the last axes of ``a``
+
+    Raises
+    ------
+    LinAlgError, AxisError
+        ``a`` has not as many elements as a square needs; no such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
+    (6,)
+    """
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
+    if axes is not None:
+        moved = axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
+        left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])
+    shape = left.shape[len(right.shape):]
+    if left.size != right.size * math.prod(shape) or math.prod(shape) != right.size:
+        raise MatrixError(f"tensorsolve: a {left.shape} and b {right.shape} do not fit: as a matrix a must be square.")
+    n = right.size
+    return wrap(reshaped(op("solve", reshaped(left, (n, n)), reshaped(right, (n, 1))), shape))
+
+
+def tensorinv(a: Any, ind: int = 2) -> Array:
+    """The array whose products with ``a``, summed over ``ind`` axes, are those of an identity.
+
+    Parameters
+    ----------
+    a : array
+    ind : int
+        How many of its axes are the rows.
+
+    Returns
+    -------
+    Array : the last axes of ``a``, then the first
+
+    Raises
+    ------
+    ValueError, LinAlgError
+        ``ind`` is not positive; rows and columns are not as many.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
+    if whole(ind, "tensorinv", "ind") <= 0:
+        raise ValueError(f"tensorinv: ind={ind} must be positive")
+    value = matrix(a, "tensorinv")
+    rows, columns = value.shape[:ind], value.shape[ind:]
+    n = math.prod(rows)
+    if n != math.prod(columns):
+        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is no square: {n} rows and {math.prod(columns)} columns.")
+    return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))

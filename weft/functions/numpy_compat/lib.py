@@ -1,0 +1,8 @@
+"""``wf.lib``: what programs use of ``numpy.lib``."""
+
+from __future__ import annotations
+
+from weft.functions.elementwise import emath as scimath
+from weft.functions.numpy_compat import stride_tricks
+
+__all__ = ["scimath", "stride_tricks"]

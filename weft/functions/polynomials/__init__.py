@@ -1,0 +1,1 @@
+"""Polynomials, convolution, windows."""

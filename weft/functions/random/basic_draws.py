@@ -1,0 +1,456 @@
+"""Uniform, normal and whole random numbers, from the hidden state or from a key.
+
+Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base)
+comes from a state in two Cells, and a draw moves ``base`` on; so a jitted function draws new numbers at every
+call, and the same ones as without jit. With ``key=`` the numbers depend on the key alone: split it for more.
+
+Parameters of distributions that mean nothing, refused where their values are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import add, mul
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.array.convert import number_node, operands
+from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
+from weft.dtypes.parse import spelled
+from weft.eager.peek import at_hand
+from weft.errors import DTypeError, ShapeError, as_called
+from weft.functions.random.state import (
+    decay,
+    drawn,
+    drawn_word,
+    gauss,
+    high_product,
+    integer,
+    integers_of,
+    unit_interval,
+    wide,
+    words_of,
+)
+from weft.functions.support.arguments import (
+    Node,
+    Shape,
+    broadcast_shapes,
+    cast,
+    held,
+    is_number,
+    number,
+    op,
+    shape_of,
+    shape_tuple,
+)
+from weft.runtime.traced_int import GIVEN, Given, computed
+
+__all__ = [
+    "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",
+]
+
+_NUMBERS = frozenset((int, float))
+
+
+def _float_dtype(dtype: Any, function: str) -> Format:
+    found = DEFAULT.real if dtype is None else spelled(dtype)
+    if found not in FLOATS:
+        raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
+    return found
+
+
+def _size(size: Any, function: str, *parameters: Any) -> Shape:
+    if all([type(p) in _NUMBERS or type(p) is Given for p in parameters]):
+        return () if size is None else shape_tuple(size, function, "size")
+    shapes = [shape_of(p, function) for p in parameters]
+    shape = broadcast_shapes(function, *shapes)
+    if size is None:
+        return shape
+    wanted = shape_tuple(size, function, "size")
+    if broadcast_shapes(function, shape, wanted) != wanted:
+        raise ShapeError(f"{function}: size={wanted} does not hold parameters of shape {shape}")
+    return wanted
+
+
+def _scaled(unit: Array, offset: Any, scale: Any) -> Array:
+    """``offset + scale * unit`` in the dtype of the draw."""
+    if not (is_number(scale) and scale == 1):
+        unit = _joined(unit, mul, "multiply", scale)
+    if not (is_number(offset) and offset == 0):
+        unit = _joined(unit, add, "add", offset)
+    return unit
+
+
+def _joined(unit: Array, operation: Any, name: str, x: Any) -> Array:
+    have = unit.node
+    if is_number(x) and have.value is not None and not have.dtype.narrow:  # the quick way of small work
+        return operation(unit, float(x))
+    return wrap(op(name, have, _parameter(x, have.dtype)))
+
+
+def _parameter(x: Any, dtype: Format) -> Node:
+    return number_node(computed(float, x), dtype) if is_number(x) else held(x, dtype, "random", "parameter")
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Numbers spread evenly over [low, high).
+
+    Parameters
+    ----------
+    low, high : number or array
+    size : int or tuple of int, optional
+        The shape; by default what ``low`` and ``high`` broadcast to.
+    key : Array, optional
+        Draw from this key and not from the hidden state.
+    dtype : dtype, optional
+        A float dtype, float32 by default.
+
+    Returns
+    -------
+    Array of that shape and dtype
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        No float dtype, or no key; a ``size`` that does not hold ``low`` and ``high``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
+    >>> x.shape, bool((abs(x) <= 1).all())
+    ((2, 3), True)
+    """
+    wanted = _float_dtype(dtype, "uniform")
+    shape = _size(size, "uniform", low, high)
+    unit = drawn(unit_interval, key, "uniform", shape, wanted)
+    plain = is_number(low) and is_number(high)
+    width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
+    return _scaled(unit, low, width)
+
+
+def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Uniform numbers in [0, 1).
+
+    Parameters
+    ----------
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.random((2, 2)).shape
+    (2, 2)
+    """
+    return uniform(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Normally distributed numbers (Box and Muller).
+
+    Parameters
+    ----------
+    loc, scale : number or array
+        Mean and standard deviation.
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
+    True
+    """
+    wanted = _float_dtype(dtype, "normal")
+    shape = _size(size, "normal", loc, scale)
+    refuse("normal", "scale", scale, NOT_NEGATIVE)
+    return _scaled(drawn(gauss, key, "normal", shape, wanted), loc, scale)
+
+
+def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Normal numbers of mean 0 and standard deviation 1.
+
+    Parameters
+    ----------
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.standard_normal(3).shape
+    (3,)
+    """
+    return normal(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`standard_normal` with the extents as arguments.
+
+    Parameters
+    ----------
+    shape : int
+        The extents, one an argument.
+    key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.randn(2, 3).shape
+    (2, 3)
+    """
+    return normal(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`random` with the extents as arguments.
+
+    Parameters
+    ----------
+    shape : int
+        The extents, one an argument.
+    key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.rand(2, 3).shape
+    (2, 3)
+    """
+    return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Exponentially distributed numbers of mean ``scale``.
+
+    Parameters
+    ----------
+    scale : number or array
+        The mean.
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
+    True
+    """
+    wanted = _float_dtype(dtype, "exponential")
+    shape = _size(size, "exponential", scale)
+    refuse("exponential", "scale", scale, NOT_NEGATIVE)
+    return _scaled(drawn(decay, key, "exponential", shape, wanted), 0.0, scale)
+
+
+def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
+    """True with probability ``p``, else False.
+
+    Parameters
+    ----------
+    p : number or array
+        From 0 to 1.
+    size, key : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of bool
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        ``p`` is a number out of range; else as :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.bernoulli(0.3, size=4).dtype
+    dtype('bool')
+    """
+    shape = _size(size, "bernoulli", p)
+    unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
+    if is_number(p) and not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
+    return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
+
+
+def integers(
+    low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False, key: Any = None, dtype: Any = None
+) -> Array:
+    """Whole numbers from ``low`` up to and without ``high``, all equally likely.
+
+    64 random bits times the width, shifted right by 64: each number's probability is right to 1 part in 2**64 / width.
+
+    Parameters
+    ----------
+    low, high : int or array of integers
+        With ``high`` missing: from 0 up to ``low``.
+    size, key : as in :func:`uniform`
+    endpoint : bool
+        ``high`` itself may be drawn too.
+    dtype : dtype, optional
+        An integer dtype or bool, int64 by default.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        There is no number to choose, or the dtype cannot hold them; no integer dtype; else as :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.random.integers(6, size=100) + 1
+    >>> int(x.min()) >= 1 and int(x.max()) <= 6
+    True
+    """
+    if low is None:
+        raise DTypeError("integers: low is None; an integer or an array of them is needed")
+    if high is None:
+        low, high = 0, low
+    wanted = INT64 if dtype is None else spelled(dtype)
+    if wanted not in INTEGERS and wanted is not BOOL:
+        raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
+    shape = _size(size, "integers", low, high)
+    if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
+        first, width = int(low), int(high) - int(low) + bool(endpoint)
+        if width < 1:
+            raise ValueError(as_called(f"integers: there is no integer from low={low} to high={high}"))
+        least, greatest = (0, 1) if wanted is BOOL else (wanted.least, wanted.greatest)
+        if first < least or first + width - 1 > greatest:
+            raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype"))
+        word = None if shape else drawn_word(key, "integers")
+        if word is not None:
+            return wrap(integer(first + (word * width >> 64), wanted))
+        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, wanted))
+    start, stop = (cast(n, INT64) for n in operands(low, high))
+    span = op("subtract", stop, start)
+    if endpoint:
+        span = op("add", span, number(1, INT64))
+    offset = high_product(wrap(wide(words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    return wrap(cast(op("add", cast(offset.node, INT64), start), wanted))
+
+
+def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`integers` under NumPy's older name.
+
+    Parameters
+    ----------
+    low, high, size, key, dtype : as in :func:`integers`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        As :func:`integers`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.randint(10, size=3).shape
+    (3,)
+    """
+    return integers(low, high, size, key=key, dtype=dtype)
+
+Rule = tuple[str, Callable[[Any], Any]]  # how it is said, and whether numbers break it
+
+NOT_NEGATIVE: Rule = "must not be negative", lambda x: x < 0
+POSITIVE: Rule = "must be above 0", lambda x: np.logical_not(x > 0)
+CHANCE: Rule = "must be above 0 and at most 1", lambda x: np.logical_not((x > 0) & (x <= 1))
+
+RULES = {
+    ("laplace", "scale"): NOT_NEGATIVE, ("logistic", "scale"): NOT_NEGATIVE, ("gumbel", "scale"): NOT_NEGATIVE,
+    ("lognormal", "sigma"): NOT_NEGATIVE, ("rayleigh", "scale"): NOT_NEGATIVE, ("weibull", "a"): NOT_NEGATIVE,
+    ("pareto", "a"): POSITIVE, ("power", "a"): POSITIVE, ("wald", "mean"): POSITIVE, ("wald", "scale"): POSITIVE,
+    ("geometric", "p"): CHANCE,
+}
+
+
+def refuse(function: str, parameter: str, value: Any, rule: Rule) -> None:
+    """ValueError for numbers that break a rule; what is not computed yet, or not known in a trace, is not looked at."""
+    known = value if type(value) in (int, float) else _known(value)
+    broken = known is not None and rule[1](known)
+    if bool(broken) if type(broken) in GIVEN else broken is not False and np.any(broken):
+        said = f"{parameter}={value}" if known is value else parameter
+        raise ValueError(as_called(f"{function}: {said} {rule[0]}"))
+
+
+def refuse_all(function: str, parameters: Iterable[str], values: Iterable[Any]) -> None:
+    """The same for all parameters of a distribution."""
+    by_name = dict(zip(parameters, values, strict=True))
+    for name, value in by_name.items():
+        if (function, name) in RULES:
+            refuse(function, name, value, RULES[function, name])
+    if function == "triangular":
+        left, mode, right = (_known(x) for x in by_name.values())
+        if left is None or mode is None or right is None:
+            return
+        if np.any((left > mode) | (mode > right) | (left == right)):
+            raise ValueError(as_called("triangular: left <= mode <= right and left < right are needed"))
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Array):
+        held = None if value.weak else at_hand(value.node)
+        return None if held is None else held[0]
+    if isinstance(value, list | tuple):
+        return None if any([isinstance(x, Array) for x in value]) else np.asarray(value)
+    return value if isinstance(value, int | float | np.ndarray | np.generic) else None

@@ -1,0 +1,61 @@
+"""Casts that round otherwise than to the nearest number: stochastically, toward zero, up or down. Fused like other arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, FLOATS, UINT32, Format, holds
+from weft.errors import DTypeError
+from weft.functions.random.state import words_of
+from weft.functions.support.arguments import Node, cast, number, op
+
+WAYS = ("nearest", "stochastic", "toward zero", "up", "down")
+
+
+def rounded(value: Node, form: Format, way: str, key: Any) -> Node:
+    """``value`` in a float format. Its derivative is that of a cast."""
+    if way not in WAYS:
+        raise ValueError(f"astype: rounding={way!r} must be one of {', '.join(map(repr, WAYS))}")
+    if form not in FLOATS or value.dtype in COMPLEX:
+        raise DTypeError(f"astype: rounding={way!r} is for casts to floats, not of {value.dtype} to {form}")
+    if way == "nearest" or holds(form, value.dtype):
+        return cast(value, form)
+    wide = value.dtype.computed if value.dtype in FLOATS else FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64
+    x = cast(value, wide)
+    given = op("stop_gradient", x)
+    size = op("abs", given)
+    low, high, part = _between(size, wide, form)
+    if way == "stochastic":
+        up = op("less", words_of(key, "astype").take(value.shape), part)
+    else:
+        low = op("minimum", low, number(form.largest, wide))  # only what is rounded away from zero becomes infinite
+        up = op("less", low, size)
+    if way in ("up", "down"):
+        up = op("logical_and", up, op("greater" if way == "up" else "less", given, number(0.0, wide)))
+    found = low if way == "toward zero" else op("where", up, high, low)
+    found = op("copysign", found, given)
+    found = op("subtract", found, op("subtract", given, x))  # nothing, but that x has a derivative
+    return cast(op("where", op("isfinite", given), found, x), form)
+
+
+def _between(size: Node, wide: Format, form: Format) -> tuple[Node, Node, Node]:
+    """The neighbours in ``form`` of magnitudes in ``wide``, and how far from the lower one they lie, of 2**32."""
+    bits = wide.integer
+    word = op("bitcast", size, dtype=bits)
+    if form.bias == wide.bias:  # the last bits are those that are cut off, also of subnormal numbers
+        drop = wide.mantissa - form.mantissa
+        rest = op("bitwise_and", word, number((1 << drop) - 1, bits))
+        lower = op("subtract", word, rest)
+        low, high = (op("bitcast", n, dtype=wide) for n in (lower, op("add", lower, number(1 << drop, bits))))
+        return low, high, op("bitwise_left_shift", cast(rest, UINT32), number(32 - drop, UINT32))
+    least, most = ((e + wide.bias) << wide.mantissa for e in (1 - form.bias, form.bias + 2))
+    power = op("bitwise_and", word, number(((1 << wide.exponent) - 1) << wide.mantissa, bits))
+    power = op("minimum", op("maximum", power, number(least, bits)), number(most, bits))
+    one = op("subtract", power, number(form.mantissa << wide.mantissa, bits))  # the bits of the last digit's weight
+    weight = op("bitcast", one, dtype=wide)
+    inverse = op("bitcast", op("subtract", number(2 * wide.bias << wide.mantissa, bits), one), dtype=wide)
+    count = op("multiply", size, inverse)
+    whole = op("trunc", count)
+    low, high = (op("multiply", n, weight) for n in (whole, op("add", whole, number(1.0, wide))))
+    part = op("multiply", op("subtract", count, whole), number(2.0**32, wide))
+    return low, high, cast(op("where", op("isfinite", part), part, number(0.0, wide)), UINT32)

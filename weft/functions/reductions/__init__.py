@@ -1,0 +1,1 @@
+"""Sums, extremes, running totals, means and variances."""

@@ -1,0 +1,1 @@
+"""Axes, joining and splitting, broadcasting."""

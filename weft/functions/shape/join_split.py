@@ -1,0 +1,677 @@
+"""Joining, splitting and repeating arrays.
+
+Arrays beside each other in more ways: columns, depth, blocks; and taken apart again.
+
+Arrays with at least so many dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, ndarray, own, wrap
+from weft.array.convert import array_operands, exact_operands, leaves, numpy_node
+from weft.array.indexing import as_ints
+from weft.dtypes.parse import spelled, to_tuple
+from weft.errors import AxisError, DTypeError, ShapeError, renamed
+from weft.functions.support.arguments import (
+    Node,
+    alias,
+    arrays,
+    axis_index,
+    broadcast,
+    cast,
+    finish,
+    integer_node,
+    is_number,
+    looked,
+    may_cast,
+    node,
+    op,
+    permuted,
+    reshaped,
+    shape_tuple,
+    whole,
+)
+from weft.functions.support.try_numpy import by_numpy
+
+MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
+
+
+def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None) -> tuple[Node, ...]:
+    if out is not None:
+        if dtype is not None:
+            raise TypeError(f"{function}: out has a dtype of its own; give out or dtype, not both")
+        dtype = getattr(out, "dtype", None)
+    if isinstance(arrays, Array):
+        arrays = list(arrays)
+    if not isinstance(arrays, (tuple, list, np.ndarray)):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(arrays).__name__}")
+    if len(arrays) == 0:
+        raise ShapeError(f"{function}: there is nothing to join; give at least one array")
+    if dtype is None and casting == "same_kind":
+        return array_operands(*arrays)
+    own = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
+    wanted = array_operands(*own)[0].dtype if dtype is None else spelled(dtype)
+    for k, n in enumerate(own):
+        if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
+            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+    return tuple([cast(n if isinstance(n, Node) else node(n, function), wanted) for n in own])
+
+
+def concat(
+    arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
+    """Arrays one after the other along an axis they have.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+        Of equal extents along the other axes; dtypes are promoted.
+    axis : int, optional
+        None: flattened first.
+    out : Array, optional
+    dtype : dtype, optional
+    casting : str
+        What ``dtype``, or that of ``out``, may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
+
+    Returns
+    -------
+    Array
+        Of the dtype that all promote to; along the axis as long as all together.
+
+    Raises
+    ------
+    ShapeError, AxisError, DTypeError
+        Extents differ, or there is no array; no such axis; no sequence, or an unknown dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if out is None and dtype is None and (found := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
+        return found
+    nodes = _nodes(arrays, "concat", dtype, casting, out)
+    if axis is None:
+        nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
+    axis = axis_index(axis, len(nodes[0].shape), "concat")
+    first = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
+            raise ShapeError(f"concat: arrays[0] has shape {first} and arrays[{k}] {n.shape}: only axis {axis} may differ")
+    return finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
+
+
+def stack(
+    arrays: Any, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
+    """Arrays of one shape along a new axis.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+    axis : int
+        Where the new axis is in the result.
+    out : Array, optional
+    dtype, casting : as in :func:`concat`
+
+    Returns
+    -------
+    Array
+        With one dimension more.
+
+    Raises
+    ------
+    ShapeError, AxisError, DTypeError
+        Shapes differ, or there is no array; no such place; no sequence, or an unknown dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+    if out is None and dtype is None and (found := by_numpy(np.stack, arrays, axis=axis)) is not None:
+        return found
+    nodes = _nodes(arrays, "stack", dtype, casting, out)
+    shape = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if n.shape != shape:
+            raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
+    place = axis_index(axis, len(shape) + 1, "stack")
+    rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
+    return finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
+
+
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """Arrays below each other: along axis 0, vectors being rows.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+    dtype, casting : as in :func:`concat`
+
+    Returns
+    -------
+    Array with two or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
+    """
+    if dtype is None and (found := by_numpy(np.vstack, tup)) is not None:
+        return found
+    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
+    return _concat("vstack", rows, 0)
+
+
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """Arrays beside each other: along axis 1, vectors along their only one.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+    dtype, casting : as in :func:`concat`
+
+    Returns
+    -------
+    Array with one or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if dtype is None and (found := by_numpy(np.hstack, tup)) is not None:
+        return found
+    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
+    return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _concat(function: str, parts: list[Array], axis: int) -> Array:
+    try:
+        return concat(parts, axis)
+    except (ShapeError, DTypeError, AxisError) as error:
+        raise renamed(error, function) from None
+
+
+def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
+    value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
+    axis = axis_index(axis, value.ndim, function)
+    extent = value.shape[axis]
+    sections = as_ints(sections)
+    if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
+        cuts = [whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
+        edges = [0, *cuts, extent]
+    else:
+        count = whole(sections, function, "indices_or_sections")
+        if count < 1:
+            raise ShapeError(f"{function}: sections={count} must be at least 1")
+        if count >= 1 << 31:
+            raise MemoryError(f"{function}: a list of {count:,} arrays does not fit into memory")
+        if even and extent % count:
+            raise ShapeError(f"{function}: {count} equal parts do not divide axis {axis} of {value.shape}; use wf.array_split")
+        if count > max(extent, MAX_PARTS):
+            raise ShapeError(f"{function}: sections={count}, but axis {axis} of {value.shape} has {extent} elements to divide")
+        size, more = divmod(extent, count)
+        edges = [k * size + min(k, more) for k in range(count + 1)]
+    head = (slice(None),) * axis
+    return [value[(*head, slice(low, high))] for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Equal parts along an axis, or parts between given places: views.
+
+    Parameters
+    ----------
+    ary : array
+    indices_or_sections : int or sequence of int
+        How many equal parts, or where to cut.
+    axis : int
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError, AxisError
+        The extent cannot be divided evenly; no such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    return _parts("split", ary, indices_or_sections, axis, True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Parts along an axis that may differ by one in length, or parts between given places: views.
+
+    Parameters
+    ----------
+    ary, indices_or_sections, axis : as in :func:`split`
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError, AxisError
+        No part at all; no such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return _parts("array_split", ary, indices_or_sections, axis, False)
+
+
+def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis, which they do not have any more: views.
+
+    Parameters
+    ----------
+    x : array
+    axis : int
+
+    Returns
+    -------
+    tuple of Array, with one dimension less
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
+    [[1, 3], [2, 4]]
+    """
+    value = x if isinstance(x, Array) else wrap(node(x, "unstack"))
+    axis = axis_index(axis, value.ndim, "unstack")
+    return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
+
+
+def tile(A: Any, reps: Any) -> Array:
+    """``A`` laid beside itself.
+
+    Parameters
+    ----------
+    A : array
+    reps : int, or iterable of int
+        How often along each axis, counted from the last; more of them than axes make new axes in front.
+
+    Returns
+    -------
+    Array
+        Along each axis as often as long.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative number of repetitions; one that is no integer.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tile(wf.array([1, 2]), 2).tolist()
+    [1, 2, 1, 2]
+    """
+    value, counts = node(A, "tile", "A"), shape_tuple(reps, "tile", "reps")
+    ndim = max(len(counts), len(value.shape))
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - len(value.shape)) + value.shape
+    apart = tuple(n for extent in shape for n in (1, extent))
+    wide = tuple(n for count, extent in zip(counts, shape, strict=True) for n in (count, extent))
+    spread = broadcast(reshaped(value, apart), wide)
+    return wrap(reshaped(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
+    """Each element several times in a row.
+
+    Parameters
+    ----------
+    a : array
+    repeats : int or sequence of int
+        For all elements, or one number an element; an array is looked at, since the shape depends on it.
+    axis : int, optional
+        None: of the flattened array.
+
+    Returns
+    -------
+    Array
+        Of the shape of ``a``, longer along the axis.
+
+    Raises
+    ------
+    ShapeError, DTypeError, AxisError
+        Negative ``repeats`` or as many as do not fit; no integers; no such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.repeat(wf.array([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    """
+    if type(repeats) is int and type(a) is ndarray:
+        found = by_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
+        if found is not None:
+            return found
+    value = node(a, "repeat", "a")
+    if axis is None or (not value.shape and axis in (0, -1)):
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "repeat")
+    extent = value.shape[axis]
+    if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
+        counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
+        if counts.shape != (extent,) or (counts < 0).any():
+            raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
+        got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
+        return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
+    if not isinstance(repeats, int):
+        repeats = looked(repeats, "repeat", "repeats").reshape(-1).tolist()
+    (count,) = shape_tuple(repeats, "repeat", "repeats")
+    head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
+    apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
+    return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
+
+
+concatenate = alias(concat, "concatenate")
+
+
+def column_stack(tup: Any) -> Array:
+    """Vectors as the columns of a matrix; matrices beside each other.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    Returns
+    -------
+    Array with two or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
+    [[1, 3], [2, 4]]
+    """
+    parts = [wrap(n) for n in exact_operands(*_sequence("column_stack", tup))]
+    return concat([p if p.ndim > 1 else p.reshape(-1, 1) for p in parts], 1)
+
+
+def _sequence(function: str, given: Any) -> list[Any]:
+    if not hasattr(given, "__iter__"):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(given).__name__}")
+    return list(given)
+
+
+def dstack(tup: Any) -> Array:
+    """Arrays behind each other, along a third axis.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    Returns
+    -------
+    Array with three or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.dstack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
+    [[[1, 3], [2, 4]]]
+    """
+    return concat([atleast_3d(wrap(n)) for n in exact_operands(*_sequence("dstack", tup))], 2)
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        if isinstance(arrays, tuple):
+            raise TypeError("block: rows are lists, not tuples")
+        return 0
+    depths = {_depth(a) for a in arrays}
+    if not depths:
+        raise ShapeError("block: an empty list is no row")
+    if len(depths) != 1:
+        raise ShapeError("block: lists are nested to different depths")
+    return 1 + depths.pop()
+
+
+def block(arrays: Any) -> Array:
+    """An array put together from blocks, as nested lists lay them out.
+
+    Parameters
+    ----------
+    arrays : nested lists of arrays
+        The innermost lists run along the last axis.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError, TypeError
+        Blocks that do not fit, empty lists, or lists nested to different depths; tuples.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.block([[wf.eye(1), wf.zeros((1, 2))], [wf.ones((1, 3))]]).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    depth = _depth(arrays)
+    blocks = exact_operands(*(leaves(arrays) if isinstance(arrays, list) else (arrays,)))
+    ndim = max([depth, *(len(n.shape) for n in blocks)])
+    left = iter(blocks)
+
+    def put(rows: Any, level: int) -> Array:
+        if not isinstance(rows, list):
+            found = wrap(next(left))
+            return found.reshape((1,) * (ndim - found.ndim) + found.shape)
+        return concat([put(r, level + 1) for r in rows], ndim - depth + level)
+
+    return put(arrays, 0)
+
+
+def _apart(function: str, x: Any, sections: Any, axis: int, least: int) -> list[Array]:
+    (value,) = arrays(function, ary=x)
+    if value.ndim < least:
+        raise ShapeError(f"{function}: ary has shape {value.shape}; at least {least} dimensions are needed")
+    return split(value, sections, axis=axis)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Parts beside each other: along axis 1, of vectors along their only one.
+
+    Parameters
+    ----------
+    ary : array
+    indices_or_sections : int or sequence of int
+        As in :func:`split`.
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError
+        No dimension, or one that cannot be divided evenly.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.hsplit(wf.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    (value,) = arrays("hsplit", ary=ary)
+    return _apart("hsplit", value, indices_or_sections, 1 if value.ndim > 1 else 0, 1)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Parts below each other: along axis 0.
+
+    Parameters
+    ----------
+    ary : array with two or more dimensions
+    indices_or_sections : as in :func:`split`
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError
+        Fewer dimensions, or one that cannot be divided evenly.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.vsplit(wf.arange(4).reshape(2, 2), 2)]
+    [[[0, 1]], [[2, 3]]]
+    """
+    return _apart("vsplit", ary, indices_or_sections, 0, 2)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Parts behind each other: along axis 2.
+
+    Parameters
+    ----------
+    ary : array with three or more dimensions
+    indices_or_sections : as in :func:`split`
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError
+        Fewer dimensions, or one that cannot be divided evenly.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.dsplit(wf.arange(2).reshape(1, 1, 2), 2)]
+    [[[[0]]], [[[1]]]]
+    """
+    return _apart("dsplit", ary, indices_or_sections, 2, 3)
+
+
+row_stack = alias(vstack, "row_stack")
+row_stack.__module__ = __name__  # where pickle looks for it
+
+
+def _array(x: Any, function: str) -> Array:
+    return x if isinstance(x, Array) else own(node(x, function))
+
+
+def atleast_1d(*arrays: Any) -> Any:
+    """With at least one dimension.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    Array : what was given where it has a dimension, else of shape (1,); for several arrays a tuple of them
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_1d(3.0).shape
+    (1,)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_1d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_1d")
+    return value if value.ndim else value.reshape((1,))
+
+
+def atleast_2d(*arrays: Any) -> Any:
+    """With at least two dimensions; new ones in front.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    Array with two or more dimensions; for several arrays a tuple of them
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_2d(wf.ones(3)).shape
+    (1, 3)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_2d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_2d")
+    return value if value.ndim >= 2 else value.reshape((1,) * (2 - value.ndim) + value.shape)
+
+
+def atleast_3d(*arrays: Any) -> Any:
+    """With at least three dimensions, as NumPy places them: N becomes 1, N, 1 and M, N becomes M, N, 1.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    Array with three or more dimensions; for several arrays a tuple of them
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_3d(wf.ones(3)).shape
+    (1, 3, 1)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_3d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_3d")
+    shape = {0: (1, 1, 1), 1: (1, *value.shape, 1), 2: (*value.shape, 1)}
+    return value if value.ndim >= 3 else value.reshape(shape[value.ndim])

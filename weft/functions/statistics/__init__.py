@@ -1,0 +1,1 @@
+"""Statistics: quantiles, covariance, histograms, differences, padding, and reductions that skip NaN."""

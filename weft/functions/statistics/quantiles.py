@@ -1,0 +1,398 @@
+"""Medians and quantiles: sorted along the axes, then read between two neighbours. With ``nan`` in front, NaN are left out.
+
+Quantiles that count each element by its weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
+from weft.errors import DTypeError, EmptyError
+from weft.functions.elementwise.ufuncs import ceil, floor, isnan, less, maximum, minimum, rint
+from weft.functions.indexing.take_scatter import take_along_axis
+from weft.functions.indexing.where import where
+from weft.functions.reductions.averages import weights_along
+from weft.functions.reductions.folds import cumsum, sum
+from weft.functions.sorting.sort_search import argsort
+from weft.functions.support.arguments import (
+    NUMBERS,
+    Axis,
+    Node,
+    arrays,
+    axis_tuple,
+    broadcast,
+    cast,
+    finish,
+    floating,
+    is_number,
+    node,
+    op,
+    permuted,
+    reshaped,
+    warn_of_empty_mean,
+    widened,
+)
+from weft.runtime.context import LOCAL
+
+# where a quantile q of n elements lies, counted from 0 (R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages,
+# The American Statistician 50, 1996): n q + a + q (1 - a - b) - 1
+_BETWEEN = {
+    "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+def _closest(q: Any, n: Any) -> tuple[Any, Any]:
+    place = n * q - 1.5
+    low: Any = floor(place)
+    return low, where((place == low) & (low % 2 == 1), 0.0, 1.0)
+
+
+_PLACES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (q, n) -> (place below, part of the way to the next)
+    "lower": lambda q, n: (floor((n - 1) * q), 0.0),
+    "higher": lambda q, n: (ceil((n - 1) * q), 0.0),
+    "nearest": lambda q, n: (rint((n - 1) * q), 0.0),
+    "midpoint": lambda q, n: (floor((n - 1) * q), where((n - 1) * q == floor((n - 1) * q), 0.0, 0.5)),
+    "inverted_cdf": lambda q, n: (ceil(n * q - 1), 0.0),
+    "averaged_inverted_cdf": lambda q, n: (floor(n * q - 1), where(n * q == floor(n * q), 0.5, 1.0)),
+    "closest_observation": _closest,
+}
+_CHOOSING = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")  # elements as they are
+METHODS = (*_BETWEEN, *_PLACES)
+
+
+def _places(method: str, q: Array, n: Any) -> tuple[Any, Any]:
+    if method in _PLACES:
+        return _PLACES[method](q, n)
+    a, b = _BETWEEN[method]
+    place = n * q + (a + q * (1 - a - b)) - 1
+    return floor(place), place - floor(place)
+
+
+def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+    """The elements to choose from sorted along a last axis, the shape in front, and that with the axes kept.
+
+    whole : integers may stay integers, since none is made of two
+    """
+    value = node(x, function, "a")
+    axes = axis_tuple(axis, len(value.shape), function)
+    rest = tuple(a for a in range(len(value.shape)) if a not in axes)
+    lead = tuple(value.shape[a] for a in rest)
+    value = value if whole and (value.size or 0 in lead) else floating(value)
+    kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
+    row = reshaped(permuted(value, rest + axes), (*lead, math.prod(value.shape[a] for a in axes)))
+    return wrap(op("sort", row, axis=len(lead)) if row.size else row), lead, kept
+
+
+def _fractions(function: str, q: Any, scale: float) -> Array:
+    (given,) = arrays(function, q=q)
+    found = wrap(cast(given.node, FLOAT64))
+    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # of those that are computed only the place is bounded
+        known = np.asarray(q)
+        if not ((known >= 0) & (known <= scale)).all():
+            raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")
+        found = wrap(node(np.asarray(q, np.float64), function, "q"))
+    return found if scale == 1 else found / scale
+
+
+def _quantiles(
+    function: str, x: Any, q: Any, axis: Axis, out: Any, method: str, keepdims: bool, scale: float, skip: bool,
+    weights: Any = None,
+) -> Array:
+    if method not in METHODS:
+        raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
+    if weights is not None and method != "inverted_cdf":
+        raise ValueError(f"{function}: weights go with method='inverted_cdf', not {method!r}")
+    have = node(x, function, "a").dtype
+    if have in COMPLEX:
+        raise DTypeError(f"{function}: a is {have}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
+    fractions = _fractions(function, q, scale)
+    rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
+    if have == BOOL and method not in _CHOOSING and (rows.size if skip else rows.shape[-1]):
+        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
+    if DEFAULT.wide and type(q) not in NUMBERS and method not in _CHOOSING:
+        parts = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
+        rows = rows.astype(promote(have, parts.dtype).numpy) if parts.dtype in FLOATS else rows
+    line = fractions.reshape(-1)
+    count: Any = rows.shape[-1]
+    if skip:
+        count = sum(~isnan(rows), axis=-1, keepdims=True)
+    if not rows.shape[-1]:
+        if not skip and 0 not in lead and line.size:
+            raise EmptyError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+        if skip:
+            warn_of_empty_mean(function, node(x, function).shape, 0)
+        rows = wrap(floating(rows.node)) if skip else rows
+        fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
+        found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
+    elif weights is not None:
+        axes = axis_tuple(axis, len(node(x, function, "a").shape), function)
+        found = weighted_quantiles(function, x, line, axes, axis, weights, skip)
+    else:
+        n = count.astype("float64") if skip else float(count)
+        low, part = _places(method, line, n)
+        if not skip:
+            low = low.reshape((1,) * len(lead) + (-1,))
+            part = part if isinstance(part, float) else part.reshape((1,) * len(lead) + (-1,))
+        last = n - 1
+        below, above = (minimum(maximum(k, 0.0), maximum(last, 0.0)).astype("int64") for k in (low, low + 1))
+        a = take_along_axis(rows, below, mode="clip")
+        if isinstance(part, float):
+            found = a
+        else:
+            b, part = take_along_axis(rows, above, mode="clip"), part.astype(rows.dtype)
+            if rows.node.dtype not in INEXACT:  # closest_observation
+                found = where(part == 0, a, b)
+            else:
+                near = where(part < 0.5, a + (b - a) * part, b - (b - a) * (1 - part))  # from the nearer one, as NumPy goes
+                found = where(part == 0, a, where(a == b, a, near))  # equal infinities have no difference
+        end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted behind all numbers
+        found = where(isnan(end), end, found) if rows.node.dtype in INEXACT else found
+    turned = permuted(found.node, (len(lead), *range(len(lead))))
+    shape = fractions.shape + (kept if keepdims else lead)
+    return finish(reshaped(turned, shape), out, function)
+
+
+def quantile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None,
+) -> Array:
+    """The number below which a part ``q`` of the elements lies.
+
+    Parameters
+    ----------
+    a : array
+    q : number or array
+        From 0 to 1.
+    axis : int or tuple of int, optional
+        None: all of them.
+    out : Array, optional
+    overwrite_input : bool
+        Does nothing: ``a`` stays as it is.
+    method : str
+        How to go between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of Hyndman and Fan's nine as
+        NumPy calls them ("hazen", "weibull", "median_unbiased", ...).
+    keepdims : bool
+    weights : array, optional
+        How much each element counts: of the shape of ``a``, or of the axes that ``axis`` names. Only ``method="inverted_cdf"``.
+
+    Returns
+    -------
+    Array : the shape of ``q``, then that of ``a`` without the axes; NaN where a NaN is among the elements, or nothing
+
+    Raises
+    ------
+    ValueError, AxisError, EmptyError, DTypeError
+        ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; no elements; bools.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
+    [1.0, 2.5]
+    """
+    return _quantiles("quantile", a, q, axis, out, method, keepdims, 1.0, False, weights)
+
+
+def percentile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None,
+) -> Array:
+    """:func:`quantile` in hundredths.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`, ``q`` from 0 to 100
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, AxisError, EmptyError, DTypeError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.percentile(wf.array([1.0, 2.0, 3.0]), 25).tolist()
+    1.5
+    """
+    return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False, weights)
+
+
+def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
+    rows, lead, kept = _rows(function, a, axis)
+    n = rows.shape[-1]
+    wide = widened(rows.node.dtype, out).numpy
+    if not n:
+        warn_of_empty_mean(function, node(a, function).shape, n)
+        found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
+    else:
+        last: Any = n - 1
+        if skip:  # NaN is sorted behind all numbers
+            last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0)
+        ends: Any = (last // 2, (last + 1) // 2)
+        low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
+        end = rows[..., 0] if skip else rows[..., -1]
+        found = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
+    shaped: Node = found.node
+    return finish(reshaped(shaped, kept if keepdims else lead), out, function)
+
+
+def median(
+    a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
+) -> Array:
+    """The middle one of the elements, or the mean of the middle two.
+
+    Parameters
+    ----------
+    a, axis, out, overwrite_input, keepdims : as in :func:`quantile`
+
+    Returns
+    -------
+    Array without the axes; NaN where a NaN is among the elements, or nothing
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.median(wf.array([3.0, 1.0, 2.0, 10.0])).tolist()
+    2.5
+    """
+    return _middle("median", a, axis, out, keepdims)
+
+
+def nanquantile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None,
+) -> Array:
+    """:func:`quantile` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    ValueError, AxisError, EmptyError, DTypeError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanquantile(wf.array([1.0, wf.nan, 3.0]), 0.5).tolist()
+    2.0
+    """
+    return _quantiles("nanquantile", a, q, axis, out, method, keepdims, 1.0, True, weights)
+
+
+def nanpercentile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: Any = None,
+) -> Array:
+    """:func:`percentile` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`percentile`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    ValueError, AxisError, EmptyError, DTypeError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanpercentile(wf.array([1.0, wf.nan, 3.0]), 50).tolist()
+    2.0
+    """
+    return _quantiles("nanpercentile", a, q, axis, out, method, keepdims, 100.0, True, weights)
+
+
+def nanmedian(
+    a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
+) -> Array:
+    """:func:`median` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, out, overwrite_input, keepdims : as in :func:`median`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanmedian(wf.array([1.0, wf.nan, 3.0])).tolist()
+    2.0
+    """
+    return _middle("nanmedian", a, axis, out, keepdims, skip=True)
+
+
+def weighted_quantiles(
+    function: str, a: Any, line: Array, axes: tuple[int, ...], axis: Axis, weights: Any, skip: bool,
+) -> Array:
+    """The least elements up to which the weights are ``line`` of all, along a last axis; ``skip``: NaN have no weight."""
+    value = node(a, function, "a")
+    weight = broadcast(weights_along(function, node(weights, function, "weights"), value.shape, axis), value.shape)
+    _checked(function, weight, value if skip and value.dtype in INEXACT else None, axes)
+    rest = tuple(k for k in range(len(value.shape)) if k not in axes)
+    lead = tuple(value.shape[k] for k in rest)
+    shape = (*lead, math.prod(value.shape[k] for k in axes))
+    row, mass = (wrap(reshaped(permuted(n, rest + axes), shape)) for n in (value, weight))
+    order = argsort(row)
+    row, mass = take_along_axis(row, order), take_along_axis(mass, order).astype("float64")
+    missing = isnan(row) if value.dtype in INEXACT else None
+    last: Any = shape[-1] - 1
+    if skip and missing is not None:
+        mass = where(missing, 0.0, mass)
+        last = maximum(sum(~missing, axis=-1, keepdims=True) - 1, 0)
+    part = cumsum(mass, axis=-1)
+    part = part / part[..., -1:]
+    part = where(part == 0, -1.0, part)  # what has no weight is no quantile, not of 0 either
+    place = sum(less(part[..., None], line), axis=-2)
+    found = take_along_axis(row, minimum(place, last), mode="clip")
+    if missing is None:
+        return found
+    bad = missing[..., :1] if skip else missing[..., -1:]  # NaN is sorted behind all numbers
+    return where(bad, np.nan, found).astype(found.dtype)
+
+
+def _checked(function: str, weight: Node, value: Node | None, axes: tuple[int, ...]) -> None:
+    """Refuse weights that are none, where they are known; ``value``: whose NaN have no weight."""
+    if LOCAL.trace is not None:
+        return
+    known = wrap(weight).numpy()
+    if (known < 0).any():
+        raise ValueError(f"{function}: weights hold {known[known < 0].flat[0]}; they must not be negative")
+    there = np.ones(known.shape, bool) if value is None else ~np.isnan(wrap(value).numpy())
+    total = np.sum(known, axis=axes, dtype=np.float64, where=there)
+    if not (np.isfinite(total) & (total > 0) | ~there.any(axis=axes)).all():
+        raise ValueError(f"{function}: weights sum to {np.asarray(total).flat[0]}; they must be finite, and not all zero")

@@ -1,0 +1,1 @@
+"""What functions share: checks of arguments, nodes of common operations, results."""

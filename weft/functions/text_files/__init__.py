@@ -1,0 +1,1 @@
+"""Printing arrays and formatting numbers; reading and writing files."""
