@@ -28,8 +28,8 @@ import weft as wf
 from tests.placement.programs import Work, program_of, traced, works
 from weft.devices import get_device, settle
 from weft.devices.cpu.native.measure import measure
+from weft.placement.device_figures import Machine, machine
 from weft.placement.estimate import estimate
-from weft.placement.machine import Machine, machine
 from weft.runtime import execute
 
 SERIES, ROUNDS = 2e-3, 12  # seconds of a series; how many of each program

@@ -102,11 +102,9 @@ _NAMES: dict[str, str] = {
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
     "weft.transforms.control": "fori_loop scan",
-    "weft.transforms.denormals": "flush_denormals",
-    "weft.transforms.default": "default_dtype get_default_dtype set_default_dtype",
-    "weft.transforms.determinism": "deterministic get_deterministic set_deterministic",
-    "weft.transforms.precision": "get_matmul_precision matmul_precision set_matmul_precision",
-    "weft.transforms.device": "device set_device",
+    "weft.transforms.settings": """
+        flush_denormals default_dtype get_default_dtype set_default_dtype deterministic get_deterministic
+        set_deterministic get_matmul_precision matmul_precision set_matmul_precision device set_device""",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.eager.materialise": "eval",
     "weft.tools.bench": "bench",

@@ -172,18 +172,13 @@ from weft.transforms.jit import jit as jit
 from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
 from weft.transforms.vmap import vmap as vmap
 from weft.transforms.control import fori_loop as fori_loop, scan as scan
-from weft.transforms.denormals import flush_denormals as flush_denormals
-from weft.transforms.default import (
-    default_dtype as default_dtype, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
+from weft.transforms.settings import (
+    flush_denormals as flush_denormals, default_dtype as default_dtype, get_default_dtype as get_default_dtype,
+    set_default_dtype as set_default_dtype, deterministic as deterministic, get_deterministic as get_deterministic,
+    set_deterministic as set_deterministic, get_matmul_precision as get_matmul_precision,
+    matmul_precision as matmul_precision, set_matmul_precision as set_matmul_precision, device as device,
+    set_device as set_device,
 )
-from weft.transforms.determinism import (
-    deterministic as deterministic, get_deterministic as get_deterministic, set_deterministic as set_deterministic,
-)
-from weft.transforms.precision import (
-    get_matmul_precision as get_matmul_precision, matmul_precision as matmul_precision,
-    set_matmul_precision as set_matmul_precision,
-)
-from weft.transforms.device import device as device, set_device as set_device
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.eager.materialise import evaluate as _evaluate
 from weft.tools.bench import bench as bench

@@ -14,7 +14,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.hazards import in_place
 from weft.schedule.fuse import fuse
-from weft.schedule.view import strip
+from weft.schedule.fusion_graph import strip
 
 
 def leaf(array: np.ndarray) -> Node:

@@ -11,7 +11,7 @@ import pytest
 
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.product.gemm import generate_gemm
-from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
+from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.dtypes.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.product import match_product

@@ -17,14 +17,13 @@ from test_gemm import Compiled, product, tiles
 from tests.kernel.evaluate import evaluate
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
-from weft.devices.cpu.nest.plan import plan_part
-from weft.devices.cpu.product.plan import make_plan
+from weft.devices.cpu.nest.loop_plan import plan_part
+from weft.devices.cpu.product.tiling import make_plan
 from weft.dtypes.formats import FLOAT64
 from weft.kernel.ir import Axis, Contraction, Kernel, Phase, Stage, Store
-from weft.kernel.ordered import in_order
-from weft.kernel.parts import split
 from weft.kernel.product import match_product
-from weft.kernel.summation import order_of, product_order, reduction_order, window_order
+from weft.kernel.stages import split
+from weft.kernel.summation import in_order, order_of, product_order, reduction_order, window_order
 from weft.kernel.target import Order
 
 F64 = FLOAT64

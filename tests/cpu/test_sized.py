@@ -24,8 +24,7 @@ from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY, converted
 from weft.graph.primitives import TABLE
-from weft.kernel.ordered import reduced, running
-from weft.kernel.summation import order_over, product_order, spans
+from weft.kernel.summation import order_over, product_order, reduced, running, spans
 from weft.kernel.target import CPU
 
 DEVICE: Any = get_device()
@@ -263,7 +262,7 @@ def test_sums_of_what_is_not_finite() -> None:
 
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, *FLOAT8, np.dtype(np.int64)], ids=str)
 def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
-    """What NumPy can say with the same bits: ``kernel/ordered.py``."""
+    """What NumPy can say with the same bits: ``kernel/summation.py``."""
     wide = FLOAT32 if FROM_NUMPY[dtype].narrow else dtype
     for shape, axes in [((40,), (0,)), ((6, 33), (0,)), ((6, 33), (1,)), ((3, 4, 9), (0, 2)), ((3, 1), (1,))]:
         x = wild(rng, shape, dtype) if dtype.kind != "i" else rng.integers(-5, 5, shape).astype(dtype)

@@ -14,7 +14,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
-from weft.schedule.taps import in_own_order
+from weft.schedule.convolution_order import in_own_order
 
 MOVES: dict[str, Callable[[Any], Any]] = {
     "turned": lambda x: x[..., ::-1], "transposed": lambda x: x.swapaxes(0, 1), "every second": lambda x: x[..., ::2],

@@ -14,7 +14,7 @@ import pytest
 
 from tests.cuda.bench_running import bench, over_the_stub, step
 from tests.oracle import assert_close
-from weft.placement.machine import pinned_machines
+from weft.placement.device_figures import pinned_machines
 from weft.tools.gpu_bench import attention, command, convnets, convolutions, launch, products, record, shares, small
 from weft.tools.gpu_bench.setting import normal
 from weft.tools.gpu_bench.steps import NAMES

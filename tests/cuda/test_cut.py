@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from tests import oracle
-from weft.devices.cuda import adapter, partial
+from weft.devices.cuda import adapter, split_work
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
@@ -29,8 +29,8 @@ SHAPES = [((n,), 0) for n in (2049, 3072, 3073, 5000)] + [((3, 4097), 1), ((2, 2
 def short() -> Iterator[None]:
     """Rows are cut that are much shorter than those that it pays for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partial, "LONG", (2048, 2048))
-        patch.setattr(partial, "LEAST", (1024, 512))
+        patch.setattr(split_work, "LONG", (2048, 2048))
+        patch.setattr(split_work, "LEAST", (1024, 512))
         yield
 
 

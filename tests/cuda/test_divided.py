@@ -21,7 +21,7 @@ from tests.cuda.test_launcher import standing
 from tests.cuda.test_primitives import check
 from tests.fuzz.levels import perform
 from tests.graph.cnns import Net
-from weft.devices.cuda import adapter, choices, divided, product, tuning
+from weft.devices.cuda import adapter, product, split_work, tile_choices, tuning
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.product import Sides, first_tile, inside_of, sides, tiles_of, units_of
@@ -32,7 +32,7 @@ from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
 from weft.graph.primitives.table import input_leaf
 from weft.kernel.ir import Kernel, size_of
-from weft.kernel.parts import Part, split
+from weft.kernel.stages import Part, split
 from weft.process.bounded_cache import Recent
 from weft.runtime import execute
 from weft.schedule.build import build
@@ -82,7 +82,7 @@ def product_of(form: str, m: int, n: int, k: int, batch: int = 1) -> tuple[Part,
 
 def count_of(*about: Any) -> int:
     part, s = product_of(*about)
-    return divided.division(s, part.stages[0].reductions[0])
+    return split_work.division(s, part.stages[0].reductions[0])
 
 
 def least(form: str, m: int, n: int, batch: int = 1) -> int:
@@ -103,7 +103,7 @@ def test_the_rule(form: str) -> None:
     seen = set()
     for m, n, k, batch in itertools.product((16, 64, 200, 1024), (24, 300, 576), (500, 3000, 20_000, 300_000), (1, 7)):
         part, s = product_of(form, m, n, k, batch)
-        count, tile = divided.division(s, part.stages[0].reductions[0]), first_tile(s)
+        count, tile = split_work.division(s, part.stages[0].reductions[0]), first_tile(s)
         turns, tiles = -(-k // tile.k), tiles_of(s, tile)
         seen.add(count)
         if count:
@@ -151,8 +151,8 @@ def test_products_around_the_rule(form: str, rng: np.random.Generator) -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divided, "TURNS", 1)
-    monkeypatch.setattr(divided, "WORTH", 2)
+    monkeypatch.setattr(split_work, "TURNS", 1)
+    monkeypatch.setattr(split_work, "WORTH", 2)
     monkeypatch.setattr(product, "UNIT", 64)
     monkeypatch.setattr(execute, "PROGRAMS", Recent(64e6))
 
@@ -259,7 +259,7 @@ def run(found: list[Launch], kernel: Kernel, given: list[np.ndarray]) -> tuple[n
 @pytest.mark.parametrize("what", ["product", "batches", "narrow", "turned", "convolution", "few channels"])
 def test_all_tiles_have_the_same_pieces(what: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each piece finds is the same to the last bit, since all sums here are exact; pieces are added one after the other."""
-    monkeypatch.setattr(choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "LEAST", 0)
     form = "bfloat16" if what == "narrow" else "float32"
     if what in ("convolution", "few channels"):
         channels = 12 if what == "convolution" else 3
@@ -305,10 +305,10 @@ def test_places_do_not_depend_on_the_tile() -> None:
             wf.grad(lambda w, x, g: (wf.nn.conv2d(x, w, padding=1) * g).sum()),
             wf.zeros((64, channels, 3, 3)), wf.zeros((9, channels, 15, 40)), wf.zeros((9, 64, 15, 40)),
         )
-        tiles = choices.alternatives(s)
+        tiles = tile_choices.alternatives(s)
         assert tiles and len({(units_of(s, t), inside_of(s, t.k)) for t in (first_tile(s), *tiles)}) == 1
         assert all(product.UNIT % t.k == 0 for t in tiles) and size_of(s.k) == 9 * 15 * 40
-        assert divided.division(s, part.stages[0].reductions[0]) >= 3
+        assert split_work.division(s, part.stages[0].reductions[0]) >= 3
 
 
 # ---- on a card, and for one
@@ -316,7 +316,7 @@ def test_places_do_not_depend_on_the_tile() -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "LEAST", 0)
     monkeypatch.setattr(tuning, "AFTER", 2)
     device, driver = made()
     with standing(device, monkeypatch):
@@ -390,6 +390,6 @@ def test_compiled(name: str, capability: int, tmp_path: Any, monkeypatch: pytest
         assert not re.search(exchanged, loop) and (form == "float64" or not re.search(exchanged, codes[0].assembly))
         added = re.search(r"\badd(\.rn)?\.f", loop)
         if form != "int8":  # addresses are integers, too
-            assert added and len(re.findall(r"\bld\.global", loop[: added.start()])) >= min(divided.AHEAD, first.grid[1])
+            assert added and len(re.findall(r"\bld\.global", loop[: added.start()])) >= min(split_work.AHEAD, first.grid[1])
         if form not in ("float32", "float64"):
             assert any(word in codes[0].assembly for word in ("mma.sync", "wgmma", "tcgen05.mma"))

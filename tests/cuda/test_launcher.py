@@ -37,17 +37,17 @@ from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf
 from weft.interop import cuda_exchange
-from weft.placement import figures  # loaded before names are patched
-from weft.placement import machine as machines
-from weft.placement.machine import machine
+from weft.placement import all_figures  # loaded before names are patched
+from weft.placement import device_figures as machines
+from weft.placement.device_figures import machine
 from weft.process.bounded_cache import Recent
 from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
-from weft.transforms import device as transforms_device
+from weft.transforms import settings as transforms_device
 
 pytest.importorskip("triton")
-LOADED = (cuda_exchange, figures, transforms_device)  # before names are patched
+LOADED = (cuda_exchange, all_figures, transforms_device)  # before names are patched
 
 
 @pytest.fixture
@@ -421,11 +421,11 @@ def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(names, "why_not", lambda name: None)
     monkeypatch.setattr(devices, "get_device", get)
-    monkeypatch.setattr(figures, "_KNOWN", {})
+    monkeypatch.setattr(all_figures, "_KNOWN", {})
     machines.opens.cache_clear()
     with pytest.warns(RuntimeWarning, match="'auto' does without it: device 'gpu': it is another's alone"), wf.device("auto"):
         assert (wf.ones(3) + 1).device == "cpu"
-        assert figures.figures() is None
+        assert all_figures.figures() is None
     machines.opens.cache_clear()
 
 
@@ -434,7 +434,7 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     device._cache = Cache(tmp_path)
     tmp_path.chmod(0o700)
     monkeypatch.setattr(machines, "_KNOWN", {})
-    monkeypatch.setattr(figures, "_KNOWN", {})
+    monkeypatch.setattr(all_figures, "_KNOWN", {})
     monkeypatch.setattr(CardDevice, "measure", lambda self: measure(self, (1 << 10, 1 << 12), (4, 8), 2))
     found = machine("gpu")
     assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products] == list(PRODUCTS)
@@ -447,7 +447,7 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("WEFT_PROFILE", str(path))  # which is made, with all that is here
     with wf.device("cpu"):
         assert machine("cpu").link is None and machine("gpu") == found
-    known = figures.figures()
+    known = all_figures.figures()
     assert known is not None and list(known.machines) == ["cpu", "gpu"] == list(json.loads(path.read_text())["devices"])
     monkeypatch.delenv("WEFT_PROFILE")
     with wf.device("auto"):

@@ -14,11 +14,10 @@ import pytest
 from tests.cuda.stub import Compiler, StubDriver, made
 from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Argument, Launch
+from weft.devices.cuda.card_allocator import LEAST, Staging, class_of
 from weft.devices.cuda.driver import DriverError
 from weft.devices.cuda.generate import generate
-from weft.devices.cuda.memory import LEAST, class_of
-from weft.devices.cuda.packed import Parameters, compiled_sizes, layout
-from weft.devices.cuda.staging import Staging
+from weft.devices.cuda.launch_parameters import Parameters, compiled_sizes, layout
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph

@@ -17,7 +17,7 @@ from tests.cuda.stub import Card, StubDriver, made
 from tests.cuda.test_launcher import standing
 from weft.devices import get_device
 from weft.devices.cache import Cache
-from weft.devices.cuda import adapter, choices, tuning
+from weft.devices.cuda import adapter, tile_choices, tuning
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Task
 from weft.devices.cuda.device import CardDevice
@@ -29,7 +29,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf
 from weft.kernel.ir import size_of
-from weft.kernel.parts import split
+from weft.kernel.stages import split
 from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -41,7 +41,7 @@ pytest.importorskip("triton")
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small products are tried, too, and soon."""
-    monkeypatch.setattr(choices, "LEAST", 0)
+    monkeypatch.setattr(tile_choices, "LEAST", 0)
     monkeypatch.setattr(tuning, "AFTER", 2)
 
 
@@ -81,7 +81,7 @@ def test_products_have_others_and_sums_none(monkeypatch: pytest.MonkeyPatch) -> 
             assert all(launch.others is None for launch in launches(bind(TABLE[name], x, axes=(1,), keepdims=False), inputs=[x]))
         v = input_leaf((n, 1), FLOAT32)
         assert all(launch.others is None for launch in launches(times(x, v), inputs=[x, v]))  # a product with a vector is a sum
-    monkeypatch.setattr(choices, "LEAST", 1 << 24)
+    monkeypatch.setattr(tile_choices, "LEAST", 1 << 24)
     assert product(128, FLOAT32).others is None and product(512, FLOAT32).others is not None
     first = product(512, FLOAT32)
     assert first == product(512, FLOAT32) and first.stopping().alternatives[0].stops
@@ -102,7 +102,7 @@ def test_tiles_that_would_sum_in_another_order_are_left_out(channels: int) -> No
     found = [s for s in map(sides, split(call.kernel)[0]) if s is not None]
     for s in found:
         first = tile_of(size_of(s.m), size_of(s.n), size_of(s.k), s.form, s.precision)
-        tiles = choices.alternatives(s)
+        tiles = tile_choices.alternatives(s)
         assert first not in tiles and len({inside_of(s, t.k) for t in (first, *tiles)}) == 1
         assert {t.k for t in tiles} <= ({16, 32} if channels != 12 and channels != 15 and channels != 8 else {first.k})
     assert len(found) == 1
@@ -339,7 +339,7 @@ def test_a_benchmark_waits_until_the_tiles_are_chosen(card: Card, monkeypatch: p
 
 
 def test_no_clock_decides_in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "_others", lambda *given: pytest.fail("others were printed"))
+    monkeypatch.setattr(tile_choices, "_others", lambda *given: pytest.fail("others were printed"))
     x = np.eye(32, dtype=np.float32)
     with wf.device("gpu-sim"):
         f = wf.jit(lambda x: x @ x)

@@ -14,8 +14,8 @@ from weft.dtypes.parse import spelled
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
+from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Kernel
-from weft.kernel.walk import loads, roots
 from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Program
 

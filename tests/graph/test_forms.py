@@ -21,9 +21,9 @@ from weft.graph.primitives import constant
 from weft.graph.primitives.table import scalar_leaf
 from weft.kernel.printer import print_kernel
 from weft.process.bounded_cache import Recent
-from weft.schedule import forms
+from weft.schedule import group_cache
 from weft.schedule.build import build
-from weft.schedule.forms import Forms
+from weft.schedule.group_cache import Forms
 from weft.schedule.program import Program
 
 
@@ -36,7 +36,7 @@ class Forgetful(Recent):
 def without_memory() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_WORDS", "_VERDICTS", "_KERNELS"):
-            patch.setattr(forms, name, Forgetful(0))
+            patch.setattr(group_cache, name, Forgetful(0))
         patch.setattr(Forms, "_known", lambda self, nodes: None)
         yield
 
@@ -131,11 +131,11 @@ def test_groups_that_differ_have_kernels_of_their_own() -> None:
 def test_what_is_kept_weighs_what_it_says() -> None:
     """Of small graphs whose shapes never come back, of which a process may see ever more."""
     names = ("_WORDS", "_VERDICTS", "_KERNELS")
-    assert 2 * sum(getattr(forms, name).room for name in names) <= 25e6
+    assert 2 * sum(getattr(group_cache, name).room for name in names) <= 25e6
     with pytest.MonkeyPatch.context() as patch:
         stores = {name: Recent(1e9) for name in names}
         for name, store in stores.items():
-            patch.setattr(forms, name, store)
+            patch.setattr(group_cache, name, store)
         made = [_planned(n) for n in range(2, 12)]
         tracemalloc.start()
         try:
@@ -160,7 +160,7 @@ def _planned(n: int) -> Program:
 
 def test_what_is_kept_is_bounded_and_holds_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Recent(50 * 600, fewest=2)
-    monkeypatch.setattr(forms, "_KERNELS", kept)
+    monkeypatch.setattr(group_cache, "_KERNELS", kept)
     for n in range(2, 60):
         x = leaf(n, 3)
         build(Graph([x], [op("exp", op("add", x, x))]))

@@ -16,7 +16,7 @@ from weft.graph.node import Graph, Node
 from weft.kernel.printer import kernel_key, print_kernel
 from weft.schedule import fuse
 from weft.schedule.build import build
-from weft.schedule.view import View
+from weft.schedule.fusion_graph import View
 
 floats = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 

@@ -12,11 +12,11 @@ from tests.graph.test_fuse import adam, conv, dense, softmax
 from weft.dtypes.formats import FLOAT64, INT32
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Node
+from weft.kernel.expressions import Machine
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
-from weft.kernel.values import Machine
+from weft.schedule.arena import arena
 from weft.schedule.build import build
-from weft.schedule.memory import arena
 from weft.schedule.program import Call
 
 

@@ -14,9 +14,9 @@ from tests.kernel.verify import KernelError, verify
 from weft.dtypes.formats import INT64
 from weft.graph.node import Graph
 from weft.kernel import index as ix
+from weft.kernel.expressions import Machine
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.target import Order
-from weft.kernel.values import Machine
 from weft.schedule.build import build
 
 M = Machine()

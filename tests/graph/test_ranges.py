@@ -19,7 +19,7 @@ from weft.graph.primitives.kinds import BITS
 from weft.graph.primitives.table import TABLE
 from weft.graph.ranges import Range, note, without_sure_checks
 from weft.schedule.build import build
-from weft.schedule.checks import sites
+from weft.schedule.index_checks import sites
 
 pytestmark = pytest.mark.usefixtures("lazy")
 

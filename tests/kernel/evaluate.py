@@ -31,8 +31,7 @@ from weft.kernel.ir import (
     Store,
     Value,
 )
-from weft.kernel.ordered import in_order, reduced, running, signed_zero
-from weft.kernel.summation import order_of
+from weft.kernel.summation import in_order, order_of, reduced, running, signed_zero
 
 Array = Any
 

@@ -8,7 +8,7 @@ from layer_reference import check
 
 import weft as wf
 from weft.errors import AxisError, DTypeError, ShapeError, TraceError
-from weft.nn.sizes import waits_for_a_batch
+from weft.nn.size_arguments import waits_for_a_batch
 
 nn = wf.nn
 rng = np.random.default_rng()

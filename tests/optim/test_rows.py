@@ -13,7 +13,7 @@ import weft as wf
 from weft import optim
 from weft.dtypes.formats import FLOAT32
 from weft.graph.primitives import TABLE, bind
-from weft.graph.rows import parts_of
+from weft.graph.table_gradients import parts_of
 
 V, D, STEPS = 23, 5, 6
 rng = np.random.default_rng()

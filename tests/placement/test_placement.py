@@ -20,8 +20,8 @@ from weft.devices.cuda.target import GPU
 from weft.errors import DataError
 from weft.kernel.ir import MACHINE
 from weft.placement.choose import choose
+from weft.placement.device_figures import Machine, compared, pinned_machines
 from weft.placement.estimate import REACHED, estimate, moved
-from weft.placement.machine import Machine, compared, pinned_machines
 from weft.placement.work import work_of
 from weft.schedule.build import build
 from weft.schedule.program import calls

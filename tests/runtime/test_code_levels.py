@@ -21,7 +21,7 @@ from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
-from weft.devices.cpu.native import again, emission, levels, sized
+from weft.devices.cpu.native import emission, optimisation_levels, recompile, sized
 from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
@@ -68,7 +68,7 @@ def test_what_is_called_often_gets_better_code(be: CPUDevice, tmp_path: Path) ->
     be.compiler.again.settle()
     after = be.counters()
     assert after["improved"] == 1 and ex._kernels[0].later is None and ex._kernels[0].address != old
-    assert levels.FEW <= ex._hot.runs <= levels.MANY and runs >= ex._hot.runs
+    assert optimisation_levels.FEW <= ex._hot.runs <= optimisation_levels.MANY and runs >= ex._hot.runs
     assert all(after[k] == before[k] for k in ("compiles", "loads", "cache_hits"))
     assert np.array_equal(be.download(ex(a)[0], (40, 40), F32), first)
     other = device(tmp_path, threads=1)  # another process gets the better code from disk
@@ -84,7 +84,8 @@ def test_one_call_asks_for_nothing_and_counts_decide(be: CPUDevice) -> None:
     for run in range(1, ex._hot.runs + 3):
         ex(a)
         assert asked == ([1] if run >= ex._hot.runs else [])
-    assert levels.runs_until([1e9], 1.0) == levels.MANY and levels.runs_until([1.0], 1e9) == levels.FEW > 1
+    assert optimisation_levels.runs_until([1e9], 1.0) == optimisation_levels.MANY
+    assert optimisation_levels.runs_until([1.0], 1e9) == optimisation_levels.FEW > 1
 
 
 def test_what_runs_for_long_is_compiled_well_at_once(be: CPUDevice) -> None:
@@ -119,7 +120,7 @@ def _multiply(be: CPUDevice) -> np.ndarray:
 
 def test_what_a_short_process_left_on_disk_gets_better_code_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process ends before better code is there; a later one, which compiles nothing, has it made."""
-    monkeypatch.setattr(again, "_start", lambda: (_ for _ in ()).throw(OSError("it ends first")))
+    monkeypatch.setattr(recompile, "_start", lambda: (_ for _ in ()).throw(OSError("it ends first")))
     short = device(tmp_path, threads=1)
     first = _multiply(short)
     short.compiler.again.end()
@@ -148,12 +149,12 @@ def test_the_second_process_makes_what_this_one_would(be: CPUDevice, tmp_path: P
 
 def test_where_no_process_can_be_started_code_is_good_at_once(be: CPUDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = _low(be)
-    monkeypatch.setattr(again, "_start", lambda: (_ for _ in ()).throw(OSError("no processes")))
+    monkeypatch.setattr(recompile, "_start", lambda: (_ for _ in ()).throw(OSError("no processes")))
     be.settle()
     assert kernel.later is not None and be.counters()["improved"] == 0
     assert _low(be, "next").later is None
     monkeypatch.setattr(sys, "executable", "/opt/editor/bin/editor")
-    assert not again.Again(lambda: "").possible
+    assert not recompile.Again(lambda: "").possible
 
 
 def test_a_process_that_dies_is_started_again(be: CPUDevice, monkeypatch: pytest.MonkeyPatch) -> None:

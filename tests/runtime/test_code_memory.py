@@ -17,7 +17,7 @@ from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
 from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function
-from weft.schedule.info import KernelInfo
+from weft.schedule.kernel_info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from handmade import F32, device, executable, scale_kernel, scale_twice
 
-from weft.devices.cpu.native import elf, identity
+from weft.devices.cpu.native import code_key, elf
 from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.compile import emit_object, function
 
@@ -102,15 +102,15 @@ def test_code_pages_are_never_writable_and_executable(tmp_path: Path) -> None:
 def test_the_key_holds_features_versions_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     import llvmlite
 
-    text = identity.identity()
-    assert llvmlite.__version__ in text and identity.ABI in text and identity.source_hash() in text
+    text = code_key.identity()
+    assert llvmlite.__version__ in text and code_key.ABI in text and code_key.source_hash() in text
     flags = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features"))]
     assert flags[0] in text
 
 
 def test_the_sources_in_the_key_are_all_that_write_code() -> None:
     """Whatever the code generator imports decides what a kernel's code looks like."""
-    hashed = {path.relative_to(ROOT).as_posix() for path in identity._sources()}
+    hashed = {path.relative_to(ROOT).as_posix() for path in code_key._sources()}
     rooms = ("emit", "nest", "product", "convolution", "generate.py")
     waiting = [path for path in hashed if path.startswith(tuple(f"weft/devices/cpu/{room}" for room in rooms))]
     seen = set(waiting)
@@ -130,18 +130,18 @@ def test_the_sources_in_the_key_are_all_that_write_code() -> None:
 
 def test_edited_sources_are_not_kept_under_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     be = device(tmp_path / "c", threads=1)
-    monkeypatch.setattr(identity, "_STARTED", 0.0)
+    monkeypatch.setattr(code_key, "_STARTED", 0.0)
     assert be.compiler.module(_IR)["pick"] and not (tmp_path / "c").exists()
 
 
 def test_sources_are_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, now, sources = [], [1e9], identity._sources()
-    monkeypatch.setattr(identity, "_sources", lambda: looks.append(1) or sources)
-    monkeypatch.setattr(identity.time, "monotonic", lambda: now[0])
-    assert all(identity.sources_unchanged() for _ in range(50)) and len(looks) == 1
-    monkeypatch.setattr(identity, "_STARTED", 0.0)  # as if they had been edited since
+    looks, now, sources = [], [1e9], code_key._sources()
+    monkeypatch.setattr(code_key, "_sources", lambda: looks.append(1) or sources)
+    monkeypatch.setattr(code_key.time, "monotonic", lambda: now[0])
+    assert all(code_key.sources_unchanged() for _ in range(50)) and len(looks) == 1
+    monkeypatch.setattr(code_key, "_STARTED", 0.0)  # as if they had been edited since
     now[0] += 1.0
-    assert not identity.sources_unchanged() and len(looks) == 2
+    assert not code_key.sources_unchanged() and len(looks) == 2
 
 
 def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:

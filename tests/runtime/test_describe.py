@@ -10,7 +10,7 @@ from handmade import device
 
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.describe import fma_text
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.host_cpu import host
 
 
 def test_describe(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import weft as wf
 from weft.devices.cpu.emit.math import has_vectors
 from weft.errors import DataError, TraceError
-from weft.placement import machine as profile_machine
+from weft.placement import device_figures as profile_machine
 from weft.tools.cli import main
 from weft.tools.profile import Profile
 

@@ -16,8 +16,7 @@ from tests.train import killed
 from tests.train.making import Broken, bits, data, net
 from weft.errors import DataError
 from weft.train import BestWeights, EarlyStopping
-from weft.train.checkpoint import every, load
-from weft.train.checkpoint_state import PLACE
+from weft.train.checkpoint import PLACE, every, load
 
 
 def test_killed_four_times(tmp_path: Path) -> None:

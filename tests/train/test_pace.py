@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from tests.train.making import bits, data, net
-from weft.train import loop, pace, step
+from weft.train import loop, step
 from weft.train.checkpoint import load
 
 
@@ -19,10 +19,10 @@ def many(monkeypatch) -> list[int]:
     """Loops of four from the third update on; lists how many updates each native loop made."""
     made: list[int] = []
     for module, name, value in (
-        (pace, "MANY", 4), (loop, "MANY", 4), (pace, "SHORT", 1e9), (pace, "LEFT", 0), (pace, "WATCHED", 1),
+        (loop, "MANY", 4), (loop, "MANY", 4), (loop, "SHORT", 1e9), (loop, "LEFT", 0), (loop, "WATCHED", 1),
     ):
         monkeypatch.setattr(module, name, value)
-    once = pace.Pace._many
+    once = loop.Pace._many
 
     def counted(self, block, lr):
         out = once(self, block, lr)
@@ -30,7 +30,7 @@ def many(monkeypatch) -> list[int]:
             made.append(len(block))
         return out
 
-    monkeypatch.setattr(pace.Pace, "_many", counted)
+    monkeypatch.setattr(loop.Pace, "_many", counted)
     return made
 
 
@@ -210,7 +210,7 @@ def test_long_steps_and_short_runs_stay_single(many, monkeypatch) -> None:
     x, y = data(60)
     for name, value in (("SHORT", 0.0), ("LEFT", 46)):
         with monkeypatch.context() as patch:
-            patch.setattr(pace, name, value)
+            patch.setattr(loop, name, value)
             wf.train.fit(net(), x, y, epochs=3, batch_size=4, show=False)
     assert not many
     wf.train.fit(net(), wf.data.Loader((x, y), 4), epochs=3, show=False)

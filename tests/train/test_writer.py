@@ -17,13 +17,13 @@ import weft as wf
 from tests.train.making import Broken, data, net
 from weft.errors import DataError
 from weft.process import run_lock as locks_of
-from weft.train.writer import only_writer
+from weft.train.checkpoint import only_writer
 
 ROOT = Path(__file__).parents[2]
 
 _HOLD = """
 import os, sys, time
-from weft.train.writer import only_writer
+from weft.train.checkpoint import only_writer
 with only_writer(sys.argv[1]):
     if len(sys.argv) > 2 and os.fork() == 0:
         time.sleep(600)

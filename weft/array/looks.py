@@ -11,7 +11,7 @@ from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, converted
 from weft.eager import materialise as looking
 from weft.eager.native import ELEMENTS
 from weft.graph.node import Node, Shape
-from weft.graph.origin import user_frame
+from weft.graph.source_lines import user_frame
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 

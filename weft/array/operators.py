@@ -23,8 +23,8 @@ from weft.eager.apply import bind
 from weft.eager.native import ELEMENTS, Shaped, Short, asked_again, never
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
-from weft.graph.origin import user_frame
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
+from weft.graph.source_lines import user_frame
 from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given

@@ -20,9 +20,9 @@ from weft.eager import implementations, policy
 from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise
 from weft.graph.node import Node, Shape
-from weft.graph.origin import user_frame
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
+from weft.graph.source_lines import user_frame
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given, Slot

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.devices.small import Prepared, SmallWork, Surroundings
-from weft.devices.warm import WarmTable, Watched, World
+from weft.devices.native_protocols import Prepared, SmallWork, Surroundings, WarmTable, Watched, World
 from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
@@ -154,7 +153,7 @@ class Timing(Protocol):
 
 @runtime_checkable
 class WarmCalls(Protocol):
-    """A device that runs jitted functions without Python in between: see ``weft.devices.warm``."""
+    """A device that runs jitted functions without Python in between: see ``weft.devices.native_protocols``."""
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None: ...
 
@@ -183,7 +182,7 @@ class Measuring(Protocol):
     def measure(self) -> dict[str, Any]:
         """``flops``: float32 operations a second; ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second.
 
-        Devices with memory of their own have more: see :class:`weft.placement.machine.Machine`."""
+        Devices with memory of their own have more: see :class:`weft.placement.device_figures.Machine`."""
         ...
 
     def recall(self, name: str) -> dict[str, Any] | None: ...
@@ -333,7 +332,7 @@ class ChoosesByMeasuring(Protocol):
 
 @runtime_checkable
 class DoesSmallWork(Protocol):
-    """A device that does small work on arrays without Python in between: see ``weft.devices.small``."""
+    """A device that does small work on arrays without Python in between: see ``weft.devices.native_protocols``."""
 
     def small_work(self, world: Surroundings) -> SmallWork: ...
 

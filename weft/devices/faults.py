@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class IndexFault(IndexError):
-    """args: the number of the site among those of the Program (see ``schedule/checks.py``), and the index as it was counted."""
+    """args: the number of the site in the Program (see ``schedule/index_checks.py``), and the index as it was counted."""
 
     @property
     def site(self) -> int:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.devices.small import Prepared
+from weft.devices.native_protocols import Prepared
 from weft.dtypes.formats import FLOATS, Format, scalar
 from weft.graph.node import Node, Primitive
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
 
 
 def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.ordered import reduced
-    from weft.kernel.summation import order_over, spans
+    from weft.kernel.summation import order_over, reduced, spans
     from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
@@ -172,7 +171,7 @@ def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
 
 
 def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.ordered import running
+    from weft.kernel.summation import running
 
     axis, wide = node.params["axis"], node.dtype.computed.numpy
     out[...] = np.moveaxis(running(np.moveaxis(operands[0].astype(wide, copy=False), axis, -1), node.op.monoid, wide), -1, axis)

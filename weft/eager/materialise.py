@@ -19,10 +19,10 @@ from weft.eager import limit_pending, tiers
 from weft.errors import OF_RUNS, TraceError
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import MAY_FAIL, SCALAR, is_placeholder
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute, pending
 from weft.runtime.cell import BEING_WRITTEN, UNDO, WRITING, Cell, traces
 from weft.runtime.context import LOCAL

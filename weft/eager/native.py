@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.devices.base import DoesSmallWork
-from weft.devices.small import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
+from weft.devices.native_protocols import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
 from weft.dtypes.formats import Format
 from weft.eager import implementations, policy
 from weft.eager.implementations import prepared
@@ -29,7 +29,7 @@ def never(*operands: Any) -> None:
 
 
 class _Elements:
-    """element(x, index), store(x, index, number), number(x): see ``weft.devices.small``."""
+    """element(x, index), store(x, index, number), number(x): see ``weft.devices.native_protocols``."""
 
     __slots__ = ("element", "number", "store")
 

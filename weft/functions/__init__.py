@@ -6,6 +6,6 @@ the other files are NumPy's chapters.
 What array code cannot say is a primitive (``weft.graph.primitives``); nothing here knows kernels or devices.
 """
 
-from weft.graph import origin
+from weft.graph import source_lines
 
-origin.part(__file__, "function")
+source_lines.part(__file__, "function")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.graph.node import Node, topological
-from weft.graph.origin import ORIGIN
 from weft.graph.primitives import bind
+from weft.graph.source_lines import ORIGIN
 
 Batched = tuple[Node, int | None]
 

@@ -8,8 +8,8 @@ from typing import Any
 from weft.dtypes.formats import INEXACT
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological
-from weft.graph.origin import ORIGIN, derived
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
+from weft.graph.source_lines import ORIGIN, derived
 
 
 def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.graph.node import Graph, Node
-from weft.graph.origin import user_line
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.index import IN_BOUNDS
+from weft.graph.source_lines import user_line
 
 
 def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:

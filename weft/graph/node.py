@@ -16,9 +16,9 @@ import numpy as np
 from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:
+    from weft.kernel.expressions import Machine
     from weft.kernel.index import Guards, Index
     from weft.kernel.ir import Affine, Value
-    from weft.kernel.values import Machine
 
 Shape = tuple[int, ...]
 Along = tuple[tuple[int | None, ...], ...]

@@ -14,11 +14,11 @@ from itertools import zip_longest
 from weft.dtypes.formats import Format
 from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
-from weft.graph.origin import ORIGIN
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.kinds import BITS, INT64
 from weft.graph.primitives.shape import CONCAT
+from weft.graph.source_lines import ORIGIN
 
 Range = tuple[int, int]  # the least and the largest value, both inclusive
 Rule = Callable[[Node, Sequence[Range]], Range]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from weft.kernel.expressions import access_values, axes_of, loads, read_first, stores_of
 from weft.kernel.ir import Access, Affine, Chain, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.target import EVERY
-from weft.kernel.walk import access_values, axes_of, loads, read_first, stores_of
 
 PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
 

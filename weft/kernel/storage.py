@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dtypes.formats import Format
+from weft.kernel.expressions import Rewriter
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
-from weft.kernel.rewrite import Rewriter
 
 RELAY = "relay"  # the name of kernels that only lay an array anew
 

@@ -4,7 +4,7 @@ A module is a thing with parameters (``module``); the ``*_layers`` files put wei
 them. All of it is array code: a layer knows no kernel, and no optimizer knows a layer.
 """
 
-from weft.graph import origin
+from weft.graph import source_lines
 from weft.nn import init
 from weft.nn.activation_layers import (
     CELU,
@@ -133,9 +133,9 @@ from weft.nn.pooling_layers import (
     MaxPool3d,
 )
 from weft.nn.recurrent import GRU, LSTM, RNN
-from weft.nn.shaping import Flatten, Reshape, flatten
+from weft.nn.reshape_layers import Flatten, Reshape, flatten
 
-origin.part(__file__, "function")
+source_lines.part(__file__, "function")
 
 __all__ = [
     "AconA", "AconB", "AconC", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",

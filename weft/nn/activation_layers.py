@@ -11,7 +11,7 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray, full, ones
 from weft.nn import activations as A
 from weft.nn.module import Module
-from weft.nn.sizes import extents
+from weft.nn.size_arguments import extents
 
 
 def _layer(name: str, function: Callable[..., Array], example: str = "", **changed: Any) -> type[Module]:

@@ -11,7 +11,7 @@ from weft.nn.attention import attend, attended
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
-from weft.nn.sizes import extents
+from weft.nn.size_arguments import extents
 
 
 class MultiHeadAttention(Module):

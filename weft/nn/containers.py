@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.module_tree import ModuleTree, modules_in
-from weft.nn.sizes import whole
+from weft.nn.size_arguments import whole
 
 
 class Sequential(Module):

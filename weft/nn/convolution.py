@@ -14,7 +14,7 @@ from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
-from weft.nn.sizes import each, images, whole
+from weft.nn.size_arguments import each, images, whole
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names and wf.pad's
 

@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.convolution import PADDING, convolve, padded, transposed
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.sizes import each, extents, first_batch, images
+from weft.nn.size_arguments import each, extents, first_batch, images
 
 
 class _Conv(Module):

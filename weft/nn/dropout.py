@@ -9,7 +9,7 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
-from weft.nn.sizes import images
+from weft.nn.size_arguments import images
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:

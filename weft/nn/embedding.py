@@ -14,7 +14,7 @@ from weft.functions.elementwise.ufuncs import equal, stop_gradient
 from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
-from weft.nn.sizes import extents
+from weft.nn.size_arguments import extents
 
 
 def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Array:

@@ -18,7 +18,7 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray, full
 from weft.functions.elementwise.clip_compare import clip
 from weft.functions.elementwise.ufuncs import erf
-from weft.nn.sizes import whole
+from weft.nn.size_arguments import whole
 
 __all__ = [
     "calculate_gain", "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",

@@ -12,7 +12,7 @@ from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.sizes import extents, first_batch
+from weft.nn.size_arguments import extents, first_batch
 
 
 def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:

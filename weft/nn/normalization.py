@@ -11,7 +11,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.dtype_info.half_precision import narrowed, widened
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
-from weft.nn.sizes import extents, whole
+from weft.nn.size_arguments import extents, whole
 
 
 def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:

@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, ones, zeros
 from weft.nn import normalization as N
 from weft.nn.module import Module
-from weft.nn.sizes import NAMES, extents, first_batch
+from weft.nn.size_arguments import NAMES, extents, first_batch
 
 
 class BatchNorm2d(Module):

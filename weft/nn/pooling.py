@@ -21,7 +21,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
-from weft.nn.sizes import each, images, whole
+from weft.nn.size_arguments import each, images, whole
 
 Ints = tuple[int, ...]
 Places = tuple[Ints, Ints, tuple[tuple[int, int], ...]]

@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.functions.creation.fill import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
-from weft.nn.sizes import NAMES, extents, images
+from weft.nn.size_arguments import NAMES, extents, images
 
 
 class _Pool(Module):

@@ -17,7 +17,7 @@ from weft.functions.shape.join_split import concatenate, stack
 from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.sizes import extents, first_batch
+from weft.nn.size_arguments import extents, first_batch
 from weft.runtime.cell import place_of, seen_from, traces
 from weft.runtime.context import LOCAL
 from weft.transforms.control import scan

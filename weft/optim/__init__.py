@@ -3,20 +3,33 @@
 ``optimizer`` keeps the state, a subclass says one rule for one parameter. Rules are array code, so a jitted step holds them.
 """
 
-from weft.graph import origin
+from weft.graph import source_lines
 from weft.optim import schedules
-from weft.optim.adam import AdaBelief, Adam, AdaMax, AdamW, AMSGrad, Nadam
-from weft.optim.adaptive import SMORMS3, AdaDelta, AdaGrad, RMSprop, RMSpropGraves
-from weft.optim.bound import AdaBound, AMSBound
 from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
-from weft.optim.eve import Eve
-from weft.optim.large import LAMB, Lion
 from weft.optim.optimizer import Optimizer
 from weft.optim.sam import SAM
 from weft.optim.santa import SantaE, SantaSSS
-from weft.optim.sgd import SGD
+from weft.optim.update_rules import (
+    LAMB,
+    SGD,
+    SMORMS3,
+    AdaBelief,
+    AdaBound,
+    AdaDelta,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    AdamW,
+    AMSBound,
+    AMSGrad,
+    Eve,
+    Lion,
+    Nadam,
+    RMSprop,
+    RMSpropGraves,
+)
 
-origin.part(__file__, "update")
+source_lines.part(__file__, "update")
 
 __all__ = [
     "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",

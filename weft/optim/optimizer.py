@@ -18,16 +18,16 @@ from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
 from weft.graph.node import Node, Shape
+from weft.optim.atomic_update import Writes, ready, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
-from weft.optim.given import check_rate, fitting, named_arrays
 from weft.optim.groups import DELETED, GroupOptions, Groups
-from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
-from weft.optim.together import Writes, ready, write_together
+from weft.optim.sparse_updates import sparse_names, touched_rows, update_rows, update_where_touched
+from weft.optim.update_arguments import check_rate, fitting, named_arrays
 from weft.runtime.cell import place_of, seen_from
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import computed
-from weft.transforms.landing import landed
 from weft.transforms.tree import structure_changed
+from weft.transforms.write_log import landed
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _STATE = ("state", "step_count", "shared", "slots")  # what is no option

@@ -7,11 +7,11 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.optim.atomic_update import write_together
 from weft.optim.clipping import global_norm
-from weft.optim.given import fitting
 from weft.optim.optimizer import Optimizer
-from weft.optim.together import write_together
-from weft.transforms.landing import landed
+from weft.optim.update_arguments import fitting
+from weft.transforms.write_log import landed
 
 
 class SAM(Optimizer):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import gib, seconds
+from weft.placement.device_figures import Machine
 from weft.placement.estimate import Estimate, estimate, made, moved
-from weft.placement.machine import Machine
 from weft.schedule.program import Program
 
 Arrays = Sequence[tuple[int, str]]  # of each array that a program reads: bytes, and the device that it lies on

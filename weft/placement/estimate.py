@@ -8,7 +8,7 @@ from math import prod
 
 from weft.devices.cuda.generate import launches_of
 from weft.kernel.ir import Chain, Contraction, Kernel
-from weft.placement.machine import Machine
+from weft.placement.device_figures import Machine
 from weft.placement.work import work_of
 from weft.schedule.program import Call, Copy, Host, Loop, Program, hosts
 

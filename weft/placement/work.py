@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from weft.kernel.expressions import access_values, axes_of, dependencies, each, read_first, stores_of
 from weft.kernel.ir import LIBRARY_NS, MACHINE, Access, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, size_of
-from weft.kernel.walk import access_values, axes_of, dependencies, each, read_first, stores_of
 
 CALL_NS = 2.0  # of an operation, from which it is a call for each element and not a vector instruction
 MOVE_NS = 0.015  # of reading or writing an element that lies near

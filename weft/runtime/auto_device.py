@@ -25,8 +25,8 @@ from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
 if TYPE_CHECKING:  # which are loaded with the first decision
+    from weft.placement.all_figures import Figures
     from weft.placement.choose import Decision
-    from weft.placement.figures import Figures
 
 _COMPILING = 0.1  # seconds that making a kernel for another device takes
 _WAYS = 64  # in which arrays may lie that are remembered
@@ -108,8 +108,8 @@ class Placement:
 
     def _without(self, values: Sequence[Any]) -> dict[str, str]:
         """Why it cannot be one of the devices."""
+        from weft.placement.all_figures import rooms
         from weft.placement.choose import lacking
-        from weft.placement.figures import rooms
 
         left = rooms(self._figures.machines)
         return lacking(self._made, self._arrays(values, 0, len(values)), left) | self._refused

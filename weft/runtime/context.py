@@ -21,7 +21,7 @@ class Tracing(Protocol):
 
 
 class Undo(Protocol):
-    """What remembers what cells held: see ``weft.transforms.landing``."""
+    """What remembers what cells held: see ``weft.transforms.write_log``."""
 
     def note(self, cell: Any) -> None: ...
     def take(self, later: Any) -> None: ...
@@ -60,7 +60,7 @@ _DECIDING = frozenset(("inside", "flush", "watch", "device", "at_once"))
 
 class _Local(threading.local):
     # where programs of new threads run: None for the CPU, another device's name, or the Figures by which each is placed ("auto",
-    # which ``weft/__init__.py`` looks up): see ``transforms/device.py``
+    # which ``weft/__init__.py`` looks up): see ``transforms/settings.py``
     chosen: Any = _ENVIRONMENT.get(_GIVEN, _GIVEN)
     place: Any  # the same of this thread
     device: str | None = None  # its name; None also where programs are placed, for what is small runs on the CPU then

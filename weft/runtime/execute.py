@@ -15,9 +15,9 @@ from weft.devices.faults import IndexFault
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError, gib, out_of_bounds
 from weft.graph.node import Graph, Node, Shape
-from weft.graph.origin import user_line
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.graph.source_lines import user_line
 from weft.process.bounded_cache import Recent
 from weft.runtime.context import LOCAL
 
@@ -195,7 +195,7 @@ Place = tuple[Any, tuple[int, ...]]
 def _places(graph: Graph, program: Any) -> list[Place]:
     """Each site of a Program, then each step in NumPy that may refuse its operands, and where its node stands in any graph of
     the same key: a position, one more in each loop."""
-    from weft.schedule.checks import sites
+    from weft.schedule.index_checks import sites
     from weft.schedule.program import hosts
 
     checked = [(site, _place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]

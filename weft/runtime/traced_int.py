@@ -18,8 +18,8 @@ import numpy as np
 
 from weft.dtypes.formats import FLOATS, FROM_NUMPY, Format
 from weft.graph.node import Node
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import constant, scalar_leaf
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.cell import Cell, traces
 
 SCALARS = frozenset([form.numpy.type for form in FROM_NUMPY.values() if form.kind in ("bool", "signed", "unsigned", "float")])

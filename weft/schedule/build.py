@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dtypes.formats import UINT8
-from weft.graph.composed import in_parts
-from weft.graph.hoist import hoisted
+from weft.graph.decompose import in_parts
+from weft.graph.hoist_checks import hoisted
 from weft.graph.loops import pruned
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import SCALAR
@@ -15,13 +15,13 @@ from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
 from weft.kernel.hazards import copies
 from weft.kernel.target import CPU, Target
-from weft.schedule import checks
+from weft.schedule import index_checks
+from weft.schedule.arena import arena
 from weft.schedule.fuse import Fused, fuse
-from weft.schedule.info import kernel_info
-from weft.schedule.memory import arena
+from weft.schedule.fusion_graph import View, strip
+from weft.schedule.kernel_info import kernel_info
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
-from weft.schedule.view import View, strip
 
 _FAR = 64  # operations: the farthest that is told apart
 
@@ -85,7 +85,7 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
             continue
         ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])
-        steps.append(Call(f.kernel, tuple(ids), numbers, tuple([checks.site(n) for n in f.sites])))
+        steps.append(Call(f.kernel, tuple(ids), numbers, tuple([index_checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
     steps += slots.copies()
     table, size = slots.finish(steps, fused)
@@ -289,7 +289,7 @@ def _donations(
                 pairs.append((far.get(graph.inputs[position], _FAR), position, root(step.args[count + o]).position))
                 changed.append((k, i, o))
     if not inside:
-        pairs = [p for p, fine in zip(pairs, checks.safe(steps, fused, changed), strict=True) if fine]
+        pairs = [p for p, fine in zip(pairs, index_checks.safe(steps, fused, changed), strict=True) if fine]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
 
 

@@ -18,17 +18,16 @@ from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
+from weft.kernel.expressions import INT64, Machine, tag
 from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Store, Value, along
 from weft.kernel.summation import order_over, reduction_order
 from weft.kernel.target import Order
-from weft.kernel.values import INT64, Machine, tag
 from weft.schedule import reasons
-from weft.schedule.chosen import chosen
-from weft.schedule.facts import is_reduction, reduces
+from weft.schedule.fusion_graph import View
+from weft.schedule.group_structure import Structure, is_reduction, reduces
+from weft.schedule.one_element_sums import chosen
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
-from weft.schedule.view import View
 
 INDEX = INT32  # of a place in a window
 

@@ -12,11 +12,11 @@ from weft.graph.node import Graph, Node, Shape
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
 from weft.schedule import reasons
-from weft.schedule.forms import Forms
+from weft.schedule.fusion_graph import View
+from weft.schedule.group_cache import Forms
 from weft.schedule.groups import Group, Grouping, Refusal
 from weft.schedule.lower_index import SMALLER
 from weft.schedule.reasons import Boundary
-from weft.schedule.view import View
 
 
 @dataclass(frozen=True, slots=True)

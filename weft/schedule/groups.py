@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from weft.graph.node import Node
 from weft.schedule import reasons
-from weft.schedule.facts import reduces
-from weft.schedule.forms import Forms
-from weft.schedule.group_check import chain_of
-from weft.schedule.view import View
+from weft.schedule.fusion_graph import View
+from weft.schedule.group_cache import Forms
+from weft.schedule.group_structure import chain_of, reduces
 
 
 class Group:

@@ -21,8 +21,8 @@ from weft.kernel.ir import Access, Contraction, Kernel
 from weft.kernel.storage import channels_last, lying, relay
 from weft.kernel.target import Target
 from weft.schedule.fuse import Fused
+from weft.schedule.fusion_graph import View, strip
 from weft.schedule.traffic import traffic
-from weft.schedule.view import View, strip
 
 _ROWS, _DEEP = 128, 32  # of a product's tiles: rows of the result, and from how many on one axis of k fills a tile
 _SECTOR = 32  # bytes that memory gives at least

@@ -12,13 +12,12 @@ from weft.kernel.index import ZERO, Guard, Index, always
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
 from weft.schedule.expand import Expander, Held, Scope
-from weft.schedule.facts import ends_kernel
-from weft.schedule.names import kernel_name
-from weft.schedule.pending import Pending
+from weft.schedule.fusion_graph import View
+from weft.schedule.group_structure import Structure, ends_kernel
+from weft.schedule.kernel_names import kernel_name
+from weft.schedule.open_stage import Pending
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
 from weft.schedule.traffic import traffic
-from weft.schedule.view import View
 
 N = TypeVar("N")
 M = TypeVar("M")

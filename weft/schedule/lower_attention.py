@@ -10,8 +10,8 @@ from weft.graph.node import Node
 from weft.kernel.index import ZERO, Index
 from weft.kernel.ir import Affine, Axis, Chain, Inner, Outer, Phase, Softmax, Value, along
 from weft.schedule.expand import Expander
-from weft.schedule.pending import Pending
-from weft.schedule.structure import Structure
+from weft.schedule.group_structure import Structure
+from weft.schedule.open_stage import Pending
 
 NEVER = -math.inf
 

@@ -8,16 +8,15 @@ from math import prod
 
 from weft.graph.node import Node
 from weft.graph.primitives.meeting import ADD, UNORDERED
+from weft.kernel.expressions import INT64, Machine
 from weft.kernel.hazards import copies, in_place
 from weft.kernel.index import ZERO, Index, broadcast
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, along, size_of
 from weft.kernel.summation import reduction_order
 from weft.kernel.target import Order, Target
-from weft.kernel.values import INT64, Machine
 from weft.schedule.expand import Expander, Scope
-from weft.schedule.facts import ends_kernel, reduces
-from weft.schedule.pending import Pending
-from weft.schedule.structure import Structure
+from weft.schedule.group_structure import Structure, ends_kernel, reduces
+from weft.schedule.open_stage import Pending
 
 Pairs = tuple[tuple[int, int], ...]
 SMALLER = 4  # times smaller than the array, at least, is an update that is kept in scratch

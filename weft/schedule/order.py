@@ -8,7 +8,7 @@ from collections.abc import Collection
 from weft.graph.node import Node
 from weft.kernel.hazards import copies
 from weft.schedule.fuse import Fused
-from weft.schedule.view import View, strip
+from weft.schedule.fusion_graph import View, strip
 
 
 def ordered(view: View, fused: list[Fused]) -> list[Fused]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from weft.kernel.expressions import axes_of, loads, roots, stores_of
 from weft.kernel.ir import Access, Kernel
-from weft.kernel.walk import axes_of, loads, roots, stores_of
 
 _FEW = 4096  # positions along one dimension that are listed one by one
 Box = tuple[tuple[int, int], ...] | int

@@ -9,13 +9,11 @@ from typing import Any
 from weft.devices import settle
 from weft.devices.base import Measuring
 from weft.errors import DeviceError, seconds
-from weft.placement.machine import Machine, machine
+from weft.placement.device_figures import Machine, machine
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
-from weft.tools.profile_measure import called, check_call, contents_kept, in_notebook, name_of
-from weft.tools.profile_session import Session
+from weft.tools.profile_session import Session, Work, called, check_call, contents_kept, in_notebook, name_of, works
 from weft.tools.profile_words import amount
-from weft.tools.profile_work import Work, works
 
 BUDGET = 0.5  # seconds for the timed calls, where ``repeat`` is left out
 MOST_CALLS = 1000

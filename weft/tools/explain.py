@@ -9,15 +9,15 @@ from typing import Any
 from weft.array import Array
 from weft.devices.base import Launches
 from weft.eager.apply import at_once_of
-from weft.graph.origin import file_name
 from weft.graph.primitives.table import SCALAR
+from weft.graph.source_lines import file_name
 from weft.kernel.storage import RELAY
+from weft.placement.all_figures import rooms
 from weft.placement.choose import Decision, choose
-from weft.placement.figures import rooms
-from weft.placement.machine import compared
+from weft.placement.device_figures import compared
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
-from weft.schedule.info import in_place_infos
+from weft.schedule.kernel_info import in_place_infos
 from weft.schedule.program import KernelInfo, Loop, Program, calls, hosts
 from weft.transforms.jit import Jitted, jit
 from weft.transforms.traced import Traced

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.placement.machine import Machine, machine
-from weft.tools.profile_culprit import culprit_of
+from weft.placement.device_figures import Machine, machine
 from weft.tools.profile_figures import Figures
-from weft.tools.profile_measure import called, check_call, contents_kept, in_notebook, measured, name_of
-from weft.tools.profile_reasons import Reason, overhead, reason_of
+from weft.tools.profile_reasons import Reason, culprit_of, overhead, reason_of
 from weft.tools.profile_report import (
     PHASES,
     Event,
@@ -29,7 +27,7 @@ from weft.tools.profile_report import (
     rows,
     steps_of,
 )
-from weft.tools.profile_session import Run, Session
+from weft.tools.profile_session import Run, Session, called, check_call, contents_kept, in_notebook, measured, name_of
 from weft.tools.profile_text import head, text
 
 BUDGET = 0.6  # seconds for the timed calls, where ``repeat`` is left out
@@ -60,13 +58,13 @@ class Profile(Figures):
         return f"Profile({head(self)})"
 
     def _repr_html_(self) -> str:
-        from weft.tools.profile_html import fragment
+        from weft.tools.profile_export import fragment
 
         return fragment(self)
 
     def chrome_trace(self) -> dict[str, Any]:
         """One call as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, as a dict for ``json.dump``."""
-        from weft.tools.profile_trace import chrome_trace
+        from weft.tools.profile_export import chrome_trace
 
         return chrome_trace(self)
 
@@ -83,9 +81,7 @@ class Profile(Figures):
         ValueError
             for another ending.
         """
-        from weft.tools.profile_html import page
-        from weft.tools.profile_plot import picture
-        from weft.tools.profile_trace import trace_text
+        from weft.tools.profile_export import page, picture, trace_text
 
         path = Path(path)
         check_ending(path)
@@ -193,7 +189,7 @@ def _kernel(step: StepTime, limits: Machine, reason: Reason, place: Places) -> K
 
 
 def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
-    from weft.tools.profile_work import works
+    from weft.tools.profile_session import works
 
     limits, done, out = machine(), {}, []
     begin = min((t for run in runs for t, _ in run.times), default=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.placement.machine import Machine
-from weft.tools.profile_culprit import Culprit
+from weft.placement.device_figures import Machine
+from weft.tools.profile_reasons import Culprit
 from weft.tools.profile_report import Event, KernelTime, Row
 
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.graph.node import Node
-from weft.graph.origin import user_line
-from weft.placement.machine import Machine
-from weft.tools.profile_session import Run, Session, Unit
+from weft.graph.source_lines import user_line
+from weft.placement.device_figures import Machine
+from weft.tools.profile_session import Origin, Run, Session, Unit, Work, works
 from weft.tools.profile_words import UNKNOWN, short
-from weft.tools.profile_work import Origin, Work, works
 
 PHASES = ("forward", "backward", "update")
 OUTSIDE = "(outside layers)"

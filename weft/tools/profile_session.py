@@ -2,32 +2,48 @@
 
 Programs that run in a session are compiled for it: the same kernels, found in the cache, with stamps between them.
 Jitted functions are traced again, by twins of their own, so that their nodes carry marks.
+
+Calls that are measured: what they can reach, what is refused, how often they run, and how long they take.
+
+What each step of a program has to do: arithmetic, memory traffic, and how both are shared by lines, layers and phases.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
-from collections.abc import Callable
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from weft.array import Array
 from weft.array.operators import mark_nodes
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
+from weft.eager.materialise import evaluate
 from weft.errors import DeviceError, TraceError
 from weft.graph.node import Graph, Node
-from weft.graph.origin import ORIGIN
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.graph.source_lines import ORIGIN
 from weft.nn.module import Module
 from weft.nn.module_tree import WATCH
+from weft.placement.device_figures import Machine
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.runtime.execute import refused, told
 from weft.schedule.build import built
-from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused
-from weft.schedule.program import Program
+from weft.schedule.fusion_graph import strip
+from weft.schedule.index_checks import sites
+from weft.schedule.kernel_info import kernel_info
+from weft.schedule.program import Call, Copy, Host, Loop, Program
 from weft.transforms.jit import Jitted
+from weft.transforms.reach import contents_of, names_in
 from weft.transforms.tree import structure_changed
 
 _ONE = threading.Lock()  # two profiles at once would time each other
@@ -244,3 +260,229 @@ def resolved(graph: Graph) -> Graph:
             inputs = tuple([known[i] for i in node.inputs])
             known[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, tuple(marks[node]))
     return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
+
+SETTLE = 2  # calls before each round that are not counted: arrays change owners, caches fill
+MOST_OBJECTS = 100_000
+
+
+def check_call(tool: str, f: Any, repeat: Any) -> None:
+    """Refuse what ``profile`` and ``bench`` (``tool``) cannot call, or not so often."""
+    if not callable(f):
+        raise TypeError(f"{tool}: {f!r} is not a function: give the function and its arguments, wf.{tool}(f, x)")
+    if repeat is not None and (isinstance(repeat, bool) or not isinstance(repeat, int | np.integer)):
+        raise TypeError(f"{tool}: repeat must be an integer, not {repeat!r}")
+    if repeat is not None and repeat < 1:
+        raise ValueError(f"{tool}: repeat must be at least 1, not {repeat}")
+
+
+@contextlib.contextmanager
+def contents_kept(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator[list[Array]]:
+    """Call ``f`` once and yield the Arrays that its calls reach; afterwards these have the contents from before.
+
+    A first call that makes state (an optimizer's, say) counts: that state stays as this call left it.
+    """
+    arrays = reached(f, args, kwargs)
+    evaluate(arrays)
+    kept = [(array, array._node) for array in arrays]
+    try:
+        called(f, args, kwargs, arrays)
+        made = reached(f, args, kwargs)
+        if not {id(a) for a in made} <= {id(a) for a in arrays}:
+            arrays = made
+            evaluate(arrays)
+            kept = [(array, array._node) for array in arrays]
+        yield arrays
+    finally:
+        for array, node in kept:
+            array._node = node
+
+
+def name_of(f: Any) -> str:
+    """Return the name of a function, or of its class."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def in_notebook() -> bool:
+    """Whether a result is shown by itself."""
+    from rich.console import Console
+
+    return Console().is_jupyter
+
+
+def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:
+    """Call, compute what comes out and what was written; nanoseconds."""
+    begin = time.perf_counter_ns()
+    out = f(*args, **kwargs)
+    pending = [a for a in reached if a._node.value is None]
+    if pending or not isinstance(out, Array) or out.node.value is None:
+        evaluate(out, pending)
+    return time.perf_counter_ns() - begin
+
+
+def measured(
+    session: Session, call: Callable[[], int], repeat: int | None, budget: float,
+) -> tuple[list[int], list[int], list[list[Run]]]:
+    """Nanoseconds of whole calls; of calls in the session; and the runs of each of these. ``budget``: seconds for all of it."""
+    once = min(call(), call()) * 1e-9
+    count = repeat if repeat is not None else int(min(200, max(3, budget / 2 / max(once, 1e-7))))
+    rounds = min(count, 4)
+    wholes: list[int] = []
+    timed: list[int] = []
+    runs: list[list[Run]] = []
+    for r in range(rounds):  # plain and timed calls in turns, so that a busy moment meets both
+        share = count * (r + 1) // rounds - count * r // rounds
+        for _ in range(SETTLE if once < 0.5 else 1):
+            call()
+        wholes += [call() for _ in range(share)]
+        with session:
+            for _ in range(SETTLE if r else SETTLE + 1):
+                call()
+            session.recording = True
+            for _ in range(share):
+                session.runs = []
+                timed.append(call())
+                runs.append(session.runs)
+            session.recording = False
+    return wholes, timed, runs
+
+
+def reached(*roots: Any) -> list[Array]:
+    """Every Array with a content of its own that the roots lead to, and the random state."""
+    from weft.functions.random import state
+
+    found: dict[int, Array] = {}
+    seen: dict[int, Any] = {}
+    stack: list[Any] = [*roots, state._STATE.key, state._STATE.base]
+    while stack and len(seen) < MOST_OBJECTS:
+        item = stack.pop()
+        if item is None or isinstance(item, int | float | str | bytes | type | types.ModuleType | np.ndarray) or id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if isinstance(item, Array):
+            found[id(item.cell)] = item.cell
+        elif isinstance(item, types.FunctionType):
+            stack += [*contents_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
+            if not (item.__module__ or "").startswith("weft."):
+                stack += [item.__globals__[n] for n in names_in(item.__code__).variables if n in item.__globals__]
+        elif isinstance(item, types.MethodType):
+            stack += [item.__func__, item.__self__]
+        elif isinstance(item, functools.partial):
+            stack += [item.func, *item.args, *item.keywords.values()]
+        elif isinstance(item, Jitted):
+            stack.append(item.f)
+        elif isinstance(item, dict):
+            stack += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack += item
+        elif hasattr(item, "__dict__"):
+            stack += vars(item).values()
+    return list(found.values())
+
+Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: as on resolved nodes
+
+
+@dataclass(frozen=True)
+class Work:
+    """One step. ``parts``: the weight of each origin in it; one part is exact, several are an estimate."""
+
+    name: str
+    kind: str  # kernel, loop, numpy, copy
+    flops: int
+    bytes: int
+    wide: bool  # float64
+    parts: dict[Origin, float]
+    nodes: tuple[Node, ...] = ()
+    kernel: Any = None
+    length: int = 1  # steps of a loop
+
+    def floor(self, machine: Machine) -> tuple[float, float]:
+        """Seconds that the arithmetic and the memory traffic take at least."""
+        peak = machine.flops / 2 if self.wide else machine.flops
+        return self.flops / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
+
+
+def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
+    """One a step of the program."""
+    lines: dict[Any, str] = {}
+    made = iter(fused)
+    out = []
+    for step in program.steps:
+        if isinstance(step, Copy):
+            size = program.slots[step.source].dtype.bytes
+            for n in program.slots[step.source].shape:
+                size *= n
+            out.append(Work("copy", "copy", 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))
+            continue
+        f = next(made)
+        wide = any(n.dtype.name == "float64" for n in f.nodes)
+        if isinstance(step, Call):
+            info = kernel_info(f, lines)
+            out.append(Work(info.name, "kernel", info.flops, info.bytes, wide, _parts(f, machine, info.bytes), f.nodes, f.kernel))
+        elif isinstance(step, Loop):
+            out.append(_loop(f.nodes[0], machine))
+        else:
+            assert isinstance(step, Host)
+            node = f.nodes[0]
+            flops = node.op.cost(node).flops if node.op.cost is not None else 0
+            moved = node.nbytes + sum(i.nbytes for i in node.inputs)
+            out.append(Work(step.name, "numpy", flops, moved, wide, {_origin(node): 1.0}, f.nodes))
+    return out
+
+
+def _origin(node: Node) -> Origin:
+    code, instruction, layer, phase = (*(node.where or (None, -1)), "", None)[:4]
+    return code, instruction, layer, phase or "forward"
+
+
+def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
+    """Seconds that each origin's arithmetic and memory traffic would take one after the other."""
+    memory = 1 / machine.bandwidth_at(size)
+    outputs = set(fused.outputs)
+    given = {strip(n) for n, _ in fused.inputs}
+    readers: dict[Node, list[Node]] = {}
+    for node in fused.nodes:
+        for i in node.inputs:
+            if (base := strip(i)) in given:
+                readers.setdefault(base, []).append(node)
+    out: dict[Origin, float] = {}
+
+    def add(node: Node, seconds: float) -> None:
+        origin = _origin(node)
+        out[origin] = out.get(origin, 0.0) + seconds
+
+    for node in fused.nodes:
+        flops = node.op.cost(node).flops if node.op.cost is not None else 0
+        add(node, flops / machine.flops + (node.nbytes * memory if node in outputs else 0.0))
+    for base, who in readers.items():
+        for node in who:
+            add(node, base.nbytes * memory / len(who))
+    total = sum(out.values())
+    return {o: w / total if total else 1 / len(out) for o, w in out.items() if w or not total}
+
+
+def _loop(scan: Node, machine: Machine) -> Work:
+    """A loop: its body's work, once for every step; nodes without a layer are in the loop's own."""
+    program, fused = built(scan.params["body"].graph)
+    length = scan.params["length"]
+    inside = works(program, fused, machine)
+    _, _, layer, phase = own = _origin(scan)
+    parts: dict[Origin, float] = {}
+    for work in inside:
+        seconds = sum(work.floor(machine))
+        for (code, instruction, inner, when), share in work.parts.items():
+            late = phase if phase != "forward" else when
+            origin = (code, instruction, inner or layer, late) if code is not None else (*own[:2], inner or layer, late)
+            parts[origin] = parts.get(origin, 0.0) + share * seconds
+    total = sum(parts.values())
+    parts = {o: w / total for o, w in parts.items() if w} if total else {own: 1.0}
+    name = f"loop of {length}: {max(inside, key=lambda w: sum(w.floor(machine))).name}"
+    return Work(
+        name, "loop", length * sum(w.flops for w in inside), length * sum(w.bytes for w in inside), any(w.wide for w in inside),
+        parts, _nodes(inside), None, length,
+    )
+
+
+def _nodes(inside: Iterable[Work]) -> tuple[Node, ...]:
+    return tuple([n for work in inside for n in work.nodes])

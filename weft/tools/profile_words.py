@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.graph.origin import file_name
+from weft.graph.source_lines import file_name
 
 UNKNOWN = "(unknown line)"
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import short
 from weft.nn.module import Module
 from weft.optim import Optimizer
-from weft.optim.given import named_arrays
+from weft.optim.update_arguments import named_arrays
 
 
 def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:

@@ -14,13 +14,13 @@ from weft.array import Array
 from weft.dtypes.formats import FLOATS
 from weft.graph.interpret import walk
 from weft.graph.node import Node, topological
-from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.elementwise import CAST, IDENTITY
+from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.nn.module import Module
 from weft.nn.module_tree import WATCH
-from weft.optim.given import named_arrays
+from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
-from weft.train.feed import Feed
+from weft.train.batches import Feed
 from weft.train.snapshot import Log, finite, put, take
 from weft.train.step import Stepper
 from weft.transforms.jit import jit

@@ -15,19 +15,19 @@ from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
-from weft.nn.sizes import waits_for_a_batch
+from weft.nn.size_arguments import waits_for_a_batch
 from weft.optim import Adam, Optimizer
 from weft.process.files import target
 from weft.train import arguments
 from weft.train import checkpoint as checkpoints
-from weft.train.feed import Arrays, Feed, Stream, checked, is_stream, set_aside
+from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, set_aside
+from weft.train.checkpoint import only_writer
 from weft.train.history import History
 from weft.train.loop import Run
 from weft.train.metrics import named
 from weft.train.state import State, hooks
 from weft.train.step import Stepper, training_step
 from weft.train.validate import ROWS, Validation, evaluating
-from weft.train.writer import only_writer
 from weft.transforms.jit import jit
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]

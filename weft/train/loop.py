@@ -1,31 +1,42 @@
-"""The loop of a run: epochs of steps, with callbacks, checkpoints, and an end by Ctrl-C or by a loss that is not finite."""
+"""The loop of a run: epochs of steps, with callbacks, checkpoints, and an end by Ctrl-C or by a loss that is not finite.
+
+How many updates a native call makes: one, or many where steps are so short that Python between them would count.
+
+Many steps are one native loop (``wf.scan`` of the step). The bits are those of the same steps one by one, so it does not
+matter when, or whether, a run changes over.
+
+Ctrl-C during a run: the first one is noted and acted on after the step, the second ends it at once.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from weft.errors import DataError, warn
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.train import checkpoint
+from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
 from weft.train.diagnose import find
-from weft.train.feed import Feed
 from weft.train.history import Epoch
-from weft.train.interrupts import Asked, noted
-from weft.train.pace import MANY, Pace
-from weft.train.shown import progress
+from weft.train.progress import progress
 from weft.train.snapshot import Log, Snapshot, put, take
 from weft.train.state import Hooks, State
 from weft.train.step import Stepper
 from weft.train.validate import Validation
-from weft.transforms.denormals import flush_denormals
+from weft.transforms.settings import flush_denormals
 
 
 class Run:
@@ -263,3 +274,113 @@ def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
             group = []
     if group:
         yield tuple(group)
+
+MANY = 32  # updates in a loop
+SHORT = 2e-3  # seconds of a step; beside longer ones Python does not count, and Ctrl-C would wait
+LEFT = 4000  # updates still to come, for fewer a second program is not worth its compilation
+WATCHED = 32  # updates that are timed, after as many that are not
+MOST = 64 << 20  # bytes of the batches of a loop, which lie in memory together
+
+Keys = tuple[Any, ...]  # of the batches of one update
+Figures = tuple[int, tuple[float, ...]]  # rows, and (loss, *metrics)
+
+
+class Pace:
+    """Makes updates from the keys of their batches.
+
+    ``alone`` says that somebody wants to be called after each update.
+    """
+
+    def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
+        self.stepper, self.feed = stepper, feed
+        # whether a native call may make many updates
+        self.able = stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MOST and not alone
+        self.count = 1  # updates that a native call makes
+        self.seen = 0  # updates of this epoch
+        self.proven = False  # whether a loop has run
+
+    def blocks(self, updates: Iterator[Keys], left: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
+        """The updates of an epoch in tuples: each is one native call.
+
+        left : updates still to come in the whole run
+        room : how many updates may be made before the loop is to look after something else
+        """
+        self.seen = 0
+        for update in updates:
+            if self.able and self.count == 1:
+                self._watch(left)
+            if self.count == 1 or room() < self.count:
+                yield (update,)
+                continue
+            block = (update, *islice(updates, self.count - 1))
+            if len(block) == self.count and len(block[-1][0]) == len(update[0]):
+                yield block
+            else:
+                yield from ((update,) for update in block)
+
+    def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
+        """Make the updates of a block."""
+        found = self._many(block, lr) if len(block) > 1 else None
+        return [self._one(keys, lr) for keys in block] if found is None else found
+
+    def _one(self, keys: Keys, lr: float) -> Figures:
+        batch, count, plain = self.feed.batch, self.feed.count, self.stepper.plain
+        if plain is None:
+            return sum(map(count, keys)), self.stepper.advance([batch(key) for key in keys], lr)
+        key = keys[0]
+        x, y = batch(key)
+        return count(key), (float(plain(x, y, lr)),)
+
+    def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
+        """One native call, or None where the step has what no native loop can hold, which its trace tells."""
+        assert self.stepper.many is not None
+        xs, ys = self.feed.batch(np.stack([key for (key,) in block]))
+        try:
+            out = self.stepper.many(xs, ys, lr)
+        except (TypeError, ValueError):
+            if self.proven:
+                raise
+            self.able, self.count = False, 1
+            return None
+        self.proven = True
+        rows = len(block[0][0])
+        return [(rows, values) for values in zip(*(a.numpy().tolist() for a in out), strict=True)]
+
+    def _watch(self, left: int) -> None:
+        """Called before each update: whether steps are short enough for many at once."""
+        self.seen += 1
+        if self.seen == WATCHED:
+            self.since = time.thread_time()  # not the clock's time: other programs may keep this one waiting
+        elif self.seen == 2 * WATCHED and left >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
+            self.count = MANY
+
+
+class Asked:
+    """Whether Ctrl-C was pressed."""
+
+    def __init__(self) -> None:
+        self.to_stop = False
+
+
+@contextmanager
+def noted() -> Iterator[Asked]:
+    """While it lasts Ctrl-C sets ``to_stop``; a second one raises KeyboardInterrupt.
+
+    Only in the main thread, and only where Python's own handler is in place: programs with a handler of theirs keep it.
+    """
+    asked = Asked()
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield asked
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if asked.to_stop:
+            raise KeyboardInterrupt
+        asked.to_stop = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

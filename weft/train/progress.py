@@ -1,10 +1,26 @@
-"""Progress of a run as text: a line an epoch, and in a terminal a bar below them."""
+"""Progress of a run as text: a line an epoch, and in a terminal a bar below them.
+
+What shows the progress of a run: nothing, lines, a bar in a terminal, a plot and a table in a notebook.
+
+A run in a notebook: a plot of the losses and a table of the epochs, in one output that is written over.
+
+Figures of a run for TensorBoard (extra ``weft[tensorboard]``).
+"""
 
 from __future__ import annotations
 
+import html
+import io
+import os
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from weft.train.history import Epoch, figure
+from weft.train.history import Epoch, History, figure
+from weft.train.state import State
 
 
 class Progress:
@@ -71,3 +87,178 @@ def _validated(row: Epoch) -> dict[str, float]:
 def _figures(metrics: dict[str, float]) -> str:
     shown = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
     return "".join(f"  {name} {value}" for name, value in shown)
+
+
+@contextmanager
+def progress(
+    total: int | None, show: bool = True, history: History | None = None, epochs: int = 1, done: int = 0,
+) -> Iterator[Progress]:
+    """What shows a run of ``total`` batches (None where that is not known), ``done`` of which lie behind it."""
+    if not show:
+        yield Silent(epochs)
+    elif history is not None and in_notebook():
+        shown = live(total, history, epochs, done)
+        try:
+            yield shown
+        finally:
+            shown.end()
+    elif not sys.stdout.isatty():
+        yield Progress(epochs)
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Drawn
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(),
+        )
+        with Drawn(*columns) as bar:
+            now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
+            yield Bar(epochs, bar, bar.add_task(now, total=total, completed=done), total is not None)
+
+LEAST_SECONDS = 0.5  # between two plots
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel, whose outputs show HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+class _Live(Progress):
+    def __init__(self, total: int | None, history: History, epochs: int, done: int) -> None:
+        super().__init__(epochs)
+        from IPython.display import display
+
+        self._total, self._history, self._done, self._next, self._plot = total, history, done, 0.0, 0.0
+        self._last = ""
+        self._bar = display(_Html(self._text()), display_id=True)
+        self._picture: Any = None
+        self._display = display
+
+    def step(self, batches: int = 1) -> None:
+        self._done += batches
+        now = time.perf_counter()
+        if now >= self._next:
+            self._next = now + 0.2
+            self._bar.update(_Html(self._text()))
+
+    def epoch(self, row: Epoch) -> None:
+        if self._total is None:
+            self._total = round(self._done / row.number * self.epochs)
+        self._bar.update(_Html(self._text()))
+        now = time.perf_counter()
+        if now >= self._plot:
+            self.draw()
+            self._plot = time.perf_counter() + LEAST_SECONDS
+
+    def draw(self) -> None:
+        """The plot as it is now; without matplotlib the table alone is shown."""
+        picture = _picture(self._history)
+        if picture is None:
+            return
+        if self._picture is None:
+            self._picture = self._display(picture, display_id=True)
+        else:
+            self._picture.update(picture)
+
+    def end(self) -> None:
+        self._bar.update(_Html(self._text()))
+        if self._history.epochs:
+            self.draw()
+
+    def _text(self) -> str:
+        amount = f' max="{self._total}" value="{self._done}"' if self._total else ""
+        counted = f"{self._done}/{self._total if self._total is not None else '?'} batches"
+        table = self._history._repr_html_() if self._history.epochs else ""
+        return f"<div><progress{amount}></progress> {html.escape(counted)}{table}</div>"
+
+
+def live(total: int | None, history: History, epochs: int, done: int) -> _Live:
+    """The output of a run; ``end`` draws it for the last time."""
+    return _Live(total, history, epochs, done)
+
+
+class _Html:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+class _Png:
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def _repr_png_(self) -> bytes:
+        return self.content
+
+
+def _picture(history: History) -> _Png | None:
+    try:
+        drawn = history.plot()
+    except ImportError:
+        return None
+    out = io.BytesIO()
+    drawn.savefig(out, format="png", dpi=90)
+    return _Png(out.getvalue())
+
+
+class TensorBoard:
+    """Write every figure of every epoch to event files: folders ``train`` and ``validation``, so that curves share a chart.
+
+    Parameters
+    ----------
+    folder : where to; ``tensorboard --logdir FOLDER`` shows it
+
+    Raises
+    ------
+    ImportError
+        when tensorboardX is missing: ``pip install weft[tensorboard]``.
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf, tempfile, os
+    >>> x, folder = np.ones((8, 3), "float32"), tempfile.mkdtemp()
+    >>> history = wf.train.fit(
+    ...     wf.nn.Linear(3, 1), x, x[:, :1], epochs=2, loss=wf.losses.mse, validation=(x, x[:, :1]), show=False,
+    ...     callbacks=[wf.train.TensorBoard(folder)],
+    ... )
+    >>> sorted(os.listdir(folder))
+    ['train', 'validation']
+    """
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        try:
+            import tensorboardX  # noqa: F401
+        except ImportError:
+            raise ImportError("TensorBoard needs the package tensorboardX: pip install weft[tensorboard]") from None
+        self.folder = Path(folder)
+        self._writers: dict[str, Any] = {}
+        self._from = 1
+
+    def on_begin(self, state: State) -> None:
+        self._from = len(state.history.epochs) + 1  # what an interrupted run wrote from here on is void
+
+    def on_epoch(self, state: State) -> None:
+        row = state.row
+        self._write("train", row, {"loss": row.loss, **row.metrics, **({} if row.lr is None else {"lr": row.lr})})
+        if row.validation_loss is not None:
+            self._write("validation", row, {"loss": row.validation_loss, **row.validation_metrics})
+
+    def on_end(self, state: State) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+    def _write(self, part: str, row: Epoch, figures: dict[str, float]) -> None:
+        import tensorboardX
+
+        if part not in self._writers:
+            purge = self._from if self._from > 1 else None
+            self._writers[part] = tensorboardX.SummaryWriter(str(self.folder / part), purge_step=purge)
+        for name, value in figures.items():
+            self._writers[part].add_scalar(name, value, row.number)
+        self._writers[part].flush()

@@ -14,7 +14,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.random.state import get_state, set_state
 from weft.nn.module import Module
 from weft.optim import Optimizer
-from weft.train.feed import Feed
+from weft.train.batches import Feed
 from weft.train.step import Stepper
 
 MOST_HELD = 32 << 20  # bytes of batches that the log may hold before the next snapshot

@@ -18,8 +18,8 @@ from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
-from weft.optim.given import named_arrays
 from weft.optim.optimizer import state_dtype
+from weft.optim.update_arguments import named_arrays
 from weft.train.metrics import Metric, one_number
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
-from weft.train.feed import Arrays, Feed
+from weft.train.batches import Arrays, Feed
 from weft.train.metrics import Metric, one_number
 from weft.transforms.jit import jit
 

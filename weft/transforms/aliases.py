@@ -14,7 +14,7 @@ import numpy as np
 from weft.array import Array
 from weft.array.views import Path, overlap
 from weft.graph.node import frozen
-from weft.graph.origin import user_frame, user_line
+from weft.graph.source_lines import user_frame, user_line
 
 
 def shared(leaves: Sequence[Any], written: Collection[int], states: Collection[int] = ()) -> list[list[int]]:

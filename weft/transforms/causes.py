@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.array import Array
 from weft.errors import short
-from weft.graph.origin import file_name, user_line
+from weft.graph.source_lines import file_name, user_line
 from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
 from weft.transforms.traced import Traced, numbered
 from weft.transforms.values import EXACT

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.devices.warm import Watched
+from weft.devices.native_protocols import Watched
 from weft.runtime.traced_int import RUN_TIME
 from weft.transforms.reach import ANY, attributes_named, contents_of, is_library, is_third_party, methods_named, names_in
 from weft.transforms.records import (

@@ -17,9 +17,9 @@ from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import GIVEN
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in

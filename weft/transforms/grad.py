@@ -21,13 +21,13 @@ from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.cell import read, write
 from weft.runtime.context import LOCAL
 from weft.transforms.aliases import touch
-from weft.transforms.landing import landed
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
+from weft.transforms.write_log import landed
 
 _IDENTITY = TABLE["identity"]
 

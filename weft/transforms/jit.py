@@ -20,17 +20,17 @@ from weft.process.bounded_cache import Recent
 from weft.runtime import execute
 from weft.runtime.auto_device import Placed
 from weft.runtime.context import LOCAL
-from weft.transforms import warm
+from weft.transforms import fast_call
 from weft.transforms.aliases import check_writes, shared, shared_key, write_back
 from weft.transforms.call import Call
 from weft.transforms.causes import Causes, left_behind
+from weft.transforms.compiled_call import MISS, Entry
 from weft.transforms.content import Content
-from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Numbers, numbers_of
-from weft.transforms.landing import landed
 from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
+from weft.transforms.write_log import landed
 
 ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
 VARIANTS = 8  # programs kept that differ only in conditions on numbers: one more, and those are part of the key
@@ -161,7 +161,7 @@ class Jitted:
         _materialise_cells(traced.captured)
         run = _run_of(traced)
         entry = Entry(traced, leaves, run, call.structure, still, call.contents)
-        warm.install(Jitted, _slow)
+        fast_call.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
         assert out is not MISS

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.runtime.traced_int import GIVEN, Tape
-from weft.transforms import warm
+from weft.transforms import fast_call
 from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
 from weft.transforms.values import aliases_of, key_of
@@ -141,7 +141,7 @@ class Held:
 
     def settle(self) -> None:
         """Make the checks quick: from one call to the next nothing has changed."""
-        self.checks, self.settled = warm.checks(self._untold), True
+        self.checks, self.settled = fast_call.checks(self._untold), True
 
     def refresh(self) -> bool:
         """Read again what has changed. Return False where that needs another program."""

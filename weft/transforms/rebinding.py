@@ -18,9 +18,9 @@ from weft.array.convert import as_node
 from weft.dtypes.formats import Format
 from weft.errors import TraceError
 from weft.graph.node import Node
-from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.call import reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import GIVEN, Given, Tape, fits
 from weft.transforms.content import Content
 from weft.transforms.reach import contents_of, is_library, may_rebind, names_in

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft.array import Array
-from weft.devices.warm import Watched
+from weft.devices.native_protocols import Watched
 from weft.runtime.traced_int import GIVEN
 from weft.transforms.reach import ANY
 from weft.transforms.tree import attributes_of, slots_of
@@ -149,8 +149,9 @@ class Record:
         return self.again(names, values, self.paths)
 
     def watch(self) -> list[Watched] | None:
-        """Return rows by which a device sees in a warm call that nothing has changed (see ``weft.devices.warm``), None if there
-        are none such."""
+        """Return rows by which a device sees in a warm call that nothing has changed, None if there are none.
+
+        See ``weft.devices.native_protocols``."""
         return None
 
 

@@ -18,8 +18,8 @@ from weft.eager.materialise import look, proven
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
 from weft.graph.node import Node
-from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in

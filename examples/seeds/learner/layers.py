@@ -22,10 +22,10 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, ones_like
 from weft.functions.statistics.pad import pad as padded
 from weft.losses import check_labels
-from weft.nn.sizes import each, extents
+from weft.nn.size_arguments import each, extents
 from weft.runtime.context import LOCAL
-from weft.transforms.device import device
 from weft.transforms.grad import vjp
+from weft.transforms.settings import device
 
 
 def there(method: Callable[..., Any]) -> Callable[..., Any]:

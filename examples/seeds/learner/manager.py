@@ -16,11 +16,11 @@ from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.shape.join_split import concatenate
-from weft.nn.sizes import each, extents
+from weft.nn.size_arguments import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit
 from weft.train import predict as outputs
-from weft.transforms.device import device
+from weft.transforms.settings import device
 
 _ALIASES = "m/mid/middle, o/out/output, d/drop/dropout, c/conv, p/pool"
 

@@ -15,25 +15,24 @@ import numpy as np
 
 from weft.devices.base import Code
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import call, small, warm
+from weft.devices.cpu.native import call, call_tables, small_tables
 from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
+from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
 from weft.devices.cpu.native.compile import Compiler, Loaded, llvm_lock
-from weft.devices.cpu.native.foreign import OBJECT_SIZE
-from weft.devices.cpu.native.identity import cpu_identity, cpu_model
+from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
-from weft.devices.cpu.native.levels import runs_until
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.optimisation_levels import runs_until
 from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
-from weft.devices.small import Surroundings
-from weft.devices.warm import Watched, World
+from weft.devices.native_protocols import Surroundings, Watched, World
 from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
 if TYPE_CHECKING:  # what small work needs nothing of is loaded with the first program
     from weft.devices.cpu.native.executable import CPUExecutable
-    from weft.devices.cpu.native.timed import TimedExecutable
+    from weft.devices.cpu.native.timed_executable import TimedExecutable
     from weft.kernel.ir import Kernel
     from weft.schedule.program import Program
 
@@ -119,26 +118,26 @@ class CPUDevice:
     def small_state(self) -> int:
         return permanent(extent(SMALL_STATE))
 
-    def small_work(self, world: Surroundings) -> small.CPUSmall:
-        """See ``weft.devices.small``; for one world a process."""
-        return small.CPUSmall(world, self.native, self.allocator, self.small_state)
+    def small_work(self, world: Surroundings) -> small_tables.CPUSmall:
+        """See ``weft.devices.native_protocols``; for one world a process."""
+        return small_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None:
         """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""
         self._world = world
-        warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
+        call_tables.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
     def warm_table(
         self, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
         node: dict[str, Any], array: tuple[type, dict[str, Any]],
-    ) -> warm.WarmTable:
-        """See ``weft.devices.warm``. node, array : the slots of the fresh Node and of the fresh array, which is of the class."""
+    ) -> call_tables.WarmTable:
+        """See ``weft.devices.native_protocols``. node, array : the slots of a new Node and of a new array of the class."""
         kind, slots = array
-        return warm.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
+        return call_tables.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
 
     def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]:
-        """See ``weft.devices.warm``: what says whether all is as the rows say."""
-        return warm.watched(rows, self.native["weft_watched"])
+        """See ``weft.devices.native_protocols``: what says whether all is as the rows say."""
+        return call_tables.watched(rows, self.native["weft_watched"])
 
     @_Once
     def allocator(self) -> Allocator:
@@ -169,13 +168,13 @@ class CPUDevice:
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
         """The same, with stamps between its steps: see ``native/timed.py``."""
-        from weft.devices.cpu.native import timed
+        from weft.devices.cpu.native import timed_executable
         from weft.schedule.program import calls
 
-        native = {**self.native, **self.compiler.module(timed.text())}
+        native = {**self.native, **self.compiler.module(timed_executable.text())}
         kernels = self._kernels(program, [math.inf] * len(calls(program)))
         self.compiler.settle(kernels)  # what is timed is code that stays
-        return timed.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
+        return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
     def _kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
         """Compiled as well as pays: ``times`` are microseconds that a run spends in each."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.emission import Job, functions, here
-from weft.kernel.ordered import running
+from weft.kernel.summation import running
 
 INTERPRETING = threading.Lock()  # the interpreter's state is the process's
 _SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
-from weft.devices.cuda.rows import across
+from weft.devices.cuda.row_reductions import across
 from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tile_expressions import Printer
 from weft.devices.cuda.tiles import FEW, line_up, pieces, power_of_two, program, spread
-from weft.devices.cuda.values import Printer
 from weft.dtypes.formats import Format
+from weft.kernel.expressions import axes_of, each
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
-from weft.kernel.walk import axes_of, each
 
 LEAST = 16  # of a tile's sides, for tensor cores
 NONE = 'float("-inf")'

@@ -18,15 +18,14 @@ from weft.devices.base import ELSEWHERE
 from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import assemble_for, compiled, version
 from weft.devices.cuda.arguments import Launch, Printed
-from weft.devices.cuda.codes import Codes, Compiler, Loaded
+from weft.devices.cuda.card_allocator import PIECE, CardMemory, Memories, Staging, Until
+from weft.devices.cuda.code_store import Codes, Compiler, Loaded
 from weft.devices.cuda.compilers import POOL, Pool
 from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.measure import measure
-from weft.devices.cuda.memory import CardMemory, Memories, Until
 from weft.devices.cuda.pending_checks import PendingChecks
-from weft.devices.cuda.runs import CardExecutable, run_kernel
-from weft.devices.cuda.staging import PIECE, Staging
+from weft.devices.cuda.run_program import CardExecutable, run_kernel
 from weft.devices.cuda.target import GPU
 from weft.devices.cuda.tuning import Tuner
 from weft.dtypes.formats import Format

@@ -8,19 +8,16 @@ from functools import lru_cache
 
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.attention import chain_launches
-from weft.devices.cuda.choices import product_launches
-from weft.devices.cuda.maps import map_launch
-from weft.devices.cuda.partial import can_cut, cuts, partial_launches
 from weft.devices.cuda.product import sides
-from weft.devices.cuda.rows import REGISTERS, row_launch
-from weft.devices.cuda.running import running_launches
+from weft.devices.cuda.row_reductions import REGISTERS, map_launch, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
+from weft.devices.cuda.split_work import can_cut, cuts, partial_launches, running_launches
+from weft.devices.cuda.tile_choices import product_launches
 from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
+from weft.kernel.expressions import each, roots
 from weft.kernel.ir import Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, size_of
-from weft.kernel.parts import Part, split
-from weft.kernel.staged import by_stage
-from weft.kernel.walk import each, roots
-from weft.schedule.checks import has_checks
+from weft.kernel.stages import Part, by_stage, split
+from weft.schedule.index_checks import has_checks
 
 
 def generate(kernel: Kernel) -> Printed:

@@ -15,9 +15,9 @@ from weakref import WeakSet
 
 import numpy as np
 
+from weft.devices.cuda.card_allocator import CardMemory
 from weft.devices.cuda.driver import Driver
-from weft.devices.cuda.memory import CardMemory
-from weft.devices.cuda.plan import Plan
+from weft.devices.cuda.launch_list import Plan
 from weft.devices.faults import IndexFault
 
 SLOT = 1024  # bytes of records that a run may have; one with more waits at its end

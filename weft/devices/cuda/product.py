@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
-from weft.devices.cuda.rows import export
+from weft.devices.cuda.row_reductions import export
 from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tile_expressions import Printer
 from weft.devices.cuda.tiles import fastest_last, line_up, pieces, power_of_two, program, read_along, spread
-from weft.devices.cuda.values import Printer
 from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
+from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Axis, Reduction, Value, size_of
-from weft.kernel.parts import Part
-from weft.kernel.walk import dependencies
+from weft.kernel.stages import Part
 
 UNIT = 128  # of k along a tile, a multiple of what any tile takes at once: where k may be divided
 GROUP = 8  # rows of tiles that run together, so that programs that share operands find them in the cache

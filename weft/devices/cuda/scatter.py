@@ -14,14 +14,13 @@ from math import prod
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import loaded, rounded
-from weft.devices.cuda.maps import map_launch
+from weft.devices.cuda.row_reductions import map_launch
+from weft.devices.cuda.tile_expressions import LIMIT, Printer, wide
 from weft.devices.cuda.tiles import ELEMENTS, FEW, line_up, pieces, power_of_two, program, spread
-from weft.devices.cuda.values import LIMIT, Printer, wide
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
+from weft.kernel.expressions import access_values, dependencies
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
-from weft.kernel.parts import Part
-from weft.kernel.staged import place_of
-from weft.kernel.walk import access_values, dependencies
+from weft.kernel.stages import Part, place_of
 
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
 WORTH = 16  # rows from which on their places are divided

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.values import Printer, wide
+from weft.devices.cuda.tile_expressions import Printer, wide
+from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Access, Axis, Stage, Value, size_of
-from weft.kernel.walk import loads, roots
 
 ELEMENTS = 1024  # of a tile
 FEW = 132  # programs: with fewer, processors of large cards would have none

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.codes import Codes
+from weft.devices.cuda.code_store import Codes
 from weft.devices.cuda.driver import Driver
-from weft.devices.cuda.plan import Start
+from weft.devices.cuda.launch_list import Start
 from weft.process.bounded_cache import Recent
 
 AFTER = 20  # runs before others are tried: what runs less often is not worth compiling them

@@ -15,8 +15,7 @@ from weft.functions.indexing.where import where
 from weft.functions.linalg.norms import norm
 from weft.functions.linalg.solvers import inv, matrix, slogdet
 from weft.functions.support.arguments import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
-from weft.graph.primitives.factors import qr_parts, svd_parts
-from weft.graph.primitives.matrices import check, transposed, unpacked
+from weft.graph.primitives.linear_algebra import check, qr_parts, svd_parts, transposed, unpacked
 
 
 class EighResult(NamedTuple):

@@ -24,7 +24,7 @@ from weft.functions.support.arguments import (
     sliced,
     whole,
 )
-from weft.graph.primitives.matrices import MatrixError
+from weft.graph.primitives.linear_algebra import MatrixError
 
 
 def matrix_power(a: Any, n: int) -> Array:

@@ -27,8 +27,7 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.functions.support.arguments import sliced as part
-from weft.graph.primitives.factors import svd_parts
-from weft.graph.primitives.matrices import MatrixError, check, unpacked
+from weft.graph.primitives.linear_algebra import MatrixError, check, svd_parts, unpacked
 
 
 class SlogdetResult(NamedTuple):

@@ -38,7 +38,7 @@ from weft.functions.support.arguments import (
     shape_tuple,
     whole,
 )
-from weft.graph.origin import user_frame, user_line
+from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import computed
 

@@ -17,7 +17,7 @@ from weft.errors import DTypeError, ShapeError, as_called
 from weft.functions.binary_search import count_leading
 from weft.functions.random.state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, permuted, shape_tuple
-from weft.kernel.ordered import running
+from weft.kernel.summation import running
 from weft.runtime.context import LOCAL
 
 

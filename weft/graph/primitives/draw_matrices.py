@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.matrices import MatrixError, operand_of
+from weft.graph.primitives.linear_algebra import MatrixError, operand_of
 
 Make = Callable[..., np.ndarray]
 

@@ -41,7 +41,7 @@ from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shap
 from weft.graph.primitives.table import register
 
 draw = Later("draw_index")
-read = Later("reading")
+read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]

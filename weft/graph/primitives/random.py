@@ -19,7 +19,7 @@ from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
 
 draw = Later("draw_random")
-read = Later("reading")
+read = Later("index_rules")
 
 
 def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]:

@@ -22,7 +22,7 @@ from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
 
 draw = Later("draw_window")
-read = Later("reading")
+read = Later("index_rules")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]

@@ -17,7 +17,7 @@ from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype
 from weft.graph.primitives.table import register
 
 draw = Later("draw_shape")
-read = Later("reading")
+read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]

@@ -16,13 +16,12 @@ import numpy as np
 from weft.dtypes.formats import COMPLEX, Format, scalar
 from weft.errors import ShapeError, gib
 from weft.graph.node import Node, Primitive, Shape
-from weft.graph.origin import user_frame, user_function
+from weft.graph.source_lines import user_frame, user_function
 
 LATER = {  # files whose entries few programs need, loaded when one is asked for
     "attention": "attention attention_gradient",
     "complexes": "complex complex_constant conj imag real",
-    "factors": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
-    "solving": "cofactors det expm inv pinv slogdet solve",
+    "linear_algebra": "cholesky cofactors det eig eigh eigvals eigvalsh expm inv pinv qr slogdet solve svd svdvals",
     "spectrum": "fft irfft rfft",
 }
 _HOME = {name: module for module, names in LATER.items() for name in names.split()}

@@ -20,8 +20,8 @@ import weft as wf
 from weft.devices import get_device
 from weft.devices.cuda.adapter import compiled, toolchain
 from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.card_allocator import CardMemory
 from weft.devices.cuda.cards import cards
-from weft.devices.cuda.memory import CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver, SecondStream
 from weft.devices.faults import OutOfRoom
 from weft.dtypes.formats import FLOAT32, UINT8

@@ -14,7 +14,7 @@ import weft as wf
 from weft.devices.base import ELSEWHERE
 from weft.devices.cuda.adapter import compiled
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.memory import CardMemory, Memories
+from weft.devices.cuda.card_allocator import CardMemory, Memories
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
 from weft.graph.node import Primitive, topological

@@ -15,7 +15,7 @@ from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.placement.choose import choose
-from weft.placement.machine import Machine, machine
+from weft.placement.device_figures import Machine, machine
 from weft.schedule.build import build
 from weft.tools.gpu_bench.closeness import apart, told
 from weft.tools.gpu_bench.setting import Rows, Setting, normal

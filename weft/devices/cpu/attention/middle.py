@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.attention.plan import Plan
-from weft.devices.cpu.attention.room import Room
+from weft.devices.cpu.attention.scratch_layout import Room
+from weft.devices.cpu.attention.tiling import Plan
 from weft.devices.cpu.emit.affine import affine_text
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.exp_log import exp
 from weft.devices.cpu.emit.masks import first_mask
-from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
+from weft.kernel.expressions import dependencies, each, roots, stores_of, uppermost
 from weft.kernel.ir import Kernel, Outer, Value
-from weft.kernel.walk import dependencies, each, roots, stores_of, uppermost
 
 INFINITE = float("inf")
 

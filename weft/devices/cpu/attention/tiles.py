@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.devices.cpu.attention.plan import TALL, Plan
+from weft.devices.cpu.attention.tiling import TALL, Plan
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from weft.devices.cpu.convolution.epilogue import Fill
 from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
-from weft.devices.cpu.emit.alike import share_alike
 from weft.devices.cpu.emit.chunks import count_entry
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.merge_similar import share_alike
 from weft.devices.cpu.emit.text import Module
 from weft.kernel.convolution import match_conv
 from weft.kernel.ir import Chain, Kernel, Stage

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from weft.devices.cpu.convolution.tile import Number
-from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import first_mask
-from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import cast, load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv
+from weft.kernel.expressions import access_values, each, walk
 from weft.kernel.ir import Axis, Kernel, Stage, Store, Value
-from weft.kernel.walk import access_values, each, walk
 
 
 class Stores:

@@ -11,15 +11,15 @@ from math import prod
 
 from weft.devices.cpu.convolution.epilogue import Stores
 from weft.devices.cpu.convolution.pack import pack_image, pack_weights
-from weft.devices.cpu.convolution.plan import make_plan
 from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
+from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Level
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
-from weft.kernel.joining import join_axes, work
+from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import order_of
 
 INLINE = 8e5  # operations below which chunks are run in a loop of this thread

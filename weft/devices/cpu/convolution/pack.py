@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.convolution.layout import ImageLayout, bounds
 from weft.devices.cpu.convolution.tile import Number
-from weft.devices.cpu.emit.memory import widened
+from weft.devices.cpu.emit.storage_formats import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
 from weft.kernel.convolution import Conv, Window, coefficient

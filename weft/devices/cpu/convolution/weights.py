@@ -21,14 +21,14 @@ from weft.devices.cpu.convolution.forward import INLINE, digits, line
 from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.convolution.pack import pack_image, zero_fill
 from weft.devices.cpu.convolution.pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
-from weft.devices.cpu.convolution.plan import SPREAD
 from weft.devices.cpu.convolution.tile import Number, dot_tile
+from weft.devices.cpu.convolution.tiling import SPREAD
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
-from weft.kernel.joining import join_axes
+from weft.kernel.stages import join_axes
 
 BLOCK = 384 * 1024  # bytes of a block's copies
 RUN = 640  # positions that keep the inner loop long enough

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import cast
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.dtypes.formats import INT64, Format
+from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Affine, Value
-from weft.kernel.walk import dependencies
 
 
 def index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.access import emit_load
 from weft.devices.cpu.emit.affine import affine_text, index_value
 from weft.devices.cpu.emit.check import emit_check
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import Env, Level, key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import machine
+from weft.devices.cpu.emit.load import emit_load
+from weft.devices.cpu.emit.machine_operations import machine
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import four_words
 from weft.devices.cpu.emit.store import emit_store_access

@@ -7,8 +7,8 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
+from weft.kernel.expressions import dependencies, operands
 from weft.kernel.ir import Value
-from weft.kernel.walk import dependencies, operands
 
 
 class Emitter:

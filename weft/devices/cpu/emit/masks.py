@@ -8,8 +8,8 @@ from __future__ import annotations
 from weft.devices.cpu.emit.affine import affine_text, known_lanes
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.types import splat_text, wide
+from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Access, Affine
-from weft.kernel.walk import dependencies
 
 
 def constant_mask(bits: list[bool]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Function, Module
 
 Join = Callable[[list[str], list[str]], list[str]]  # (earlier, later) -> joined

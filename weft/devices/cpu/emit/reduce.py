@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.devices.cpu.emit.casts import add, cast, round_half
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import add, cast, round_half
 from weft.devices.cpu.emit.types import literal, llvm_type, splat_text, wide
 from weft.dtypes.formats import FLOATS, INT64, Format
 from weft.kernel.ir import Reduction

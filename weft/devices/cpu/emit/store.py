@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 
-from weft.devices.cpu.emit.access import load_raw
-from weft.devices.cpu.emit.address import pointer_of, pointers_of
 from weft.devices.cpu.emit.affine import lane_step
-from weft.devices.cpu.emit.casts import add, cast
 from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
 from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
-from weft.devices.cpu.emit.memory import from_memory, to_memory
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
 from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
+from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
-from weft.kernel.walk import access_axes, access_values, dependencies
 
 STREAM = 8 << 20  # bytes of a result that does not stay in the caches; results begin at 64 bytes
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native import call, foreign
+from weft.devices.cpu.native import call, imported_symbols
 from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, BUFFER_SIZE, HOME, extent, offset, write
 from weft.devices.cpu.native.threads import permanent
 from weft.errors import gib
@@ -188,18 +188,19 @@ class _Spec(ctypes.Structure):
 def buffer_type(native: dict[str, int]) -> Any:
     """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
     members = (_Member * 5)(
-        _Member(b"address", foreign.T_LONGLONG, offset(BUFFER, "address"), foreign.READONLY, None),
-        _Member(b"nbytes", foreign.T_LONGLONG, offset(BUFFER, "nbytes"), foreign.READONLY, None),
-        _Member(b"exported", foreign.T_LONGLONG, offset(BUFFER, "exported"), 0, None),
-        _Member(b"__weaklistoffset__", foreign.T_PYSSIZET, offset(BUFFER, "weak"), foreign.READONLY, None),
+        _Member(b"address", imported_symbols.T_LONGLONG, offset(BUFFER, "address"), imported_symbols.READONLY, None),
+        _Member(b"nbytes", imported_symbols.T_LONGLONG, offset(BUFFER, "nbytes"), imported_symbols.READONLY, None),
+        _Member(b"exported", imported_symbols.T_LONGLONG, offset(BUFFER, "exported"), 0, None),
+        _Member(b"__weaklistoffset__", imported_symbols.T_PYSSIZET, offset(BUFFER, "weak"), imported_symbols.READONLY, None),
         _Member(None, 0, 0, 0, None),
     )
     slots = (_Slot * 5)(
-        _Slot(foreign.TP_DEALLOC, native["weft_buffer_free"]), _Slot(foreign.TP_MEMBERS, ctypes.addressof(members)),
-        _Slot(foreign.BF_GETBUFFER, native["weft_buffer_export"]),
-        _Slot(foreign.BF_RELEASEBUFFER, native["weft_buffer_release"]), _Slot(0, None),
+        _Slot(imported_symbols.TP_DEALLOC, native["weft_buffer_free"]),
+        _Slot(imported_symbols.TP_MEMBERS, ctypes.addressof(members)),
+        _Slot(imported_symbols.BF_GETBUFFER, native["weft_buffer_export"]),
+        _Slot(imported_symbols.BF_RELEASEBUFFER, native["weft_buffer_release"]), _Slot(0, None),
     )
-    spec = _Spec(b"weft.devices.cpu.Buffer", BUFFER_SIZE, 0, foreign.DISALLOW_INSTANTIATION, ctypes.addressof(slots))
+    spec = _Spec(b"weft.devices.cpu.Buffer", BUFFER_SIZE, 0, imported_symbols.DISALLOW_INSTANTIATION, ctypes.addressof(slots))
     for kept in (members, slots, spec):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     make = ctypes.pythonapi.PyType_FromSpec

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.cpu.native.foreign import METH_FASTCALL
+from weft.devices.cpu.native.imported_symbols import METH_FASTCALL
 from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
 from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
 from weft.dtypes import formats
@@ -100,8 +100,8 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 def text() -> str:
     """All that runs Programs: calls, warm calls, buffers, loops; and small work."""
-    from weft.devices.cpu.native import call_ir, elements_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir, warm_ir
+    from weft.devices.cpu.native import call_fast_ir, call_ir, elements_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    rooms = (walk_ir, call_ir, warm_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
+    rooms = (walk_ir, call_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
     return text_of_all(r for room in rooms for r in room.ROUTINES)

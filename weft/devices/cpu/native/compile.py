@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import elf, emission
-from weft.devices.cpu.native.again import PATIENCE, Again, Job
+from weft.devices.cpu.native.code_key import name_of, sources_unchanged
 from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import HIGH, LOW
-from weft.devices.cpu.native.identity import name_of, sources_unchanged
-from weft.devices.cpu.native.levels import cost_of, level_of
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.optimisation_levels import cost_of, level_of
+from weft.devices.cpu.native.recompile import PATIENCE, Again, Job
 from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # kernels that nobody holds wait for a sweep: this many, and as many as are alive

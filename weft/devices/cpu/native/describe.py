@@ -9,9 +9,9 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from weft.devices.cpu.native.code_key import cpu_model
 from weft.devices.cpu.native.compile import function
-from weft.devices.cpu.native.identity import cpu_model
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.host_cpu import host
 
 _CHAINS = 12  # independent sums: enough to hide an fma's latency on two units
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
+from weft.kernel.expressions import Machine
 from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, along
-from weft.kernel.values import Machine
 
 
 def each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.foreign import OBJECT
+from weft.devices.cpu.native.imported_symbols import OBJECT
 from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
 from weft.devices.cpu.native.routine import Body, Value, routine

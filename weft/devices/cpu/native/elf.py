@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.devices.cpu.native.code_memory import UNIT, CodeMemory, Place
-from weft.devices.cpu.native.machine import architecture
+from weft.devices.cpu.native.host_cpu import architecture
 
 _ALLOC, _EXEC, _NOBITS, _RELA, _SYMTAB = 2, 4, 8, 4, 2
 _R64, _PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX, _PC64 = 1, 2, 4, 9, 41, 42, 24

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from weft.devices.cpu.native.foreign import OBJECT, OBJECT_SIZE
+from weft.devices.cpu.native.imported_symbols import OBJECT, OBJECT_SIZE
 
 Layout: TypeAlias = Mapping[str, tuple[int, str]]
 
@@ -101,7 +101,7 @@ WARM_TABLE = _words(
 WARM_ROW = _words("kind first second", pointers="first second")  # an argument: (kind, shape or object, dtype)
 ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
 WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
-VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # what must be as it was: see ``weft.devices.warm``
+VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # what must be as it was: see ``weft.devices.native_protocols``
 WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.machine import x86
+from weft.devices.cpu.native.host_cpu import x86
 from weft.devices.cpu.native.routine import Body, Value
 
 FUTEX = 202 if x86() else 98  # the number of the system call

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.describe import fastest, fma_text
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.host_cpu import host
 
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
 _ROUNDS = 1 << 15  # a tenth of a millisecond: a busy machine leaves such gaps

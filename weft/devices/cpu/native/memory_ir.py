@@ -6,7 +6,7 @@ blocks of one size class. All of this runs under the interpreter lock.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native import foreign
+from weft.devices.cpu.native import imported_symbols
 from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, HOME
 from weft.devices.cpu.native.routine import Body, Value, routine
 
@@ -111,12 +111,12 @@ def release(f: Body, self: Value, view: Value) -> None:
 def fill(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """(buffer address, array): copy a row-major array's bytes"""
     given = f.array(args, "ptr")
-    view = f.fixed_room(f"[{foreign.BUFFER_ROOM} x i8]")
+    view = f.fixed_room(f"[{imported_symbols.BUFFER_ROOM} x i8]")
     target = f.call("PyLong_AsVoidPtr", given[0])
-    failed = f.call("PyObject_GetBuffer", given[1], view, foreign.BUF_C_CONTIGUOUS)
+    failed = f.call("PyObject_GetBuffer", given[1], view, imported_symbols.BUF_C_CONTIGUOUS)
     with f.unless(failed == 0):
         f.ret(None)
-    seen = f.record(view, foreign.PY_BUFFER)
+    seen = f.record(view, imported_symbols.PY_BUFFER)
     f.copy(target, seen["address"], seen["nbytes"])
     f.call("PyBuffer_Release", view)
     return_none(f)

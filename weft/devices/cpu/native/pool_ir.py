@@ -14,8 +14,8 @@ pool, a guest, takes it for a kernel when it is free, with no more workers than 
 from __future__ import annotations
 
 from weft.devices.cpu.native import machine_ir, worker_ir
+from weft.devices.cpu.native.host_cpu import has_threads
 from weft.devices.cpu.native.layouts import COUNTERS
-from weft.devices.cpu.native.machine import has_threads
 from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
 from weft.devices.cpu.native.worker_ir import LOW, pool_state, range_of
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from weft.devices.cpu.emit.text import Function
-from weft.devices.cpu.native import foreign
+from weft.devices.cpu.native import imported_symbols
 from weft.devices.cpu.native.layouts import Layout
 
 
@@ -290,7 +290,7 @@ class Body(Function):
     def call(self, what: Routine | str, *args: Operand) -> Value:
         """Call a routine, or by name a function that ``foreign`` lists."""
         if isinstance(what, str):
-            s = Signature.parsed(foreign.FUNCTIONS[what])
+            s = Signature.parsed(imported_symbols.FUNCTIONS[what])
         else:
             s = what.signature
         inside = ", ".join([*s.types, "..."] if s.variadic else s.types)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from weft.devices.cpu.native.again import FROM_DISK, PATIENCE
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler, Loaded
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.recompile import FROM_DISK, PATIENCE
 from weft.devices.cpu.sized import NEAR, SCRATCH
-from weft.devices.small import Prepared
+from weft.devices.native_protocols import Prepared
 from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
 from weft.kernel.summation import product_order

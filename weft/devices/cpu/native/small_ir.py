@@ -7,11 +7,11 @@ the tables.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.foreign import OBJECT, PY_EQ, TUPLE, WEAKREF
+from weft.devices.cpu.native.call_fast_ir import filled
+from weft.devices.cpu.native.imported_symbols import OBJECT, PY_EQ, TUPLE, WEAKREF
 from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent, offset
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
-from weft.devices.cpu.native.warm_ir import filled
 
 
 def state_of(f: Body) -> Record:

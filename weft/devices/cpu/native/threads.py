@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.devices.cpu.native.host_cpu import has_threads
 from weft.devices.cpu.native.layouts import COUNTERS, MAX_WORKERS, POOL, POOL_SIZE, offset
-from weft.devices.cpu.native.machine import has_threads
 
 
 def permanent(nbytes: int) -> int:

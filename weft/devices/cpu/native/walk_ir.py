@@ -9,7 +9,7 @@ Each run has a record of its own (see ``tables.py``): the step after which there
 from __future__ import annotations
 
 from weft.devices.cpu.native import pool_ir
-from weft.devices.cpu.native.foreign import FLUSH_TO_ZERO
+from weft.devices.cpu.native.imported_symbols import FLUSH_TO_ZERO
 from weft.devices.cpu.native.layouts import (
     ADDRESS,
     ALLOCATOR,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.devices.cpu.native import machine_ir
-from weft.devices.cpu.native.foreign import FUTEX_WAIT, FUTEX_WAKE, SIG_SETMASK, SIGSET_ROOM
+from weft.devices.cpu.native.imported_symbols import FUTEX_WAIT, FUTEX_WAKE, SIG_SETMASK, SIGSET_ROOM
 from weft.devices.cpu.native.layouts import CHUNKS, POOL, RANGE
 from weft.devices.cpu.native.routine import Body, Record, Value, routine
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.alike import share_alike
 from weft.devices.cpu.emit.check import record_slot, stop_here
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
@@ -15,21 +14,21 @@ from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import guards_of
-from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.merge_similar import share_alike
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Module
-from weft.devices.cpu.nest.ahead import ask_ahead
-from weft.devices.cpu.nest.blocks import emit_blocks, emit_blocks_merge
+from weft.devices.cpu.nest.column_reductions import Sheet, emit_blocks, emit_blocks_merge
+from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout
-from weft.devices.cpu.nest.plan import NestPlan, plan_part
+from weft.devices.cpu.nest.prefetch import ask_ahead
 from weft.devices.cpu.nest.row_lanes import vectors
-from weft.devices.cpu.nest.rows import emit_row, moving_block, reduce_block, width_for
-from weft.devices.cpu.nest.sheet import Sheet
+from weft.devices.cpu.nest.row_reductions import emit_row, moving_block, reduce_block, width_for
 from weft.devices.cpu.nest.tiles import emit_stages
+from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
-from weft.kernel.parts import Part, split
-from weft.kernel.walk import dependencies, roots, walk
+from weft.kernel.stages import Part, split
 
 MANY = 4  # parts of a kernel that may be alike
 

@@ -10,13 +10,13 @@ from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.math import VECTORS
-from weft.devices.cpu.emit.memory import load_scalar
+from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
+from weft.kernel.expressions import roots, walk
 from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
-from weft.kernel.parts import Part
-from weft.kernel.walk import roots, walk
+from weft.kernel.stages import Part
 
 LOAD_NS = 0.15  # of one element, from memory that is near; machine operations say it themselves
 OTHER_NS = 0.05  # of numbers, indices and what is summed already
@@ -270,7 +270,7 @@ def strides_along(part: Part, axis: int) -> list[int]:
 
 def _step(access: Access, axis: int) -> int:
     affine = access.flat()
-    from weft.kernel.walk import dependencies
+    from weft.kernel.expressions import dependencies
 
     for v, _ in affine.gather:
         if axis in dependencies(v, {}):

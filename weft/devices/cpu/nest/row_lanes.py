@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.address import pointer_of
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import wide
 from weft.devices.cpu.nest.nest import Nest
 from weft.devices.cpu.nest.tiles import update
+from weft.kernel.expressions import walk
 from weft.kernel.ir import Affine, Axis, Stage, Value
-from weft.kernel.walk import walk
 
 FAR = 256 << 10  # bytes of a buffer that is not in the nearest caches
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, instructions
+from weft.kernel.expressions import dependencies, operands
 from weft.kernel.ir import Access, Affine, Stage, Value
-from weft.kernel.walk import dependencies, operands
 
 LEAST = 20  # instructions that make keeping a value worth a store and a load
 SHARE = 8  # of the second cache: the row itself, and what is made of it, lie there too

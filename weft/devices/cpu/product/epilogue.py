@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import first_mask
-from weft.devices.cpu.emit.memory import load_scalar, to_memory
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import cast, load_scalar, to_memory
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
+from weft.kernel.expressions import access_values, dependencies, each, uppermost
 from weft.kernel.ir import Access, Kernel, Store, Value
 from weft.kernel.product import Product
-from weft.kernel.walk import access_values, dependencies, each, uppermost
 
 INLINE_COST = 500
 _CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",

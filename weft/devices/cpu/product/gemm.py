@@ -20,7 +20,7 @@ from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer
-from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
+from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product, match_product
 

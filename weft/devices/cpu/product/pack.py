@@ -6,7 +6,7 @@ unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a g
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.memory import widened
+from weft.devices.cpu.emit.storage_formats import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.dtypes.formats import Format

@@ -1,0 +1,404 @@
+"""Loads of the kernel IR: which way of loading an access is, from its guards and from where its lanes lie.
+
+Addresses: of one element, of the elements in the lanes, and one that may always be read.
+
+Loads of several lanes: each way in which their elements can lie has its own.
+
+Masked loads of bytes and halves, which no machine has: one function a module instead of a branch a lane at each load.
+"""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.affine import affine_text, lane_step, lane_terms, uniform_groups
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.masks import bits_of, both_masks, either, first_lanes, first_mask, guards_of, some_lanes
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
+from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.types import mangle, memory_type, splat_text, wide
+from weft.dtypes.formats import FLOAT16, Format
+from weft.kernel.expressions import access_axes, dependencies
+from weft.kernel.ir import Access, Affine
+
+
+def emit_load(e: Emitter, access: Access, dtype: Format, vector: bool) -> str:
+    """A load; where the guard is false, the fill."""
+    lanes = e.env.lanes if vector else None
+    raw = load_raw(e, access, vector)
+    name = from_memory(e.f, raw, access.buffer.dtype, lanes)
+    if dtype != access.buffer.dtype:
+        name = cast(Ops(e.f, e.m, e.isa, lanes), name, access.buffer.dtype, dtype)
+    return name
+
+
+def load_raw(e: Emitter, access: Access, vector: bool) -> str:
+    """As it lies in memory; where the guard is false, the fill."""
+    if access.buffer.dtype is not FLOAT16:
+        return _load(e, access, memory_type(access.buffer.dtype), vector)
+    bits = _load(e, access, "i16", vector)  # LLVM moves single halves about by converting them
+    lanes = e.env.lanes if vector else None
+    return e.f.let(f"bitcast {wide('i16', lanes)} {bits} to {wide('half', lanes)}")
+
+
+def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
+    f, buffer = e.f, access.buffer
+    size = buffer.dtype.bytes
+    uniform, mask = guards_of(e, access)
+    fill = memory_literal(buffer.dtype, access.fill)
+    lanes = e.env.lanes if vector else None
+    if uniform == "false":
+        return splat_text(type_, fill, lanes) if vector else _named(e, type_, fill)
+    affine = access.flat()
+    if not vector:
+        pointer = pointer_of(e, access, affine)
+        if uniform is None:
+            return f.load(type_, pointer, size)
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {dummy(e)}", "a")
+        read = f.load(type_, pointer, size)
+        return f.let(f"select i1 {uniform}, {type_} {read}, {type_} {fill}")
+    assert lanes is not None
+    vtype = wide(type_, lanes)
+    fills = splat_text(type_, fill, lanes)
+    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    step = lane_step(e, affine)
+    filled = mask is not None  # lanes outside get the fill; outside the Env's own mask nobody looks
+    mask = both_masks(e, mask, e.env.mask)
+    if step == 0 and not scattered:  # the lanes differ by the guard only
+        return load_same(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
+    count = lanes if mask is None else None if filled else first_lanes(mask)
+    if step == 2 and e.env.turn is None and not scattered and (mask is None or bits_of(mask) is not None):
+        return load_seconds(e, access, affine, type_, size, bits_of(mask), filled, uniform, fills)
+    if uniform is None and count is not None and not affine.gather:
+        if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
+            return load_turned(e, access, affine, type_, size, count)
+    near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
+    reach = lanes if step is None else (lanes - 1) * abs(step) + 1
+    if scattered or not near or (uniform is not None and reach * size > DUMMY):
+        pointers = pointers_of(e, access, affine)
+        if uniform is None or mask is not None:
+            mask = both_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))
+            return gather(e, pointers, mask, fill, type_, size)
+        kind = wide("ptr", lanes)  # a mask would be asked about lane by lane
+        pointers = f.let(f"select i1 {uniform}, {kind} {pointers}, {kind} {e.splat(dummy(e), 'ptr')}", "a")
+        read = gather(e, pointers, None, fill, type_, size)
+        return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+    pointer = pointer_of(e, access, affine)
+    if uniform is not None:  # a bit for all lanes is no part of the mask: the whole vector is read elsewhere
+        back = f.offset(dummy(e), (lanes - 1) * -step * size if step is not None and step < 0 else 0)
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {back}", "a")
+    if step is None:
+        read = load_repeated(e, pointer, mask, filled, fill, type_, size)
+    elif mask is None:
+        read = load_strided(e, pointer, step, type_, size)
+    else:
+        read = load_masked(e, pointer, mask, lanes, fill, type_, size)
+    return read if uniform is None else f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+
+
+def _named(e: Emitter, type_: str, text: str) -> str:
+    return e.f.let(f"select i1 true, {type_} {text}, {type_} {text}")
+
+DUMMY = 256  # bytes
+
+
+def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
+    """The address of lane 0: outer terms first, each summed at its own level, the constant last."""
+    type_ = memory_type(access.buffer.dtype)
+    pointer = e.env.pointers[key_of(access.buffer)]
+    groups, const = uniform_groups(e, affine)
+    for level in sorted(groups):
+        memo = e.memo(level)
+        key = ("address", type_, pointer, tuple(groups[level]))
+        if key not in memo:
+            keep, e.f.lines = e.f.lines, e.lines(level)
+            total: str | int = 0
+            for text, c in groups[level]:
+                total = e.f.add(total, e.f.mul(text, c))
+            memo[key] = e.f.element(pointer, type_, total)
+            e.f.lines = keep
+        pointer = memo[key]
+    return e.f.offset(pointer, const * access.buffer.dtype.bytes)
+
+
+def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
+    """A vector of addresses."""
+    index = affine_text(e, affine, vector=True)
+    base = e.env.pointers[key_of(access.buffer)]
+    return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
+
+
+def dummy(e: Emitter) -> str:
+    """Memory that may always be read: where a load goes whose guard is false."""
+    memo = e.memo(0)
+    if "dummy" not in memo:
+        memo["dummy"] = e.f.local(f"[{DUMMY} x i8]", 64)
+    return memo["dummy"]
+
+
+def load_same(
+    e: Emitter, pointer: str, uniform: str | None, mask: str | None, filled: bool, fill: str, type_: str, size: int,
+) -> str:
+    """One element for all lanes, or the fill."""
+    f, lanes = e.f, e.env.lanes
+    known = mask is None or bits_of(mask) is not None  # some lane reads it
+    if not known:
+        assert mask is not None
+        some = e.m.any_lane(f, mask, lanes)
+        uniform = some if uniform is None else f.let(f"and i1 {uniform}, {some}")
+    if uniform is not None:
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {dummy(e)}", "a")
+    one = f.load(type_, pointer, size)
+    if uniform is not None:
+        one = f.let(f"select i1 {uniform}, {type_} {one}, {type_} {fill}")
+    every = e.splat(one, type_)
+    return _filled(e, every, mask, fill, type_) if filled and mask is not None else every
+
+
+def _filled(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str:
+    """What was read where the mask allows, elsewhere ``fill``. By places where they are known: LLVM 22 turns constant
+    selections of many bytes round and round, for ever."""
+    lanes = e.env.lanes
+    vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), bits_of(mask)
+    if bits is None:
+        return e.f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {read}, {vtype} {fills}")
+    places = ", ".join(f"i32 {i if bit else lanes + i}" for i, bit in enumerate(bits))
+    return e.f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
+
+
+def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
+    """Neighbours where the mask allows, elsewhere ``fill``.
+
+    Vectors wider than a register are loaded in pieces: LLVM 22 splits such a masked load wrongly where one half of the mask
+    turns out to be all or nothing (it reads unmasked, or an assertion fails).
+    """
+    f, vtype = e.f, wide(type_, lanes)
+    bits = bits_of(mask)
+    if bits is not None and all(bits):
+        return f.load(vtype, pointer, size)
+    if bits is not None and not any(bits):
+        return splat_text(type_, fill, lanes)
+    if bits is not None and size < 4:  # no machine masks bytes: halves, quarters, ...
+        low, count = bits.index(True), sum(bits)
+        if all(bits[low:low + count]):
+            read = _load_first(e, f.offset(pointer, low * size), count, lanes, type_, size)
+            places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
+            return f.let(f"shufflevector {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}, <{lanes} x i32> <{places}>")
+    most = e.isa.bits // (8 * size)
+    if lanes > most and size >= 4:
+        parts = []
+        for at in range(0, lanes, most):
+            piece = some_lanes(e, mask, lanes, list(range(at, at + most)))
+            parts.append(load_masked(e, f.offset(pointer, at * size), piece, most, fill, type_, size))
+        return _joined(e, parts, most, type_)
+    if size < 4 and bits is None:
+        some = load_function(e.m, type_, lanes, size, gather=False)
+        return f.let(f"call {vtype} {some}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
+    name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
+    e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
+    fills = splat_text(type_, fill, lanes)
+    return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
+
+
+def _joined(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
+    """Vectors of ``lanes`` one after another, a power of two of them."""
+    while len(parts) > 1:
+        lanes *= 2
+        half, places = wide(type_, lanes // 2), ", ".join(f"i32 {i}" for i in range(lanes))
+        parts = [e.f.let(f"shufflevector {half} {a}, {half} {b}, <{lanes} x i32> <{places}>")
+                 for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, size: int) -> str:
+    """The first ``count`` of ``lanes`` neighbours; lanes beyond are 0 (a division must not meet poison)."""
+    f, vtype = e.f, wide(type_, lanes)
+    if count == lanes:
+        return f.load(vtype, pointer, size)
+    if count == 0:
+        return "zeroinitializer"
+    if size >= 4:
+        mask = first_mask(lanes, count)
+        return load_masked(e, pointer, mask, lanes, "0" if type_.startswith("i") else "0.0", type_, size)
+    out, at, width = "zeroinitializer", 0, lanes // 2
+    while width:
+        if count & width:
+            part = f.load(wide(type_, width), f.offset(pointer, at * size), size)
+            spread = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(lanes))
+            grown = f.let(f"shufflevector {wide(type_, width)} {part}, {wide(type_, width)} poison, <{lanes} x i32> <{spread}>")
+            places = ", ".join(f"i32 {lanes + i - at if at <= i < at + width else i}" for i in range(lanes))
+            out = f.let(f"shufflevector {vtype} {out}, {vtype} {grown}, <{lanes} x i32> <{places}>")
+            at += width
+        width //= 2
+    return out
+
+
+def load_seconds(
+    e: Emitter, access: Access, affine: Affine, type_: str, size: int, bits: list[bool] | None, filled: bool,
+    uniform: str | None, fills: str,
+) -> str:
+    """Every second element in the lanes of ``bits``, at the others and where not ``uniform`` the fills."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    low, high = (0, lanes) if bits is None else (bits.index(True), lanes - bits[::-1].index(True))
+    start = Affine(affine.const + 2 * low, affine.terms, affine.gather)
+    read = _load_second(e, access, start, type_, size, high - low, uniform)
+    if filled and bits is not None:
+        places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
+        read = f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
+    if uniform is None:
+        return read
+    return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+
+
+def _load_second(
+    e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int, uniform: str | None,
+) -> str:
+    """Every second element, ``count`` of them. Where the elements between are read too, both come from the same vectors."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+
+    def pointer(affine: Affine) -> str:
+        there = pointer_of(e, access, affine)
+        return there if uniform is None else f.let(f"select i1 {uniform}, ptr {there}, ptr {dummy(e)}", "a")
+
+    key = (key_of(access.buffer), affine.terms, affine.const)
+    base = e.env.pairs.get(key) if uniform is None and not affine.gather else None
+    if base is None and count == lanes:
+        return load_strided(e, pointer(affine), 2, type_, size)
+    first = affine.const if base is None else base
+    memo = e.memo(e.place(frozenset(access_axes(access)).union(*(dependencies(v, e.env.deps) for v, _ in affine.gather)))[0])
+    where = tuple([(id(v), c) for v, c in affine.gather])
+    both = ("pair", *key[:2], where, first, base is None, e.env.tag, count, uniform)
+    if both not in memo:
+        start = pointer(Affine(first, affine.terms, affine.gather))
+        reach = 2 * count - (base is None)
+        memo[both] = tuple(
+            _load_first(e, f.offset(start, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
+        )
+    a, b = memo[both]
+    odd = affine.const - first
+    places = ", ".join(f"i32 {i}" for i in range(odd, 2 * lanes, 2))
+    return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>")
+
+
+def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
+    """A column of a square: its rows are loaded once for all the Envs of the group and transposed by halves."""
+    f, env, lanes = e.f, e.env, e.env.lanes
+    assert env.turn is not None and env.vector is not None
+    vtype = wide(type_, lanes)
+    which = env.offsets.get(env.turn, 0) % lanes
+    start = Affine(affine.const - which, affine.terms, affine.gather)
+    memo = e.memo(e.place(frozenset(access_axes(access)))[0])
+    square = ("turn", key_of(access.buffer), affine.terms, start.const,
+              env.offsets.get(env.turn, 0) - which, env.offsets.get(env.vector, 0), count)
+    if square not in memo:
+        pointer, step = pointer_of(e, access, start), dict(affine.terms)[env.vector]
+        rows = [f.load(vtype, f.offset(pointer, i * step * size), size) for i in range(count)]
+        rows += ["zeroinitializer"] * (lanes - count)
+        half = lanes // 2
+        while half:
+            low = ", ".join(f"i32 {k if not k & half else lanes + k - half}" for k in range(lanes))
+            high = ", ".join(f"i32 {k + half if not k & half else lanes + k}" for k in range(lanes))
+            for i in range(lanes):
+                if not i & half:
+                    a, b = rows[i], rows[i + half]
+                    rows[i], rows[i + half] = (
+                        f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>") for places in (low, high)
+                    )
+            half //= 2
+        memo[square] = rows
+    return memo[square][which]
+
+
+def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill: str, type_: str, size: int) -> str:
+    """Neighbours, each in ``span`` lanes."""
+    f, lanes, span = e.f, e.env.lanes, e.env.span
+    few = lanes // span
+    if mask is None:
+        read = f.load(wide(type_, few), pointer, size)
+    else:
+        some = some_lanes(e, mask, lanes, list(range(0, lanes, span)))
+        for r in range(1, span):
+            some = either(e, some, some_lanes(e, mask, lanes, list(range(r, lanes, span))), few)
+        read = load_masked(e, pointer, some, few, fill, type_, size)
+    places = ", ".join(f"i32 {i // span}" for i in range(lanes))
+    out = f.let(f"shufflevector {wide(type_, few)} {read}, {wide(type_, few)} poison, <{lanes} x i32> <{places}>")
+    return _filled(e, out, mask, fill, type_) if filled and mask is not None else out
+
+
+def load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> str:
+    """All lanes from pointer, ``step`` elements apart; nothing outside first and last lane is read."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    if step == 1:
+        return f.load(vtype, pointer, size)
+    order = [f"i32 {i}" for i in range(2 * lanes)]
+    if step == -1:
+        read = f.load(vtype, f.offset(pointer, -(lanes - 1) * size), size)
+        return f.let(f"shufflevector {vtype} {read}, {vtype} poison, <{lanes} x i32> <{', '.join(reversed(order[:lanes]))}>")
+    if abs(step) == 2 and lanes > 1:
+        low = f.offset(pointer, 0 if step > 0 else -2 * (lanes - 1) * size)
+        a = f.load(vtype, low, size)
+        b = f.load(vtype, f.offset(low, (lanes - 1) * size), size)
+        places = [i if i < lanes else lanes + i - (lanes - 1) for i in range(0, 2 * lanes, 2)]
+        if step < 0:
+            places.reverse()
+        text = ", ".join(order[p] for p in places)
+        return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{text}>")
+    out = "poison"
+    for i in range(lanes):
+        one = f.load(type_, f.offset(pointer, i * step * size), size)
+        out = f.let(f"insertelement {vtype} {out}, {type_} {one}, i32 {i}")
+    return out
+
+
+def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, size: int) -> str:
+    lanes = e.env.lanes
+    vtype = wide(type_, lanes)
+    if size < 4 and mask is not None and bits_of(mask) is None:
+        some = load_function(e.m, type_, lanes, size, gather=True)
+        return e.f.let(f"call {vtype} {some}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
+    name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
+    e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
+    mask = mask or "splat (i1 true)"
+    fills = splat_text(type_, fill, lanes)
+    return e.f.let(
+        f"call {vtype} @{name}({wide('ptr', lanes)} align {size} {pointers}, {wide('i1', lanes)} {mask}, {vtype} {fills})"
+    )
+
+
+def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) -> str:
+    """The name of ``vector (ptr | vector of ptr, mask, fill)``: whole vectors where the mask allows all, else lane by lane."""
+    vtype, bits = wide(type_, lanes), wide("i1", lanes)
+    name = f"@weft_{'gather' if gather else 'load'}_v{lanes}{type_}"
+    if not m.once(name):
+        return name
+    source = wide("ptr", lanes) if gather else "ptr"
+    f = m.function(f"define internal {vtype} {name}({source} %from, {bits} %mask, {type_} %fill)", "nounwind noinline")
+    out, allowed = f.local(f"[{lanes} x {type_}]", 64), f.local(f"[{lanes} x i8]", 64)
+    places = f.local(f"[{lanes} x ptr]", 64) if gather else ""
+    m.declare(f"and.v{lanes}i1", f"declare i1 @llvm.vector.reduce.and.v{lanes}i1({bits})")
+    with f.when(f.let(f"call i1 @llvm.vector.reduce.and.v{lanes}i1({bits} %mask)")):
+        read = f.load(vtype, "%from", size) if not gather else "poison"
+        for k in range(lanes if gather else 0):
+            one = f.load(type_, f.let(f"extractelement {source} %from, i32 {k}"), size)
+            read = f.let(f"insertelement {vtype} {read}, {type_} {one}, i32 {k}")
+        f.do(f"ret {vtype} {read}")
+        f.label(f.fresh_label("unused"))
+    some = m.any_lane(f, "%mask", lanes)
+    with f.when(f.let(f"xor i1 {some}, true")):
+        one = f.let(f"insertelement {vtype} poison, {type_} %fill, i32 0")
+        f.do(f"ret {vtype} {f.let(f'shufflevector {vtype} {one}, {vtype} poison, <{lanes} x i32> zeroinitializer')}")
+        f.label(f.fresh_label("unused"))
+    if gather:
+        f.store(wide("ptr", lanes), "%from", places)
+    f.store(wide("i8", lanes), f.let(f"zext {bits} %mask to {wide('i8', lanes)}"), allowed)
+    with f.loop(0, lanes) as i:
+        place = f.element(out, type_, i)
+        f.store(type_, "%fill", place)
+        with f.when(f.let(f"icmp ne i8 {f.load('i8', f.element(allowed, 'i8', i))}, 0")):
+            there = f.load("ptr", f.element(places, "ptr", i)) if gather else f.element("%from", type_, i)
+            f.store(type_, f.load(type_, there, size), place)
+    f.do(f"ret {vtype} {f.load(vtype, out)}")
+    return name

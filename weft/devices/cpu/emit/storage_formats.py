@@ -1,0 +1,295 @@
+"""Values as they lie in memory and as they are kept in registers.
+
+Casts as NumPy makes them, and narrow floats, which are held as float and rounded to their dtype.
+
+Floats that no instruction knows: rounded in registers, and brought to their bits in memory and back. One formula for all.
+
+What is added is the power of two beside which a float's last bit weighs as much as the last of the format does: then the
+addition rounds, and taking it away again is exact. Below the smallest normal number that power stays what it is, so subnormals
+need nothing of their own; that all of it happens among normal floats makes it right where denormals are flushed, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.text import Function
+from weft.devices.cpu.emit.types import cell_type, float_text, literal, llvm_type, memory_type, splat_text, wide
+from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOATS, UINT8, UINT32, UINT64, Format
+
+
+def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
+    """A loaded value as it is kept in registers."""
+    if dtype is BOOL:
+        return f.let(f"icmp ne {wide('i8', lanes)} {name}, {splat_text('i8', '0', lanes)}")
+    if dtype is FLOAT16:
+        return f.let(f"fpext {wide('half', lanes)} {name} to {wide('float', lanes)}")
+    if dtype is BFLOAT16:
+        bits = f.let(f"zext {wide('i16', lanes)} {name} to {wide('i32', lanes)}")
+        high = f.let(f"shl {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
+        return f.let(f"bitcast {wide('i32', lanes)} {high} to {wide('float', lanes)}")
+    return decoded(f, name, dtype, lanes) if dtype.narrow else name
+
+
+def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
+    """A register value as it is written."""
+    if dtype is BOOL:
+        return f.let(f"zext {wide('i1', lanes)} {name} to {wide('i8', lanes)}")
+    if dtype is FLOAT16:
+        return f.let(f"fptrunc {wide('float', lanes)} {name} to {wide('half', lanes)}")
+    if dtype is BFLOAT16:
+        bits = f.let(f"bitcast {wide('float', lanes)} {name} to {wide('i32', lanes)}")
+        high = f.let(f"lshr {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
+        return f.let(f"trunc {wide('i32', lanes)} {high} to {wide('i16', lanes)}")
+    return encoded(f, name, dtype, lanes) if dtype.narrow else name
+
+
+def memory_literal(dtype: Format, fill: object) -> str:
+    """``fill`` as a constant of the memory type."""
+    if dtype is BOOL:
+        return "1" if fill else "0"
+    if dtype.narrow:
+        return str(np.asarray(fill).astype(dtype.numpy).view(dtype.integer.numpy).item())
+    return literal(dtype, fill)
+
+
+def load_cell(f: Function, type_: str, pointer: str, align: int | None = None) -> str:
+    """Registers of ``type_`` from memory, where they lie as ``cell_type(type_)``."""
+    cell = cell_type(type_)
+    out = f.load(cell, pointer, align)
+    return out if cell == type_ else f.let(f"trunc {cell} {out} to {type_}")
+
+
+def store_cell(f: Function, type_: str, value: str, pointer: str, align: int | None = None) -> None:
+    """Registers of ``type_`` into memory, where they lie as ``cell_type(type_)``."""
+    cell = cell_type(type_)
+    if cell != type_:
+        value = f.let(f"zext {type_} {value} to {cell}")
+    f.store(cell, value, pointer, align)
+
+
+def load_scalar(f: Function, dtype: Format, pointer: str) -> str:
+    """A run-time scalar from its argument slot, as it is kept in registers."""
+    return from_memory(f, f.load(memory_type(dtype), pointer, dtype.bytes), dtype, None)
+
+
+def widened(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
+    """What was loaded of a float dtype, as accumulators of ``type_`` take it."""
+    name, own = from_memory(f, name, dtype, lanes), llvm_type(dtype)
+    return name if own == type_ else f.let(f"fpext {wide(own, lanes)} {name} to {wide(type_, lanes)}")
+
+
+def round_half(o: Ops, x: str, dtype: Format) -> str:
+    """A float rounded to a narrow format (nearest, ties to even; NaN kept), still held as float."""
+    if dtype == FLOAT16:
+        return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
+    if dtype is not BFLOAT16:
+        return round_to(o, x, dtype)
+    bits = o.convert("bitcast", "float", x, "i32")
+    odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
+    up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
+    quiet = o.op("or", "i32", bits, o.c("i32", 0x00400000))
+    kept = o.select(o.cmp("uno", "float", x, x), "i32", quiet, up)
+    cut = o.op("and", "i32", kept, o.c("i32", -65536))
+    return o.convert("bitcast", "i32", cut, "float")
+
+
+def _double_to_half(o: Ops, x: str, dtype: Format) -> str:
+    """Through float rounded to odd, so that the second rounding is the only one that counts."""
+    near = o.convert("fptrunc", "double", x, "float")
+    back = o.convert("fpext", "float", near, "double")
+    inexact = o.cmp("one", "double", back, x)
+    beyond = o.cmp("ogt", "double", o.intrinsic("fabs", "double", back), o.intrinsic("fabs", "double", x))
+    bits = o.convert("bitcast", "float", near, "i32")
+    bits = o.select(beyond, "i32", o.op("sub", "i32", bits, o.c("i32", 1)), bits)
+    bits = o.select(inexact, "i32", o.op("or", "i32", bits, o.c("i32", 1)), bits)
+    return round_half(o, o.convert("bitcast", "i32", bits, "float"), dtype)
+
+
+def cast(o: Ops, x: str, source: Format, target: Format) -> str:
+    """NumPy's astype."""
+    if source == target:
+        return x
+    s, t = llvm_type(source), llvm_type(target)
+    if target.kind == "bool":
+        return o.cmp("une" if source in FLOATS else "ne", s, x, o.c(s, 0))
+    if source in FLOATS:
+        if target not in FLOATS:
+            return _float_to_int(o, x, s, target)
+        if s == t:  # among float32 and the halves
+            return round_half(o, x, target) if target.narrow else x
+        if s == "float":
+            return o.convert("fpext", "float", x, "double")
+        return _double_to_half(o, x, target) if target.narrow else o.convert("fptrunc", "double", x, "float")
+    if target in FLOATS:
+        out = o.convert("sitofp" if source.kind == "signed" else "uitofp", s, x, t)
+        return round_half(o, out, target) if target.narrow else out
+    if s == t:
+        return x
+    if source.kind == "bool":
+        return o.convert("zext", s, x, t)
+    if target.bytes < source.bytes:
+        return o.convert("trunc", s, x, t)
+    return o.convert("sext" if source.kind == "signed" else "zext", s, x, t)
+
+
+def _float_to_int(o: Ops, x: str, s: str, target: Format) -> str:
+    """Toward zero. Out of range and NaN give the smallest integer, as the x86 instructions do; narrow
+    and unsigned types take the low bits of the next wider signed one."""
+    t = llvm_type(target)
+    if target is UINT64:
+        big = o.cmp("oge", s, x, o.c(s, 2.0**63))
+        low = _checked(o, o.select(big, s, o.op("fsub", s, x, o.c(s, 2.0**63)), x), s, "i64")
+        return o.select(big, "i64", o.op("xor", "i64", low, o.c("i64", -(2**63))), low)
+    through = "i64" if target.bytes == 8 or target is UINT32 else "i32"
+    out = _checked(o, x, s, through)
+    return out if through == t else o.convert("trunc", through, out, t)
+
+
+def _checked(o: Ops, x: str, s: str, t: str) -> str:
+    edge = 2.0 ** (int(t[1:]) - 1)
+    high = o.cmp("olt", s, x, o.c(s, edge))
+    # -2**31 - 0.5 still truncates to -2**31 in double; in float the next number below is out of range
+    low = o.cmp("ogt", s, x, o.c(s, -edge - 1)) if s == "double" and t == "i32" else o.cmp("oge", s, x, o.c(s, -edge))
+    out = o.convert("fptosi", s, x, t)
+    return o.select(o.op("and", "i1", high, low), t, out, o.c(t, -int(edge)))
+
+
+def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
+    """The same bits under another dtype of the same width."""
+    if source == target:
+        return x
+    if source is BOOL:
+        x, source = o.convert("zext", "i1", x, "i8"), UINT8
+    s = llvm_type(source)
+    if source.narrow:
+        x, s = half_bits(o, x, source), f"i{source.bits}"
+    if target is BOOL:
+        return o.cmp("ne", "i8", x, o.c("i8", 0))
+    if target.narrow:
+        if target == FLOAT16:
+            return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
+        if target is not BFLOAT16:
+            return decoded(o.f, x, target, o.lanes)
+        high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
+        return o.convert("bitcast", "i32", high, "float")
+    t = llvm_type(target)
+    return x if s == t else o.convert("bitcast", s, x, t)
+
+
+def half_bits(o: Ops, x: str, dtype: Format) -> str:
+    """The integer that has the bits of a narrow number held as float."""
+    if dtype == FLOAT16:
+        return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
+    if dtype is not BFLOAT16:
+        return encoded(o.f, x, dtype, o.lanes)
+    bits = o.op("lshr", "i32", o.convert("bitcast", "float", x, "i32"), o.c("i32", 16))
+    return o.convert("trunc", "i32", bits, "i16")
+
+
+def add(o: Ops, a: str, b: str, dtype: Format) -> str:
+    """a + b rounded to dtype."""
+    if dtype in FLOATS:
+        out = o.op("fadd", llvm_type(dtype), a, b)
+        return round_half(o, out, dtype) if dtype.narrow else out
+    return o.op("or" if dtype.kind == "bool" else "add", llvm_type(dtype), a, b)
+
+_MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
+
+
+def round_to(o: Ops, x: str, form: Format) -> str:
+    """A float rounded to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign."""
+    bits = o.convert("bitcast", "float", x, "i32")
+    size = o.op("and", "i32", bits, o.c("i32", _MAGNITUDE))
+    sign = o.op("xor", "i32", bits, size)
+    power = o.op("and", "i32", size, o.c("i32", _INFINITE))
+    low, high = (o.c("i32", _power(p)) for p in (1 - form.bias, form.bias + 2))
+    power = o.select(o.cmp("ult", "i32", power, low), "i32", low, power)
+    power = o.select(o.cmp("ugt", "i32", power, high), "i32", high, power)  # beyond its largest number all is one
+    beside = o.convert("bitcast", "i32", o.op("add", "i32", power, o.c("i32", FLOAT32.mantissa - form.mantissa << 23)), "float")
+    size = o.convert("bitcast", "i32", size, "float")
+    near = o.op("fsub", "float", o.op("fadd", "float", size, beside), beside)
+    near = o.convert("bitcast", "float", near, "i32")
+    over = o.cmp("sgt", "i32", near, o.c("i32", _bits(form.largest)))
+    none = o.cmp("sgt", "i32", near, o.c("i32", _INFINITE))
+    near = o.select(over, "i32", o.c("i32", _NAN if form.finite else _INFINITE), near)
+    near = near if form.finite else o.select(none, "i32", o.c("i32", _NAN), near)
+    return o.convert("bitcast", "i32", o.op("or", "i32", near, sign), "float")
+
+
+def encoded(f: Function, x: str, form: Format, lanes: int | None) -> str:
+    """The bits in memory, an integer, of a float that is rounded to the format already."""
+
+    def c(value: int) -> str:
+        return splat_text("i32", str(value), lanes)
+
+    whole, real, kept = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
+    bits = f.let(f"bitcast {real} {x} to {whole}")
+    size = f.let(f"and {whole} {bits}, {c(_MAGNITUDE)}")
+    first = FLOAT32.mantissa - form.mantissa
+    normal = f.let(f"lshr {whole} {size}, {c(first)}")
+    normal = f.let(f"sub {whole} {normal}, {c(FLOAT32.bias - form.bias << form.mantissa)}")
+    beside = splat_text("float", float_text(2.0 ** (1 - form.bias + first)), lanes)
+    number = f.let(f"bitcast {whole} {size} to {real}")
+    counted = f.let(f"fadd {real} {number}, {beside}")  # its last bits count steps of the smallest number
+    counted = f.let(f"bitcast {real} {counted} to {whole}")
+    code = _chosen(f, "ult", size, c(_power(1 - form.bias)), counted, normal, lanes)
+    top = (1 << form.exponent) - 1 << form.mantissa
+    if form.finite:
+        code = _chosen(f, "uge", size, c(_INFINITE), c((1 << form.bits - 1) - 1), code, lanes)
+    else:
+        special = _chosen(f, "eq", size, c(_INFINITE), c(top), c(top | 1 << form.mantissa - 1), lanes)
+        code = _chosen(f, "uge", size, c(_INFINITE), special, code, lanes)
+    code = f.let(f"and {whole} {code}, {c((1 << form.bits - 1) - 1)}")
+    sign = f.let(f"lshr {whole} {bits}, {c(32 - form.bits)}")
+    sign = f.let(f"and {whole} {sign}, {c(1 << form.bits - 1)}")
+    code = f.let(f"or {whole} {code}, {sign}")
+    return f.let(f"trunc {whole} {code} to {kept}")
+
+
+def decoded(f: Function, code: str, form: Format, lanes: int | None) -> str:
+    """The float that bits in memory stand for."""
+
+    def c(value: int) -> str:
+        return splat_text("i32", str(value), lanes)
+
+    whole, real, kept = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
+    code = f.let(f"zext {kept} {code} to {whole}")
+    size = f.let(f"and {whole} {code}, {c((1 << form.bits - 1) - 1)}")
+    sign = f.let(f"xor {whole} {code}, {size}")
+    sign = f.let(f"shl {whole} {sign}, {c(32 - form.bits)}")
+    moved = f.let(f"shl {whole} {size}, {c(FLOAT32.mantissa - form.mantissa)}")
+    bits = f.let(f"add {whole} {moved}, {c(FLOAT32.bias - form.bias << 23)}")
+    beside = f.let(f"add {whole} {moved}, {c(_power(1 - form.bias))}")  # a subnormal, and the smallest normal number
+    beside = f.let(f"bitcast {whole} {beside} to {real}")
+    below = f.let(f"fsub {real} {beside}, {splat_text('float', float_text(2.0 ** (1 - form.bias)), lanes)}")
+    below = f.let(f"bitcast {real} {below} to {whole}")
+    bits = _chosen(f, "ult", size, c(1 << form.mantissa), below, bits, lanes)
+    top = (1 << form.exponent) - 1 << form.mantissa
+    if form.finite:
+        bits = _chosen(f, "eq", size, c((1 << form.bits - 1) - 1), c(_NAN), bits, lanes)
+    else:
+        special = _chosen(f, "eq", size, c(top), c(_INFINITE), c(_NAN), lanes)
+        bits = _chosen(f, "uge", size, c(top), special, bits, lanes)
+    bits = f.let(f"or {whole} {bits}, {sign}")
+    return f.let(f"bitcast {whole} {bits} to {real}")
+
+
+def _chosen(f: Function, word: str, a: str, b: str, then: str, other: str, lanes: int | None) -> str:
+    whole = wide("i32", lanes)
+    bit = f.let(f"icmp {word} {whole} {a}, {b}", "c")
+    return f.let(f"select {wide('i1', lanes)} {bit}, {whole} {then}, {whole} {other}")
+
+
+def _power(exponent: int) -> int:
+    """The bits of a power of two, as a float."""
+    return exponent + FLOAT32.bias << 23
+
+
+def _bits(number: float) -> int:
+    """The bits of a positive float that is one of a narrow format."""
+    fraction, exponent = number, 0
+    while fraction >= 2:
+        fraction, exponent = fraction / 2, exponent + 1
+    return _power(exponent) + int((fraction - 1) * 2**23)

@@ -1,0 +1,142 @@
+"""Small work: tables for the functions of ``operators_ir.py`` and ``elements_ir.py``.
+
+Nothing here knows what an Array is: the layers above say which slots hold what (``weft.devices.native_protocols``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.devices.cpu.native import layouts
+from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.call import builtin
+from weft.devices.cpu.native.call_tables import offset_in
+from weft.devices.cpu.native.threads import permanent
+from weft.devices.native_protocols import Prepared, Result, Surroundings
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
+from weft.graph.node import Primitive
+
+_ROW = layouts.extent(layouts.OPERATION_ROW)
+_KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
+
+
+class CPUSmall:
+    """See ``weft.devices.native_protocols.SmallWork``."""
+
+    def __init__(self, world: Surroundings, native: dict[str, int], allocator: Allocator, state: int) -> None:
+        self._native = native
+        self._formats = _formats()
+        own = world.local.__dict__
+        names = "__dict__"
+        node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
+        array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
+        for kept in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # the state holds them without counting
+        layouts.write(state, layouts.SMALL_STATE, {
+            "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
+            "limit": id(world.limit),
+            "homes": _words([0] + [allocator.home(n) for n in _sizes()]),
+            "formats": next(iter(self._formats.values())), "format_count": len(self._formats),
+            "array": id(world.array), "scalar_type": id(world.value), "node_type": id(world.node),
+            "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
+            "source": offset_in(world.array, "_source"),
+            **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
+            "weak": world.node.__weakrefoffset__,
+            "leaf": id(world.leaf), "nothing": id(world.nothing), "empty": id(()), "reduced": id(world.reduced),
+            "node": _words(node_slots), "node_slots": len(world.node_slots),
+            "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,
+        })
+        self.element = builtin("weft_element", native["weft_element"], None)
+        self.store = builtin("weft_store", native["weft_store"], None)
+        self.number = builtin("weft_number", native["weft_number"], None)
+
+    def operation(self, arity: int) -> CPUOperation:
+        return CPUOperation(self._native, arity, self._formats)
+
+
+    def shaped(self) -> CPUShaped:
+        return CPUShaped(self._native)
+
+
+class CPUOperation:
+    """See ``weft.devices.native_protocols.SmallOperation``."""
+
+    def __init__(self, native: dict[str, int], arity: int, formats: dict[Format, int]) -> None:
+        self._formats = formats
+        self._held: list[tuple[Any, ...]] = []
+        self._rows = permanent(_ROW * len(formats))
+        self._table = _words([0, self._rows])
+        name = "weft_one" if arity == 1 else "weft_two"
+        self.call = builtin(name, native[name], self._table)
+
+    def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
+        """See ``weft.devices.native_protocols``."""
+        place = len(self._held)
+        if any([held[0] is dtype for held in self._held]):
+            return
+        self._held.append((dtype, function, op, result))
+        layouts.write(self._rows + place * _ROW, layouts.OPERATION_ROW, {
+            "dtype": id(dtype), "function": function.__self__, "op": id(op), "result": id(result),  # type: ignore[attr-defined]
+            "bytes": result.bytes, "format": self._formats[dtype],
+        })
+        ctypes.c_int64.from_address(self._table).value = place + 1  # which other threads may see once the row is there
+
+
+class CPUShaped:
+    """See ``weft.devices.native_protocols.ShapedOperation``."""
+
+    def __init__(self, native: dict[str, int]) -> None:
+        self._held: list[Any] = [None] * layouts.PLACES
+        self._table = permanent(8 * layouts.PLACES)
+        self.call = builtin("weft_shaped", native["weft_shaped"], self._table)
+
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
+        """See ``weft.devices.native_protocols``."""
+        if prepared.words[0] > layouts.MUCH or result.nbytes > layouts.LARGEST:
+            return
+        words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
+        owner = (dtype, tuple(shapes), prepared, result, words, plan)
+        left, right = owner[1][0], owner[1][-1]
+        plan[:] = layouts.filled(layouts.PLAN, {
+            "owner": id(owner), "dtype": id(dtype), "left": id(left), "right": id(right),
+            "function": prepared.function.__self__, "words": words.ctypes.data, "count": len(words),  # type: ignore[attr-defined]
+            "first": prepared.operands[0], "second": prepared.operands[-1], "out": prepared.out, "nbytes": result.nbytes,
+            "result": id(result.dtype), "shape": id(result.shape), "params": id(result.params),
+        })
+        place = (hash(left) * 3 + hash(right)) % layouts.PLACES
+        before, self._held[place] = self._held[place], owner
+        ctypes.c_int64.from_address(self._table + 8 * place).value = plan.ctypes.data
+        del before  # no earlier: until now it was the one that is found
+
+
+def _words(words: list[int]) -> int:
+    """Words that stay, for native functions to read."""
+    address = permanent(8 * max(1, len(words)))
+    ctypes.memmove(address, np.array(words, np.int64).ctypes.data, 8 * len(words))
+    return address
+
+
+def _sizes() -> list[int]:
+    """The size classes that ``weft_small_made`` numbers, from 1 on."""
+    return [64 * k for k in range(1, 17)] + [k << shift for shift in range(8, 18) for k in range(5, 9)]
+
+
+def _formats() -> dict[Format, int]:
+    """Where the row of each format lies, one behind the other."""
+    size = layouts.extent(layouts.FORMAT)
+    start = permanent(size * len(FORMATS))
+    out = {}
+    for k, dtype in enumerate(FORMATS.values()):
+        kind = {FLOAT32: layouts.FLOAT32, FLOAT64: layouts.FLOAT64}.get(dtype) or _KINDS.get(dtype.kind, layouts.UNUSED)
+        least, most = (-dtype.reach, dtype.reach) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
+        if dtype is BOOL:  # takes no integers
+            least, most = 1, 0
+        out[dtype] = start + k * size
+        layouts.write(out[dtype], layouts.FORMAT, {
+            "dtype": id(dtype), "bytes": dtype.bytes, "kind": kind, "least": int(least), "most": int(most),
+        })
+    return out

@@ -1,0 +1,505 @@
+"""Column reductions of row-major memory: rows outside, a wide slab of columns inside.
+
+A slab of few columns would touch a new page with each row. Here each row is read a few hundred columns at a
+time; accumulators, totals and what the stores need of them (mean, 1 / sqrt(var + eps)) lie in local arrays
+of the slab's width, four rows sharing one trip to the accumulators. Same order, same bits as nest_tiles.
+
+Costly values that a column reduction computes and the stores need again, kept where the result will lie.
+
+Softmax down the columns: the second pass writes the exponentials it sums into the result, the third divides them
+there. (Rows are short enough for an array of their own: row_scratch.)
+
+Tall column reductions: every block of rows to a slot of its own, in parallel; then the slots are joined pairwise.
+
+The order of a reduction says the same (see Order), so the bits are those of one loop over all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weft.devices.cpu.emit import pairwise, reduce
+from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.masks import first_mask
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
+from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along
+from weft.devices.cpu.nest.row_lanes import vectors
+from weft.devices.cpu.nest.row_scratch import LEAST, Canon
+from weft.devices.cpu.nest.tiles import emit_stage, update
+from weft.kernel.expressions import dependencies, each, uppermost, walk
+from weft.kernel.ir import Access, Affine, Axis, Reduction, Stage, Store, Value, size_of
+from weft.kernel.stages import Part
+
+ROWS = 4  # rows that share one trip to the accumulators
+
+
+def slab_of(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
+    """The slab's width in elements where the part is a column reduction that gains from slabs, else 0."""
+    reductions = [r for s in part.stages for r in s.reductions]
+    lanes = lanes_for(isa, part)
+    if not reductions or axis.extent < 8 * lanes or len(reductions) > 6:
+        return 0
+    for s in part.stages:
+        if s.reductions and (len(s.axes) != 1 or s.axes[0].extent < 32 or s.stores):
+            return 0
+        if any(r.order.lanes != 1 or r.running or r.order != s.reductions[0].order for r in s.reductions):
+            return 0
+        if len(s.axes) > 1:
+            return 0
+    if any(step not in (0, 1) for step in strides_along(part, axis.id)):
+        return 0
+    far = [abs(step) for s in part.stages for a in s.axes for step in strides_along(part, a.id) if step]
+    if not far or min(far) < 8 * lanes:
+        return 0
+    # measured on 4096x1024: 4.9 ms with slabs of 128, 2.9 with 512, 2.1 with 1024: as wide as two chunks allow
+    outer = size_of(part.shared) // axis.extent
+    pieces = max(2 if parallel and outer < 8 else 1, -(-axis.extent // 1024))
+    width = -(-axis.extent // pieces)
+    return min(max(-(-width // (4 * lanes)) * 4 * lanes, 16 * lanes), 1024)
+
+
+class Sheet:
+    """The slab [lo, lo + width) of the vector axis in an open function."""
+
+    def __init__(self, n: Nest, axis: Axis, lanes: int, width: int, which: str | int) -> None:
+        self.n, self.axis, self.lanes, self.width = n, axis, lanes, width
+        f = n.f
+        self.main = axis.extent // lanes * lanes
+        self.lo = f.mul(which, width)
+        end = f.add(self.lo, width)
+        if axis.extent % width == 0:
+            self.hi = end
+        else:
+            self.hi = f.minimum(end, self.main)
+        self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
+        self.results: dict[int, tuple[Reduction, list[str]]] = {}
+        self.early = early(n)
+        if self.early:
+            n.m.took("sheet early")
+
+    def array(self, type_: str) -> str:
+        return self.n.f.local(f"[{self.width + self.lanes} x {cell_type(type_)}]", 64)
+
+    @contextmanager
+    def _at(self, v: str, mask: str | None) -> Iterator[str]:
+        yield self.n.f.add(v, 0) if self.lo == "0" else self.n.f.let(f"sub i64 {v}, {self.lo}", "i")
+
+    def each(self, body, unroll: int = 1) -> None:
+        """``body(place, mask, shifts)`` for every vector group of the slab; place: index into the arrays."""
+        n = self.n
+        if self.axis.extent % (self.lanes * unroll) or self.width % (self.lanes * unroll):
+            unroll = 1
+        with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v, self._at(v, None) as place:
+            body(place, None, [u * self.lanes for u in range(unroll)])
+        if self.last:
+            with n.when(self.last), n.block(self.axis.id):
+                n.base.axes[self.axis.id] = str(self.main)
+                with self._at(str(self.main), "") as place:
+                    body(place, first_mask(self.lanes, self.axis.extent % self.lanes), [0])
+
+    def env(self, mask: str | None, shift: int, stage_axis: int | None = None, row: int = 0) -> Env:
+        env = self.n.env(self.axis.id, self.lanes, mask, shift, {}, set())
+        if stage_axis is not None and row:
+            env.offsets[stage_axis] = row
+        return env
+
+    def load(self, array: str, type_: str, place: str, shift: int) -> str:
+        return load_cell(self.n.f, wide(type_, self.lanes), self._element(array, type_, place, shift), align_of(type_))
+
+    def store(self, value: str, array: str, type_: str, place: str, shift: int) -> None:
+        store_cell(self.n.f, wide(type_, self.lanes), value, self._element(array, type_, place, shift), align_of(type_))
+
+    def _element(self, array: str, type_: str, place: str, shift: int) -> str:
+        cell = cell_type(type_)
+        return self.n.f.element(self.n.f.element(array, cell, place), cell, shift)
+
+    # stages
+
+    def run(self, stage: Stage) -> None:
+        roots = [r.value for r in stage.reductions] + [s.value for s in stage.stores]
+        ready = self._invariants(stage, roots)
+        accs = {v.attr for v in walk(roots) if v.op == "acc"}
+        if stage.reductions:
+            self._reduce(stage, ready, accs)
+            return
+        kept = self.early if stage is self.n.part.stages[-1] else []
+        if size_of(stage.axes) == 0:
+            return
+
+        def write(place: str, mask: str | None, shifts: list[int]) -> None:
+            for shift in shifts:
+                env = self.env(mask, shift)
+                self._fill(env, place, shift, ready, accs)
+                for e in kept:
+                    env.streamed = None  # what was written a moment ago is in a cache
+                    dependencies(e.again, self.n.base.deps)
+                    self.n.levels[-1].memo[env.tag, id(e.again)] = self.n.value(e.load, env)
+                for s in stage.stores:
+                    self.n.store(s, env)
+
+        with self.n.loops(stage.axes):
+            self.each(write, 4)
+
+    def _fill(self, env: Env, place: str, shift: int, ready: list[tuple[Value, str]], accs: set[int]) -> None:
+        """Name what the arrays hold: prepared values and accumulators."""
+        n = self.n
+        level = len(n.levels) - 1
+        for value, array in ready:
+            dependencies(value, n.base.deps)
+            n.levels[-1].memo[env.tag, id(value)] = self.load(array, llvm_type(value.dtype), place, shift)
+        needed = {d[1] for v, _ in ready for d in n.base.deps[id(v)] if isinstance(d, tuple)} | accs
+        for number in sorted(needed):
+            n.base.acc_level[number] = level
+        for number in sorted(accs):
+            r, arrays = self.results[number]
+            state = [self.load(a, t, place, shift) for a, t in zip(arrays, reduce.state_types(r), strict=True)]
+            env.accs[number] = reduce.finish(Ops(n.f, n.m, n.isa, self.lanes), r, state)
+
+    def _invariants(self, stage: Stage, roots: list[Value]) -> list[tuple[Value, str]]:
+        """Values that do not move with the stage's rows, computed once for each column."""
+        n = self.n
+        own = {a.id for a in stage.axes}
+        if not own:
+            return []
+
+        def fixed(v: Value) -> bool:
+            deps = dependencies(v, n.base.deps)
+            if deps & own or not any(isinstance(d, tuple) or d == self.axis.id for d in deps):
+                return False
+            return v.op not in ("load", "const", "scalar", "acc", "index") and llvm_type(v.dtype) in ("float", "double", "i32")
+
+        found = list(uppermost(roots, fixed))
+        if not found:
+            return []
+        arrays = [(v, self.array(llvm_type(v.dtype))) for v in found]
+        accs = {v.attr for v in walk(found) if v.op == "acc"}
+
+        def prepare(place: str, mask: str | None, shifts: list[int]) -> None:
+            for shift in shifts:
+                env = self.env(mask, shift)
+                self._fill(env, place, shift, [], accs)
+                for v, array in arrays:
+                    self.store(n.value(v, env), array, llvm_type(v.dtype), place, shift)
+
+        self.each(prepare)
+        # roots that are prepared as a whole leave nothing of their accumulators to read
+        return arrays
+
+    def _reduce(self, stage: Stage, ready: list[tuple[Value, str]], accs: set[int]) -> None:
+        n, f = self.n, self.n.f
+        total, block = stage.axes[0].extent, stage.reductions[0].order.block
+        axis = stage.axes[0].id
+        mine = [e for e in self.early if n.part.stages[e.maker] is stage]
+        blocks = -(-total // block)
+        slab = self.width + self.lanes
+        room = {
+            r.id: [
+                f.local(f"[{pairwise.depth(blocks, partial=True) * slab} x {cell_type(t)}]", 64) for t in reduce.state_types(r)
+            ] for r in stage.reductions
+        }
+
+        def levels(level: str | int) -> dict[int, list[str]]:
+            return {
+                r.id: [
+                    f.element(a, cell_type(t), f.mul(level, slab)) for a, t in zip(room[r.id], reduce.state_types(r), strict=True)
+                ] for r in stage.reductions
+            }
+
+        def clear(arrays: dict[int, list[str]]) -> None:
+            def body(place: str, mask: str | None, shifts: list[int]) -> None:
+                for r in stage.reductions:
+                    for a, t, s in zip(arrays[r.id], reduce.state_types(r), reduce.identity(r, self.lanes), strict=True):
+                        self.store(s, a, t, place, 0)
+
+            self.each(body)
+
+        def rows(count: int, acc: dict[int, list[str]]):
+            def body(place: str, mask: str | None, shifts: list[int]) -> None:
+                k = n.base.axes[axis]
+                states = {
+                    r.id: [self.load(a, t, place, 0) for a, t in zip(acc[r.id], reduce.state_types(r), strict=True)]
+                    for r in stage.reductions
+                }
+                for row in range(count):
+                    env = self.env(mask, 0, axis, row)
+                    self._fill(env, place, 0, ready, accs)
+                    position = f.add(k, row) if any(reduce.is_position(r) for r in stage.reductions) else 0
+                    for r in stage.reductions:
+                        states[r.id] = update(n, r, env, states[r.id], position)
+                    env.streamed = None
+                    for e in mine:
+                        n.store(e.store, env)
+                for r in stage.reductions:
+                    for a, t, s in zip(acc[r.id], reduce.state_types(r), states[r.id], strict=True):
+                        self.store(s, a, t, place, 0)
+
+            return body
+
+        def span(start: str | int, end: str | int, whole: str | int, acc: dict[int, list[str]]) -> None:
+            """Rows [start, end), of which [start, whole) four at a time."""
+            with n.loop(start, whole, ROWS, axis):
+                self.each(rows(ROWS, acc))
+            if whole != end:
+                with n.loop(whole, end, 1, axis):
+                    self.each(rows(1, acc))
+
+        if blocks <= 1:
+            clear(acc := levels(0))
+            span(0, total, total // ROWS * ROWS, acc)
+        else:
+            with n.loop(0, total, block) as start:
+                number = f.let(f"udiv i64 {start}, {block}")
+                clear(acc := levels(pairwise.level_of(n.m, f, number)))  # a block is summed where it is kept
+                end = f.minimum(f.add(start, block), total)
+                whole = f.add(start, f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-ROWS}"))
+                span(start, end, whole if total % ROWS or block % ROWS else end, acc)
+                last = f.let(f"icmp eq i64 {number}, {blocks - 1}", "c")
+                self._join(stage, pairwise.joins(f, number, last), acc, levels)
+            acc = levels((blocks & ~(blocks - 1)).bit_length() - 1)  # the last block's
+        for r in stage.reductions:
+            self.results[r.id] = (r, acc[r.id])
+            if r.id in n.part.exports:
+
+                def export(place: str, mask: str | None, shifts: list[int], r: Reduction = r) -> None:
+                    env = self.env(mask, 0)
+                    self._fill(env, place, 0, [], {r.id})
+                    n.export(r, env)
+
+                self.each(export)
+
+    def _join(self, stage: Stage, mask: str, acc: dict[int, list[str]], levels: Callable[[str], dict[int, list[str]]]) -> None:
+        """Join the levels that ``mask`` names with a block's slab, lowest first."""
+        n, f = self.n, self.n.f
+        o = Ops(f, n.m, n.isa, self.lanes)
+
+        def with_level(level: str) -> None:
+            there = levels(level)
+
+            def body(place: str, lanes: str | None, shifts: list[int]) -> None:
+                for r in stage.reductions:
+                    types = reduce.state_types(r)
+                    earlier, later = (
+                        [self.load(a, t, place, 0) for a, t in zip(x[r.id], types, strict=True)] for x in (there, acc)
+                    )
+                    for a, t, value in zip(acc[r.id], types, reduce.merge(o, r, earlier, later), strict=True):
+                        self.store(value, a, t, place, 0)
+
+            self.each(body)
+
+        pairwise.each_level(n.m, f, mask, with_level)
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """``value`` of the stage ``maker`` is stored by ``store``; the last stage reads it by ``load`` in place of ``again``."""
+
+    maker: int
+    value: Value
+    store: Store
+    again: Value
+    load: Value
+
+
+def early(n: Nest) -> list[Early]:
+    """What the stages before the last one, which stores, can leave in its results."""
+    stages = n.part.stages
+    last = stages[-1]
+    if last.reductions or len(last.axes) != 1 or any(s.stores for s in stages[:-1]):
+        return []
+    axis = last.axes[0]
+    canon = Canon()
+    made: dict[int, tuple[int, Value]] = {}
+    numbers = [_numbers(n, canon, stage) for stage in stages]
+    for k, stage in enumerate(stages[:-1]):
+        if len(stage.axes) == 1 and stage.axes[0].extent == axis.extent:
+            for v, number in numbers[k]:
+                made.setdefault(number, (k, v))
+    out: list[Early] = []
+    for s in last.stores:
+        plain = s.mode == "set" and not s.access.guard and not s.access.index[0].gather and s.access.buffer.scope == "arg"
+        found = _largest(n, s, dict((id(v), number) for v, number in numbers[-1]), made) if plain else None
+        if found is None or any(e.store.access.buffer == s.access.buffer for e in out):
+            continue
+        again, (k, value) = found
+        place = _along(s.access.index[0], axis.id, stages[k].axes[0].id)
+        store = Store(replace(s.access, index=(place,)), value)
+        if _free(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
+            out.append(Early(k, value, store, again, Value("load", (), value.dtype, s.access)))
+    return out
+
+
+def _numbers(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
+    """The values of a stage that move with its rows, and what they are equal by."""
+    if len(stage.axes) != 1:
+        return []
+    axis = stage.axes[0].id
+    memo: dict[int, int] = {}
+    values = walk([r.value for r in stage.reductions] + [s.value for s in stage.stores])
+    return [(v, canon.of(v, axis, memo)) for v in values if axis in dependencies(v, n.base.deps)]
+
+
+def _largest(n: Nest, s: Store, numbers: dict[int, int], made: dict[int, tuple[int, Value]]):
+    """The uppermost costly value of a store that was made before: (value, (stage, the value there))."""
+
+    def made_before(v: Value) -> bool:
+        return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in made and instructions([v], None) >= LEAST
+
+    found = next(uppermost([s.value], made_before), None)
+    return None if found is None else (found, made[numbers[id(found)]])
+
+
+def _along(index: Affine, axis: int, other: int) -> Affine:
+    return replace(index, terms=tuple(sorted((other if a == axis else a, c) for a, c in index.terms)))
+
+
+def _free(n: Nest, s: Store, maker: int, place: Affine, kept: set[int]) -> bool:
+    """Whether nothing that may lie in the result's memory (an input of its size) is read once the maker has written there."""
+    stages = n.part.stages
+    size = s.access.buffer.dtype.bytes * int(np.prod(s.access.buffer.shape))
+
+    def meets(access: Access) -> bool:
+        b = access.buffer
+        return b.scope == "arg" and b.dtype.bytes * int(np.prod(b.shape)) == size
+
+    for k, stage in enumerate(stages[maker:], maker):
+        values = [r.value for r in stage.reductions] + [x.value for x in stage.stores]
+        for v in each(values, set(kept) if k == len(stages) - 1 else None):
+            if v.op == "load" and meets(v.attr) and not (k == maker and v.attr.index[0] == place and not v.attr.guard):
+                return False
+    return True
+
+MOST_COLUMNS = 512
+MOST_BYTES = 4 << 20
+ACCUMULATORS = 4  # more of them are more streams than the machine follows
+
+
+def in_blocks(part: Part, lanes: int) -> bool:
+    """Whether a part is a tall column reduction over one axis, and what follows has no loops of its own."""
+    if len(part.shared) != 1 or part.ordered or not part.stages or not 1 < part.shared[0].extent <= MOST_COLUMNS:
+        return False
+    first, *rest = part.stages
+    if not first.reductions or len(first.axes) != 1 or first.stores or any(s.axes or s.reductions for s in rest):
+        return False
+    order, total = first.reductions[0].order, first.axes[0].extent
+    if any(r.order != order or r.running or reduce.is_position(r) for r in first.reductions) or order.lanes != 1:
+        return False
+    if any(step not in (0, 1) for step in strides_along(part, part.shared[0].id)) or total < 16 * order.block:
+        return False
+    return -(-total // order.block) * (part.shared[0].extent + lanes) * 8 * len(first.reductions) <= MOST_BYTES
+
+
+def _shape(part: Part, lanes: int) -> tuple[int, int]:
+    """(vectors of columns, blocks) that one body takes."""
+    across = min(4, -(-part.shared[0].extent // lanes))
+    return across, max(1, ACCUMULATORS // (across * len(part.stages[0].reductions)))
+
+
+def _slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
+    pitch = -(-n.part.shared[0].extent // lanes) * lanes
+    out = {}
+    for r in n.part.stages[0].reductions:
+        key = (1 << 40) + r.id
+        if key not in n.layout.offsets:
+            n.layout.offsets[key] = n.layout.reserve(blocks * pitch * 8)
+        out[r.id] = n.scratch(n.layout.offsets[key])
+    return out, pitch
+
+
+def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
+    """One chunk: ``rows`` blocks, each to its slot."""
+    f, (stage, *_) = n.f, n.part.stages
+    block, total = stage.reductions[0].order.block, stage.axes[0].extent
+    blocks, whole = -(-total // block), total // block
+    slots, pitch = _slots(n, lanes, blocks)
+    across, many = _shape(n.part, lanes)
+    lo = f.mul("%chunk", rows)
+    hi = f.minimum(f.add(lo, rows), whole)
+
+    def take(b: str | int, count: int, length: int) -> None:
+        axis, row = n.part.shared[0], stage.axes[0]
+        for envs in vectors(n, axis, lanes, across, 0, axis.extent, None, again=True):
+            cells = {}
+            for r in stage.reductions:
+                t, start = wide(reduce.state_types(r)[0], lanes), reduce.identity(r, lanes)[0]
+                for u in range(count):
+                    for v in range(len(envs)):
+                        cells[r.id, u, v] = f.local(t)
+                        f.store(t, start, cells[r.id, u, v])
+            first = f.mul(b, block)
+            with n.loop(first, f.add(first, length), 1, row.id):
+                for u in range(count):
+                    for v, env in enumerate(envs):
+                        one = n.env(axis.id, lanes, env.mask, env.offsets.get(axis.id, 0), {}, set())
+                        one.offsets = {**one.offsets, row.id: u * block}
+                        for r in stage.reductions:
+                            t, cell = wide(reduce.state_types(r)[0], lanes), cells[r.id, u, v]
+                            f.store(t, update(n, r, one, [f.load(t, cell)], 0)[0], cell)
+            at = n.base.axes[axis.id]
+            for r in stage.reductions:
+                t = reduce.state_types(r)[0]
+                for u in range(count):
+                    for v, env in enumerate(envs):
+                        place = f.element(slots[r.id], cell_type(t), f.add(f.mul(f.add(b, u), pitch), at))
+                        place = f.element(place, cell_type(t), env.offsets.get(axis.id, 0))
+                        store_cell(f, wide(t, lanes), f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
+
+    main = hi
+    if many > 1:
+        count = f.let(f"sub i64 {hi}, {lo}", "i")
+        count = f.let(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")  # the last chunk may hold the short block alone
+        n.m.declare("llvm.smax.i64", "declare i64 @llvm.smax.i64(i64, i64)")
+        main = f.let(f"sub i64 {hi}, {f.let(f'urem i64 {count}, {many}')}", "i")
+        with n.loop(lo, main, many) as b:
+            take(b, many, block)
+        with n.loop(main, hi) as b:
+            take(b, 1, block)
+    else:
+        with n.loop(lo, hi) as b:
+            take(b, 1, block)
+    if whole < blocks:
+        with n.when(f.let(f"icmp eq i64 %chunk, {chunks - 1}")):
+            take(whole, 1, total - whole * block)
+
+
+def emit_blocks_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:
+    """The slots into the totals, and the stages that read them."""
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, part)
+    stage, *rest = part.stages
+    blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
+    slots, pitch = _slots(n, lanes, blocks)
+    axis: Axis = part.shared[0]
+    for envs in vectors(n, axis, lanes, 1, 0, axis.extent):
+        (env,) = envs
+        env.accs, env.uniform = {}, set()
+        o = Ops(f, m, isa, lanes)
+        at = f.add(n.base.axes[axis.id], env.offsets.get(axis.id, 0))
+        level = len(n.levels) - 1
+
+        def slot(r: Reduction, b: str | int, at: str = at) -> tuple[str, str]:
+            t = reduce.state_types(r)[0]
+            return t, f.element(slots[r.id], cell_type(t), f.add(f.mul(b, pitch), at))
+
+        def merge(i: str, j: str, o: Ops = o, slot: Callable[[Reduction, str | int], tuple[str, str]] = slot) -> None:
+            for r in stage.reductions:
+                (t, into), (_, source) = slot(r, i), slot(r, j)
+                pair = ([load_cell(f, wide(t, lanes), p, align_of(t))] for p in (into, source))
+                store_cell(f, wide(t, lanes), reduce.merge(o, r, *pair)[0], into, align_of(t))
+
+        pairwise.tree(f, blocks, merge)
+        for r in stage.reductions:
+            t, place = slot(r, 0)
+            env.accs[r.id] = reduce.finish(o, r, [load_cell(f, wide(t, lanes), place, align_of(t))])
+            n.base.acc_level[r.id] = level
+            n.export(r, env)
+        for s in rest:
+            emit_stage(n, s, envs)
+    f.do("ret void")

@@ -1,0 +1,223 @@
+"""Which loops a part gets: vector axis, unrolling, chunks. Depends on the kernel and the ISA only, never on threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.nest.column_reductions import in_blocks, slab_of
+from weft.devices.cpu.nest.nest import cost_of, instructions, lanes_for, strides_along
+from weft.kernel.expressions import dependencies, roots, walk
+from weft.kernel.ir import Axis, Value, size_of
+from weft.kernel.stages import Part
+
+INLINE_NS = 20_000  # less work than this runs on the calling thread
+CHUNK_NS = 10_000
+MOST_CHUNKS = 64
+COLUMNS = 16  # vectors of a row that one chunk of a scatter takes at least: cores meet in the lines between
+
+
+@dataclass(frozen=True, slots=True)
+class NestPlan:
+    """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
+    (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or
+    ``columns`` (a chunk takes some columns of all rows, in order). axis None: scalar code.
+
+    minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
+    turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
+
+    chunks: how many; rows: outer iterations a chunk, or 0 where a chunk is ``piece`` elements of the vector axis.
+    """
+
+    kind: str
+    axis: int | None
+    lanes: int
+    unroll: int
+    chunks: int
+    rows: int
+    piece: int
+    parallel: bool
+    minor: int | None = None
+    again: bool = False
+    turn: tuple[int, int] | None = None
+
+
+def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
+    """``again``: no output may lie in an input's memory, so elements may be stored twice."""
+    lanes = lanes_for(isa, part)
+    values = roots(part.stages)
+    reductions = [r for s in part.stages for r in s.reductions]
+    each = sum(max(size_of(s.axes), 1) * cost_of([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
+               for s in part.stages)
+    work = each * max(size_of(part.shared), 1)
+    chunks = 1 if work < INLINE_NS or part.ordered else int(min(MOST_CHUNKS, max(8, work / CHUNK_NS)))
+    laned = [r for r in reductions if r.order.lanes > 1]
+    if laned and not part.shared:
+        total = size_of(part.stages[0].axes)
+        block = laned[0].order.block
+        full = (len(part.stages) == 1 and len(part.stages[0].axes) == 1 and len(laned) == len(reductions) and chunks > 1
+                and all(r.order == laned[0].order for r in laned) and total > 2 * block)
+        if full:
+            blocks = -(-total // block)
+            each_chunk = -(-blocks // chunks)
+            return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
+        return NestPlan("rows", None, lanes, 4, 1, 1, 0, parallel=False)
+    if part.shared and _by_rows(part, lanes):
+        unroll = _unroll(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
+        rows = size_of(part.shared)
+        each_chunk = -(-rows // chunks)
+        return NestPlan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+    axis = _vector_axis(part, lanes)
+    if axis is not None and any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis)):
+        axis = None  # a running fold along contiguous memory: one element after another
+    if axis is None:
+        rows = max(size_of(part.shared), 1)
+        each_chunk = -(-rows // chunks)
+        return NestPlan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+    extent = next(a.extent for a in part.shared if a.id == axis)
+    outer = size_of(part.shared) // extent
+    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _apart(part, axis, extent):
+        pieces = extent // (COLUMNS * lanes)
+        piece = -(-extent // (pieces * lanes)) * lanes
+        return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, parallel=True)
+    if chunks > 1 and in_blocks(part, lanes):
+        stage = part.stages[0]
+        blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
+        each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
+        while lanes >= 2 * extent:
+            lanes //= 2
+        return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
+    slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
+    if slab:
+        return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
+    again = again and not part.ordered and not _reads_own(part)
+    minor = _minor(part, axis, lanes)
+    unroll = _unroll(values, axis)
+    if minor is not None:
+        rows = outer // minor.extent
+        each_chunk = -(-rows // chunks)
+        unroll = min(unroll, -(-extent * minor.extent // lanes))
+        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
+    turn = _turn(part, axis, lanes, again)
+    if turn is not None:
+        rows = outer // turn[0].extent * -(-turn[0].extent // turn[1])
+        each_chunk = -(-rows // chunks)
+        columns = (turn[0].id, turn[1])
+        return NestPlan("turn", axis, lanes, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1, None, again, columns)
+    if reductions:
+        unroll = max(1, min(unroll, 8 // len(reductions)))
+    unroll = min(unroll, -(-extent // lanes))
+    rows = size_of(part.shared) // extent
+    if chunks == 1 or rows >= chunks:
+        each_chunk = -(-rows // chunks)
+        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, None, again)
+    step = lanes * unroll
+    pieces = -(-chunks // rows)
+    piece = -(extent // -pieces)
+    piece = -(piece // -step) * step
+    return NestPlan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+
+
+def _apart(part: Part, axis: int, extent: int) -> bool:
+    """Whether iterations that differ in ``axis`` never meet in an element, so that only the others must keep their order."""
+    if any(stage.reductions or stage.axes for stage in part.stages) or part.exports or _reads_own(part):
+        return False
+    for s in (s for stage in part.stages for s in stage.stores):
+        at = s.access.flat()
+        others = [c for a, c in at.terms if a != axis] + [c for _, c in at.gather]
+        if dict(at.terms).get(axis) != 1 or (others and gcd(*others) < extent):
+            return False
+        if any(axis in dependencies(v, {}) for v, _ in at.gather):
+            return False
+    return True
+
+
+def _reads_own(part: Part) -> bool:
+    """Whether the part reads a buffer that it writes."""
+    written = {key_of(s.access.buffer) for stage in part.stages for s in stage.stores}
+    return any(v.op == "load" and key_of(v.attr.buffer) in written for v in walk(roots(part.stages)))
+
+
+def _minor(part: Part, axis: int, lanes: int) -> Axis | None:
+    """A short axis that fills the gaps between the vector axis's elements in every store (so they become full vectors)."""
+    stores = [s for stage in part.stages for s in stage.stores]
+    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or not stores:
+        return None
+    for a in part.shared:
+        if a.id != axis and a.extent in (2, 4, 8) and a.extent < lanes:
+            places = [s.access.index[0] for s in stores]
+            if all(not p.gather and dict(p.terms).get(a.id) == 1 and dict(p.terms).get(axis) == a.extent for p in places):
+                return a
+    return None
+
+
+def _turn(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | None:
+    """An axis that is contiguous where the vector axis is not, and how many of its iterations one body takes: a line's worth."""
+    stores = [s for stage in part.stages for s in stage.stores]
+    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
+        return None
+    values = roots(part.stages)
+    across = [v.attr.flat() for v in walk(values) if v.op == "load" and not v.attr.guard and v.attr.buffer.dtype.bytes >= 4]
+    across = [a for a in across if not a.gather and abs(dict(a.terms).get(axis, 0)) > 2]
+    if any(dict(s.access.index[0].terms).get(axis) != 1 for s in stores):
+        return None
+    for a in part.shared:
+        if a.id == axis or not any(dict(x.terms).get(a.id) == 1 for x in across):
+            continue
+        for count in (2 * lanes, lanes):
+            if a.extent >= count and (again or a.extent % count == 0) and instructions(values, None) * count <= 600:
+                return a, count
+    return None
+
+
+def _unroll(values: list[Value], axis: int | None) -> int:
+    size = instructions(values, axis)
+    return 4 if size < 40 else 2 if size < 120 else 1
+
+
+def _score(part: Part, axis: int) -> float:
+    """How well loads and stores vectorise along an axis: 1 for each unit stride, less for others."""
+    points = 0.0
+    for step in strides_along(part, axis):
+        points += 1.0 if step == 1 else 0.5 if step in (0, -1) else 0.2 if abs(step) == 2 else -1.0
+    return points
+
+
+def _by_rows(part: Part, lanes: int) -> bool:
+    """Whether the stages' own axes are the better place for vectors."""
+    own = [s for s in part.stages if s.axes]
+    laned = [r for s in own for r in s.reductions if r.order.lanes > 1]
+    if not own or any(r.order.lanes == 1 for s in own for r in s.reductions):
+        return False
+    longest = max(size_of(s.axes) for s in own)
+    inner = max(s.axes[-1].extent for s in own)
+    if not laned and inner < lanes:
+        return False
+    if longest <= 4:
+        return False
+    rows = max(_score(part, s.axes[-1].id) for s in own)
+    best = max((_score(part, a.id) for a in part.shared if a.extent >= lanes), default=-1e9)
+    if longest <= 16 and best > -1e9:
+        return rows > best + 1
+    return rows >= best or longest > 64
+
+
+def _vector_axis(part: Part, lanes: int) -> int | None:
+    """The shared axis to vectorise: the best score, the innermost of equals; short axes only when nothing else is there.
+
+    Where iterations keep their order it is the innermost, or one along which they never meet in an element.
+    """
+    best, found = -1e9, None
+    for i, a in enumerate(part.shared):
+        if part.ordered and a is not part.shared[-1] and not _apart(part, a.id, a.extent):
+            continue
+        points = _score(part, a.id) + 1e-3 * i
+        if a.extent < lanes:
+            points -= 3.0 * (1 - a.extent / lanes)
+        if points > best:
+            best, found = points, a.id
+    if found is None:
+        return None
+    return found

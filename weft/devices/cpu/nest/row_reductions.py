@@ -1,0 +1,189 @@
+"""Vectors along the innermost axis of the stages: row softmax, layer norm, full reductions by blocks.
+
+A reduction has order.lanes accumulators as a few vectors; element k of the flat reduced index belongs to lane
+k % lanes, so vectors start at multiples of ``lanes`` of k and ends are masked.
+"""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit import reduce
+from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.nest.multi_axis_reductions import AHEAD, fits, reduce_staged
+from weft.devices.cpu.nest.nest import Nest
+from weft.devices.cpu.nest.row_lanes import Hook, Joined, Lanes, prefetch, vectors
+from weft.devices.cpu.nest.row_scratch import Kept, keep, recall, shared
+from weft.devices.cpu.nest.tiles import emit_stage as emit_tile_stage
+from weft.kernel.ir import Stage, size_of
+
+
+def emit_row(n: Nest, lanes: int, unroll: int) -> None:
+    """All stages of the part at one shared iteration."""
+    row = shared(n)
+    ahead = next((k for k, s in enumerate(n.part.stages) if k and s.axes), 0)
+    for k, stage in enumerate(n.part.stages):
+        total = size_of(stage.axes)
+        if not stage.axes or (stage.reductions and (stage.reductions[0].order.lanes == 1 or total == 0)):
+            emit_tile_stage(n, stage, [n.env()])
+            continue
+        if stage.reductions:
+            for group in _orders(stage):
+                states = reduce_range(n, group, lanes, 0, total, _hooks(n, k, group, row, k == ahead))
+                finish(n, group, states)
+        if stage.stores and total:
+            with n.loops(stage.axes[:-1]):
+                for envs in vectors(n, stage.axes[-1], lanes, unroll, 0, stage.axes[-1].extent):
+                    recall(n, k, stage, row, envs)
+                    if k == ahead:
+                        _prefetch(n, stage, envs)
+                    recalls = any(k in x.users for x in row)
+                    for env in envs:
+                        for s in stage.stores if recalls else ():  # loads that were left out until now come before any store:
+                            n.value(s.value, env)  # it may be into an input's memory
+                        for s in stage.stores:
+                            n.store(s, env)
+
+
+def _prefetch(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Ask for the next row while this one is computed: the machine's own prefetching ends at the page, often the row's end."""
+    first = n.part.stages[0]
+    if n.part.shared and len(first.axes) == len(stage.axes) == 1 and first.axes[0].extent == stage.axes[0].extent:
+        prefetch(n, [r.value for r in first.reductions], n.part.shared[-1], first.axes[0], stage.axes[0], 1, envs)
+
+
+def _hooks(n: Nest, k: int, stage: Stage, row: list[Kept], ahead: bool) -> Hook | None:
+    """What runs before (True) and after (False) a group of vectors is merged."""
+    if not ahead and not any(x.maker == k or k in x.users for x in row):
+        return None
+
+    def hook(envs: list[Env], before: bool) -> None:
+        if ahead and before:
+            _prefetch(n, stage, envs)
+        (recall if before else keep)(n, k, stage, row, envs)
+
+    return hook
+
+
+def _orders(stage: Stage) -> list[Stage]:
+    groups: dict = {}
+    for r in stage.reductions:
+        groups.setdefault(r.order, []).append(r)
+    return [Stage(stage.axes, tuple(g)) for g in groups.values()]
+
+
+def finish(n: Nest, stage: Stage, states: dict[int, list[str]]) -> None:
+    """Name the scalar results, and write those that later parts read."""
+    env = n.env()
+    level = len(n.levels) - 1
+    for r in stage.reductions:
+        n.base.accs[r.id] = reduce.finish(Ops(n.f, n.m, n.isa, None), r, states[r.id])
+        n.base.acc_level[r.id] = level
+        n.base.uniform = {*n.base.uniform, r.id}
+        n.export(r, env)
+
+
+def width_for(stage: Stage, lanes: int) -> int:
+    return min(lanes, stage.reductions[0].order.lanes)
+
+
+def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook: Hook | None = None) -> dict[int, list[str]]:
+    """The scalar states of all reductions over the whole flat index."""
+    lanes = width_for(stage, lanes)
+    if len(stage.axes) > 1:
+        staged = fits(stage, lanes, total)
+        n.m.took("row staged" if staged else "row ragged")
+        return reduce_staged(n, stage, lanes, total) if staged else _reduce_ragged(n, stage, lanes, total)
+    block = stage.reductions[0].order.block
+    n.m.took("row" if total <= block else "row of blocks")
+    if total <= block:
+        return reduce_block(n, stage, lanes, start, total, hook)
+    sums = Joined(n, stage, -(-total // block))
+    whole = total // block * block
+    with n.loop(0, whole, block) as first:
+        states = moving_block(n, stage, lanes, first, block, hook)
+        sums.put(n.f.let(f"udiv i64 {first}, {block}"), states)
+    if total > whole:
+        sums.put(whole // block, reduce_block(n, stage, lanes, whole, total, hook))
+    return sums.all()
+
+
+def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> dict[int, list[str]]:
+    """One whole block that starts at run time."""
+    axis = stage.axes[0]
+    acc = Lanes(n, stage, lanes, hook)
+    acc.reset(acc.groups)
+    end = n.f.add(first, length)
+    with n.loop(first, end, lanes * acc.groups, axis.id) as k:
+        acc.step([n.env(axis.id, lanes, None, u * lanes) for u in range(acc.groups)], k)
+    return acc.folded(acc.groups)
+
+
+def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: Hook | None = None) -> dict[int, list[str]]:
+    """One block with constant ends."""
+    acc = Lanes(n, stage, lanes, hook)
+    used = min(acc.groups, -(-(end - start) // lanes))
+    acc.reset(used)
+    for envs in vectors(n, stage.axes[0], lanes, acc.groups, start, end):
+        acc.step(envs, n.base.axes[stage.axes[0].id])
+    return acc.folded(used)
+
+
+def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, list[str]]:
+    """Several axes: rows of the innermost one begin anywhere in the lanes, so their first and last groups are masked."""
+    f = n.f
+    order = stage.reductions[0].order
+    axis, width = stage.axes[-1], order.lanes
+    outer = size_of(stage.axes[:-1])
+    ahead = -(-AHEAD // (axis.extent * 4))
+
+    def ask(envs: list[Env], before: bool) -> None:
+        if before:
+            prefetch(n, [r.value for r in stage.reductions], stage.axes[-2], axis, axis, ahead, envs)
+
+    acc = Lanes(n, stage, lanes, ask)
+    blocks = -(-total // order.block)
+    sums = Joined(n, stage, blocks)
+    acc.reset(acc.groups)
+    even = axis.extent % width == 0
+    with n.loop(0, outer) as row:
+        n.split_index(row, stage.axes[:-1])
+        start = f.mul(row, axis.extent)
+        end = f.add(start, axis.extent)
+        first = start if even else f.let(f"and i64 {start}, {-width}")
+        with n.loop(first, end, width) as k:
+            if total > order.block:
+                fresh = f.let(f"icmp eq i64 {f.let(f'urem i64 {k}, {order.block}')}, 0")
+                mine = f.let(f"icmp sge i64 {k}, {start}")
+                later = f.let(f"icmp sgt i64 {k}, 0")
+                with n.when(f.let(f"and i1 {f.let(f'and i1 {fresh}, {mine}')}, {later}")):
+                    sums.put(f.add(f.let(f"udiv i64 {k}, {order.block}"), -1), acc.folded(acc.groups))
+                    acc.reset(acc.groups)
+            here = f.let(f"sub i64 {k}, {start}", "i")
+
+            def group(masked: bool, k: str = k, here: str = here) -> None:
+                n.base.axes[axis.id] = here
+                n.base.level_of[axis.id] = len(n.levels) - 1
+                envs = []
+                vo = Ops(f, n.m, n.isa, lanes)
+                for u in range(acc.groups):
+                    mask = None
+                    if masked:
+                        ramp = "<" + ", ".join(f"i64 {u * lanes + i}" for i in range(lanes)) + ">"
+                        at = vo.op("add", "i64", vo.splat(here, "i64"), ramp)
+                        mask = vo.cmp("ult", "i64", at, vo.c("i64", axis.extent))
+                    envs.append(n.env(axis.id, lanes, mask, u * lanes))
+                    envs[-1].whole = envs[-1].fours = even
+                acc.step(envs, k)
+
+            if even:
+                group(masked=False)
+            elif axis.extent < width:
+                group(masked=True)
+            else:
+                inside = f.let(f"icmp ule i64 {here}, {axis.extent - width}")
+                with n.when(inside):
+                    group(masked=False)
+                with n.when(f.let(f"xor i1 {inside}, true")):
+                    group(masked=True)
+    sums.put(blocks - 1, acc.folded(acc.groups))
+    return sums.all()

@@ -1,0 +1,289 @@
+"""Parts with reductions: each program has some rows (the shared axes) and runs the stages over their columns, one after another.
+
+A row that is short enough stays in registers; a longer one is a loop of tiles with as many accumulators as the tile has elements.
+Where memory runs along the rows, tiles are high and narrow. A tile depends on extents and strides alone.
+
+Parts without reductions: every element for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.formats import literal
+from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tiles import ELEMENTS, line_up, one_tile, pieces, power_of_two, program, unit_strides
+from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
+from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of
+from weft.kernel.stages import Part
+
+REGISTERS = 8192  # elements of the longest row that stays in registers
+HIGH, DEEP = 32, 64  # rows and columns of a tile where memory runs along the rows
+BEHIND = 2**31 - 1  # a position that no element has
+
+
+def row_launch(part: Part) -> Launch:
+    p = Printer((*part.shared, *[a for s in part.stages for a in s.axes]))
+    rows, tiles = plan(part.shared, part.stages)
+    programs = begin(p, part.shared, rows)
+    written: set[tuple[str, int]] = set()
+    for k, stage in enumerate(part.stages):
+        if k and written | {(s.access.buffer.scope, s.access.buffer.id) for s in stage.stores}:
+            p.line("tl.debug_barrier()")  # what other threads have read or written before is read or written from here on
+        run_stage(p, stage, rows, tiles[k])
+        written |= {(s.access.buffer.scope, s.access.buffer.id) for s in stage.stores}
+    export(p, part)
+    return p.launch((programs, 1), warps(rows, tiles))
+
+
+def warps(rows: int, tiles: Sequence[int]) -> int:
+    """How many warps a program has."""
+    return 4 if rows * max(tiles) <= 4096 else 8
+
+
+def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int]]:
+    """Rows of a tile, and columns for each stage."""
+    n, lengths = size_of(tuple(shared)), [size_of(s.axes) for s in stages]
+    if memory_along_rows(shared, stages):
+        rows = min(HIGH, power_of_two(n))
+        tiles = [min(power_of_two(length), DEEP) for length in lengths]
+    else:
+        tiles = [power_of_two(length) if length <= REGISTERS else ELEMENTS for length in lengths]
+        rows = max(1, min(ELEMENTS // max(tiles), power_of_two(n)))
+    return rows, [1 if _in_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
+
+
+def memory_along_rows(shared: Sequence[Axis], stages: Sequence[Stage]) -> bool:
+    """Whether neighbours in memory are neighbouring rows, and not elements of one."""
+    units = unit_strides(stages)
+    return any(a.id in units for a in shared[-1:]) and not any(a.id in units for s in stages for a in s.axes[-1:])
+
+
+def _in_order(stage: Stage) -> bool:
+    """A product of floats goes through its elements in order: of lanes apart one may reach 0 and one infinity, and so NaN."""
+    return any(r.monoid == "prod" and r.accum in FLOATS for r in stage.reductions)
+
+
+def begin(p: Printer, shared: Sequence[Axis], rows: int) -> int:
+    """The rows of a program; how many programs there are."""
+    programs = pieces(size_of(tuple(shared)), rows)
+    line_up(p, shared, p.put(f"{program(0, size_of(tuple(shared)))} * {rows}").text if programs > 1 else "0", rows, 0)
+    return programs
+
+
+def run_stage(
+    p: Printer, stage: Stage, rows: int, width: int, between: tuple[str, str] | None = None,
+    before: Mapping[int, Expression] = MappingProxyType({}),
+) -> None:
+    """One stage on the rows of a program. between: only the columns from here to there; before: running folds of those before."""
+    if not stage.axes:
+        p.masks.pop(1, None)
+        p.places.pop(1, None)
+        p.forget()
+        for r in stage.reductions:  # of one element
+            _alone(p, r, rows)
+        for s in stage.stores:
+            p.store(s)
+        return
+    n = size_of(stage.axes)
+    if not n:
+        for r in stage.reductions:  # of nothing
+            start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{gathered(r).name})", (0,))
+            p.accs[r.id] = _read_as(p, r, start)
+        return
+    if n > BEHIND and any(map(positional, stage.reductions)):
+        raise NotImplementedError(f"argmax and argmin along {n:,} elements: positions are counted in 32 bits on this device")
+    looped = n > width or between is not None
+    shape = f"[{rows}, {width}]"
+    if looped:
+        for r in stage.reductions:
+            _prepare(p, r, rows, shape, before.get(r.id))
+        p.open()
+        counter = p.fresh("i")
+        first = p.put(counter, (), p.level)
+        line_up(p, stage.axes, first.text, width, 1, p.level, between[1] if between else None)
+    else:
+        line_up(p, stage.axes, "0", width, 1)
+    for r in stage.reductions:
+        if r.running:
+            _running(p, r, shape, looped)
+        else:
+            _accumulate(p, r, shape, looped)
+    for s in stage.stores:
+        p.store(s)
+    if looped:
+        low, high = between or ("0", p.arguments.integer(n))
+        p.close(f"for {counter} in range({low}, {high}, {width}):")
+    p.masks.pop(1, None)
+    p.places.pop(1, None)
+    for r in stage.reductions:
+        if not r.running:
+            _finish(p, r, between is not None)
+    p.forget()
+
+
+# ---- reductions
+
+
+def positional(r: Reduction) -> bool:
+    return r.monoid.startswith("arg")
+
+
+def gathered(r: Reduction) -> Format:
+    """The format in which a reduction's accumulators stand: bools are numbers."""
+    form = r.value.dtype if positional(r) else r.accum
+    return INT32 if form is BOOL else form.computed
+
+
+def identity(r: Reduction) -> str:
+    """What changes nothing."""
+    if r.running and r.monoid == "sum" and gathered(r) in FLOATS:
+        return "-0.0"  # 0 makes 0 of -0
+    if r.monoid in ("sum", "dot", "prod"):
+        return "1" if r.monoid == "prod" else "0"
+    form = r.value.dtype if positional(r) else r.accum
+    return literal(form.least if "max" in r.monoid else form.greatest, INT32 if form is BOOL else form.computed)
+
+
+def _join(r: Reduction, a: str, b: str) -> str:
+    if r.monoid in ("sum", "dot"):
+        return f"{a} + {b}"
+    if r.monoid == "prod":
+        return f"{a} * {b}"
+    return f"join_{r.monoid}({a}, {b})" if gathered(r) in FLOATS else f"tl.{r.monoid}imum({a}, {b})"
+
+
+def across(monoid: str, name: str) -> str:
+    """All columns of a tile in one."""
+    return f"tl.reduce({name}, 1, join_{'sum' if monoid == 'dot' else monoid}, keep_dims=True)"
+
+
+def _prepare(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
+    kind = f"tl.{gathered(r).name}"
+    if r.running:
+        p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], {identity(r)}, {kind})"))
+        return
+    p.line(f"a{r.id} = tl.full({shape}, {identity(r)}, {kind})")
+    if positional(r):
+        p.line(f"i{r.id} = tl.full({shape}, {BEHIND}, tl.int32)")
+
+
+def _tile(p: Printer, r: Reduction, shape: str) -> Expression:
+    """What is reduced, as a whole tile, with the identity beyond the end."""
+    v = p.value(r.value)
+    level = max(v.level, p.level)
+    text = f"{v.text}.to(tl.int32)" if r.value.dtype is BOOL else v.text
+    whole = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level)
+    if 1 not in p.masks:
+        return whole
+    return p.put(f"tl.where({p.masks[1].text}, {whole.text}, {identity(r)})", (0, 1), level)
+
+
+def _running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+    x = _tile(p, r, shape)
+    total = p.put(f"tl.associative_scan({x.text}, 1, join_{r.monoid})", (0, 1), p.level)
+    if looped:
+        total = p.put(_join(r, f"run{r.id}", total.text), (0, 1), p.level)
+        p.line(f"run{r.id} = {_join(r, f'run{r.id}', across(r.monoid, x.text))}")
+    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finished(total.text, r.dtype, gathered(r))
+    p.accs[r.id] = p.put(text, (0, 1), p.level)
+
+
+def _accumulate(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+    x, a, i = _tile(p, r, shape).text, f"a{r.id}", f"i{r.id}"
+    if not positional(r):
+        p.line(f"{a} = {_join(r, a, x) if looped else x}")
+        return
+    place = f"tl.broadcast_to({p.places[1].text}, {shape})"
+    here = f"tl.where({p.masks[1].text}, {place}, {BEHIND})" if 1 in p.masks else place
+    if not looped:
+        p.line(f"{a} = {x}")
+        p.line(f"{i} = {here}")
+        return
+    better = f"({x} {'>' if r.monoid == 'argmax' else '<'} {a}) | ({i} == {BEHIND})"
+    if gathered(r) in FLOATS:  # the first NaN wins
+        better += f" | (({x} != {x}) & ({a} == {a}))"
+    wins = p.put(better if 1 not in p.masks else f"{p.masks[1].text} & ({better})", (0, 1), p.level).text
+    # the name is new in each turn of the loop, so it is read before what it rests on changes
+    p.line(f"{i} = tl.where({wins}, {place}, {i})")
+    p.line(f"{a} = tl.where({wins}, {x}, {a})")
+
+
+def _finish(p: Printer, r: Reduction, part_of_it: bool) -> None:
+    """The result of each row; of a part of the columns as accumulators hold it."""
+    if positional(r):
+        most = best(p, r).text
+        hit = f"(a{r.id} == {most})"
+        if gathered(r) in FLOATS:
+            hit += f" | ((a{r.id} != a{r.id}) & ({most} != {most}))"
+        first = p.put(across("min", f"tl.where({hit}, i{r.id}, {BEHIND})"), (0,), p.level).text
+        p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
+        return
+    done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
+    p.accs[r.id] = done if part_of_it else _read_as(p, r, done)
+
+
+def best(p: Printer, r: Reduction) -> Expression:
+    """Of each row, the number whose position is asked."""
+    return p.put(across(r.monoid[3:], f"a{r.id}"), (0,), p.level)
+
+
+def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
+    """A result in the format of the reduction."""
+    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, gathered(r))
+    return p.put(text, (0,), p.level) if text != done.text else done
+
+
+def _alone(p: Printer, r: Reduction, rows: int) -> None:
+    """A reduction over axes that are gone: of one element."""
+    v = p.value(r.value)
+    if positional(r):
+        p.accs[r.id] = p.put(f"tl.full([{rows}, 1], 0, tl.int64)", (0,), p.level)
+    else:
+        text = v.text if r.dtype is BOOL else p.finished(v.text, r.dtype, gathered(r))
+        p.accs[r.id] = p.put(text, v.dims, v.level) if text != v.text else v
+
+
+def export(p: Printer, part: Part) -> None:
+    """What other parts read, into scratch."""
+    for number, (buffer, place) in part.exports.items():
+        value = Value("acc", (), buffer.dtype, number)
+        p.store(Store(Access(buffer, (place,)), value))
+
+
+
+SQUARE = 32  # of tiles that read along one axis and write along another
+WORTH = 16  # the shorter side from which such a tile is worth it
+NARROW = 32  # axes shorter than this are joined with the others into one line
+
+
+def map_launch(axes: Sequence[Axis], stores: Sequence[Store], write: Callable[[Printer, Store], None] = Printer.store) -> Launch:
+    """Stores for every iteration of some axes; ``write`` prints one."""
+    p = Printer(tuple(axes))
+    rows, columns, r, c = shape_of(axes, stores)
+    programs = one_tile(p, rows, columns, r, c)
+    for s in stores:
+        write(p, s)
+    return p.launch((programs, 1))
+
+
+def shape_of(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis], list[Axis], int, int]:
+    """(axes of rows, axes of columns, rows and columns of a tile)."""
+    if not axes:
+        return [], [], 1, 1
+    units = unit_strides([Stage((), (), tuple(stores))])
+    fast = max(axes, key=lambda a: (units.get(a.id, 0), a is axes[-1]))
+    others = [a for a in axes if a is not fast]
+    turned = [a for a in others if a.id in units and a.extent >= WORTH]  # memory runs along this one elsewhere
+    if turned and fast.extent >= WORTH:
+        rows = [a for a in others if a is not turned[0]] + turned[:1]
+        return rows, [fast], min(SQUARE, power_of_two(size_of(tuple(rows)))), min(SQUARE, power_of_two(fast.extent))
+    if fast.extent < NARROW:
+        rows, columns = [], list(axes)
+    else:
+        rows, columns = others, [fast]
+    c = min(power_of_two(size_of(tuple(columns))), ELEMENTS)
+    return rows, columns, max(1, min(ELEMENTS // c, power_of_two(size_of(tuple(rows))))), c

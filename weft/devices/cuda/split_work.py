@@ -1,0 +1,254 @@
+"""Products of few tiles and a long k, weights' gradients above all: k is divided among programs, and a second launch adds up.
+
+How many pieces there are depends on extents, formats and precision alone, and where they begin on no tile that a clock chose.
+
+Reductions of a few long rows: each row is cut among many programs, and a second launch joins what they found.
+
+Where it is cut depends on extents alone.
+
+Running folds along a few long rows: each row is cut among many programs, as reductions are.
+
+The first launch joins each piece, the second makes running folds of these, and in the third each piece goes on from what the
+pieces before it have. So elements are read twice and written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.product import Sides, Tile, begin_tile, first_tile, follow, inside_of, sum_of, tiles_of, units_of
+from weft.devices.cuda.row_reductions import (
+    begin,
+    best,
+    export,
+    gathered,
+    identity,
+    memory_along_rows,
+    plan,
+    positional,
+    row_launch,
+    run_stage,
+    warps,
+)
+from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, power_of_two, program, unit_strides
+from weft.dtypes.formats import BOOL, FLOATS, INT64, Format
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
+from weft.kernel.stages import Part, place_of
+
+# A turn of the loop is taken to last 0.3 us, the second launch 2 us and the longer the more pieces there are. Sums of pieces go
+# through scratch once each way: a quarter more traffic where a piece reads 8 times as much. Two pieces would win next to nothing.
+PROGRAMS = 2 * FEW  # two for each processor of a large card: one waits for memory while the other multiplies
+TURNS = 8  # of a piece, at least; and what it reads is at least as many times its sums
+WORTH, MOST = 3, 128  # pieces
+ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are read before they are added
+
+
+def division(s: Sides, r: Reduction) -> int:
+    """Into how many pieces k is divided; 0: not at all."""
+    tile = first_tile(s)
+    tiles, inside = tiles_of(s, tile), size_of(inside_of(s, tile.k))
+    if not tiles or not inside:
+        return 0
+    turns = size_of(s.k) // inside * pieces(inside, tile.k)
+    sums, operands = tile.m * tile.n * gathered(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
+    count = min(PROGRAMS // tiles, MOST, turns // (TURNS * pieces(sums, operands)), units_of(s, tile))
+    return count if count >= WORTH else 0
+
+
+def sums_of(part: Part, count: int, number: int) -> Buffer:
+    """Scratch for the sums of all pieces: of as many tiles as there are programs."""
+    return Buffer(number, gathered(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel")
+
+
+def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
+    """The first: a program has a tile, and a piece of k. tile : another one than the first"""
+    tile = first_tile(s) if tile is None else tile
+    units, m, n = units_of(s, tile), size_of(s.m), size_of(s.n)
+    p = Printer((*part.shared, *s.k))
+    programs, batch = begin_tile(p, s, tile)
+    piece = p.put(program(1, units * (count + 1))).text
+    all_units, all_pieces = p.arguments.integer(units), p.arguments.integer(count)
+    low, high = (p.put(f"{k} * {all_units} // {all_pieces}").text for k in (piece, f"({piece} + 1)"))
+    total = sum_of(p, s, part.stages[0].reductions[0], tile, (low, high))
+    where = f"{p.arguments.buffer(sums)} + {piece} * {p.arguments.integer(size_of(part.shared))}"
+    if batch is not None:
+        where += f" + {batch} * {p.arguments.integer(m * n)}"
+    row, column = p.places[0].text, p.places[1].text
+    slow, each, fast = (column, m, row) if _turned(part, s) else (row, n, column)
+    where += f" + {slow} * {p.arguments.integer(each)} + {fast}"
+    p.write(where, total, sums.dtype, p.inside(frozenset((0, 1)), []))
+    return p.launch((programs, count), tile.warps, tile.stages)
+
+
+def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
+    """The second: a program has some elements of the result, counted as they lie in scratch, adds up what the pieces gave, one
+    after the other, and does what follows."""
+    elements = (*s.batch, *s.n, *s.m) if _turned(part, s) else (*s.batch, *s.m, *s.n)
+    p = Printer(elements)
+    n = size_of(elements)
+    rows, ahead = min(ROWS, power_of_two(n)), min(AHEAD, power_of_two(count))
+    programs = begin(p, elements, rows)
+    first = p.put(f"{p.arguments.buffer(sums)} + {p.places[0].text}", (0,)).text
+    total, counter, end = p.fresh("sum"), p.fresh("i"), p.arguments.integer(count)
+    p.line(f"{total} = tl.full([{rows}, 1], 0, tl.{sums.dtype.name})")
+    p.open()
+    found = []
+    for k in range(ahead):
+        piece = p.put(f"{counter} + {k}", (), p.level)
+        mask = p.inside(frozenset((0,)), [p.put(f"{piece.text} < {end}", (), p.level)])
+        assert mask is not None
+        load = f"tl.load({first} + {piece.text} * {p.arguments.integer(n)}, mask={mask.text}, other=0)"
+        found.append(p.put(load, (0,), p.level).text)
+    for x in found:
+        p.line(f"{total} = {total} + {x}")
+    p.close(f"for {counter} in range(0, {end}, {ahead}):")
+    follow(p, part, p.put(total, (0,)))
+    return p.launch((programs, 1))
+
+
+def _turned(part: Part, s: Sides) -> bool:
+    """Whether what follows goes through memory along rows of the product."""
+    units = unit_strides(part.stages[1:])
+    down, across = (sum([units.get(a.id, 0) for a in side]) for side in (s.m, s.n))
+    return down > across
+
+LONG = 16384, 2048  # rows longer than this are cut: rows that lie in memory as such, and columns of memory
+LEAST = 4096, 512  # columns of a piece: of rows that lie in memory as such, and of columns of memory
+MOST_PIECES = 1024, 256  # pieces
+
+
+def cuts(part: Part) -> bool:
+    """Whether a part is better run stage by stage, its reductions in two steps."""
+    if not any(s.reductions for s in part.stages):
+        return False
+    if max(size_of(s.axes) for s in part.stages) <= LONG[memory_along_rows(part.shared, part.stages)]:
+        return False
+    rows, _ = plan(part.shared, part.stages)
+    return pieces(size_of(part.shared), rows) < FEW
+
+
+def can_cut(stage: Stage) -> bool:
+    """Products of floats are not cut: they go through their elements in order."""
+    return all(not (r.monoid == "prod" and r.accum in FLOATS) for r in stage.reductions)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows cut into pieces. axis : the pieces of a row; place : of a row among them, where rows run fastest; length : columns"""
+
+    axis: Axis
+    place: Affine
+    length: int
+    rows: int
+
+    def at(self, buffer: Buffer) -> Access:
+        """What a piece of a row has in a buffer."""
+        return Access(buffer, (self.place.plus(along(self.axis, self.rows)),))
+
+    def scratch(self, number: int, form: Format) -> Buffer:
+        """Room for one number a piece."""
+        return Buffer(number, form, (self.axis.extent * self.rows,), "kernel")
+
+    def begin(self, p: Printer, columns: int) -> tuple[str, str, str]:
+        """In a program: the number of its piece, and from where to where it goes."""
+        piece = p.put(program(1, columns * self.rows)).text
+        low = p.put(f"{piece} * {p.arguments.integer(self.length)}").text
+        return piece, low, p.put(f"tl.minimum({low} + {p.arguments.integer(self.length)}, {p.arguments.integer(columns)})").text
+
+    def pointer(self, p: Printer, buffer: Buffer, piece: str) -> str:
+        """Where the numbers of a piece stand, one a row of the program."""
+        at = p.affine(self.place, False)
+        where = f"{p.arguments.buffer(buffer)} + {piece} * {p.arguments.integer(self.rows)} + {at.text}"
+        return where if 0 in at.dims else f"{where} + {p.places[0].text} * 0"
+
+
+def cut_of(part: Part) -> Cut:
+    """How the rows of a part of one stage are cut."""
+    (stage,) = part.stages
+    n = size_of(stage.axes)
+    along_rows = memory_along_rows(part.shared, part.stages)
+    count = min(MOST_PIECES[along_rows], pieces(n, LEAST[along_rows]))
+    length = pieces(pieces(n, count), ELEMENTS) * ELEMENTS
+    axis = Axis(1 + max([a.id for a in (*part.shared, *stage.axes)]), pieces(n, length))
+    return Cut(axis, place_of(part.shared), length, max(size_of(part.shared), 1))
+
+
+def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int, Buffer], dict[int, Buffer]]:
+    """The first step, a program a piece; what each reduction found there, and where it stands if that is asked, by its number."""
+    (stage,) = part.stages
+    rows, (width,) = plan(part.shared, part.stages)
+    p = Printer((*part.shared, *stage.axes))
+    programs = begin(p, part.shared, rows)
+    piece, low, high = cut.begin(p, size_of(stage.axes))
+    run_stage(p, stage, rows, width, (low, high))
+    found: dict[int, Buffer] = {}
+    where: dict[int, Buffer] = {}
+
+    def keep(into: dict[int, Buffer], r: Reduction, form: Format, value: Expression) -> None:
+        into[r.id] = cut.scratch(number + len(found) + len(where), form)
+        p.write(cut.pointer(p, into[r.id], piece), value.text, form, p.masks.get(0))
+
+    for r in stage.reductions:
+        if positional(r):
+            keep(where, r, INT64, p.accs[r.id])
+            keep(found, r, gathered(r), best(p, r))
+        else:
+            keep(found, r, gathered(r), p.accs[r.id])
+    return p.launch((programs, cut.axis.extent)), found, where
+
+
+def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
+    """A part of one stage with reductions, in two steps, and the scratch between them, numbered from ``number`` on."""
+    cut = cut_of(part)
+    first, found, where = reduction_piece(part, cut, number)
+    joins = tuple([_join(r, cut.at(found[r.id]), cut.axis) for r in part.stages[0].reductions])
+    stage = Stage((cut.axis,), joins)
+    rows, (width,) = plan(part.shared, (stage,))
+    p = Printer((*part.shared, cut.axis))
+    programs = begin(p, part.shared, rows)
+    run_stage(p, stage, rows, width)
+    for k, buffer in where.items():  # the best piece is known: where the best of it stands
+        piece = Affine(gather=((Value("acc", (), INT64, k), cut.rows),))
+        p.accs[k] = p.value(Value("load", (), INT64, Access(buffer, (cut.place.plus(piece),))))
+    export(p, part)
+    return [first, p.launch((programs, 1), warps(rows, (width,)))], [*found.values(), *where.values()]
+
+
+def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
+    """The reduction of what the pieces of each row gave."""
+    value = Value("load", (), access.buffer.dtype, access)
+    if r.accum is BOOL and not positional(r):
+        value = Value("ne", (value, Value("const", (), value.dtype, 0)), BOOL)
+    return replace(r, axes=(axis,), value=value, monoid="sum" if r.monoid == "dot" else r.monoid)
+
+
+def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
+    """A part of one stage with running folds, in three steps, and the scratch between them, numbered from ``number`` on."""
+    (stage,) = part.stages
+    cut = cut_of(part)
+    alone = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
+    first, found, _ = reduction_piece(replace(part, stages=(alone,)), cut, number)
+    so_far = {r.id: cut.scratch(number + len(found) + k, gathered(r)) for k, r in enumerate(stage.reductions)}
+    folds, stores = [], []
+    for r in stage.reductions:
+        form = gathered(r)
+        value = Value("load", (), form, cut.at(found[r.id]))
+        folds.append(replace(r, axes=(cut.axis,), value=value, accum=form, dtype=form))
+        stores.append(Store(cut.at(so_far[r.id]), Value("acc", (), form, r.id)))
+    second = row_launch(Part(part.shared, (Stage((cut.axis,), tuple(folds), tuple(stores)),), {}, False))
+
+    rows, (width,) = plan(part.shared, part.stages)
+    p = Printer((*part.shared, *stage.axes))
+    programs = begin(p, part.shared, rows)
+    piece, low, high = cut.begin(p, size_of(stage.axes))
+    inside = f"{piece} > 0" + (f" & {p.masks[0].text}" if 0 in p.masks else "")
+    before = {}
+    for r in stage.reductions:
+        where = cut.pointer(p, so_far[r.id], f"({piece} - 1)")
+        before[r.id] = p.put(f"tl.load({where}, mask={inside}, other={identity(r)})", (0,))
+    run_stage(p, stage, rows, width, (low, high), before)
+    third = p.launch((programs, cut.axis.extent), warps(rows, (width,)))
+    return [first, second, third], [*found.values(), *so_far.values()]

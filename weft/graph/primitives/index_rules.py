@@ -1,0 +1,171 @@
+"""Index rules: the element of a result at an index, read from the operands of its primitive (``Primitive.at``).
+
+Loaded with the first kernel that is made: arrays and graphs do without the words of kernels.
+"""
+
+from __future__ import annotations
+
+from weft.graph.node import Along, Node, Reader
+from weft.graph.primitives.kinds import INT64, UINT64
+from weft.kernel import index as ix
+from weft.kernel.expressions import each
+from weft.kernel.index import Guard, Guards, Index
+from weft.kernel.ir import Affine, Value
+
+
+def reshape(reader: Reader, node: Node, index: Index, guards: Guards) -> Value | None:
+    (x,) = node.inputs
+    inner = ix.reshape(index, node.shape, x.shape, reader.extents)
+    return None if inner is None else reader.at(x, inner, guards)
+
+
+def permute(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    return reader.at(node.inputs[0], ix.permute(index, node.params["axes"]), guards)
+
+
+def broadcast_to(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    (x,) = node.inputs
+    return reader.at(x, ix.broadcast(index, x.shape), guards)
+
+
+def slice_(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    return reader.at(node.inputs[0], ix.slice_(index, node.params["start"], node.params["step"]), guards)
+
+
+def pad(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    (x,), value = node.inputs, node.params["value"]
+    inner, own = ix.pad(index, node.params["low"], x.shape, reader.extents)
+    if x.size == 0:
+        return reader.m.const(value, node.dtype)
+    return reader.guarded(x, inner, guards, own, node.dtype.numpy.type(value).item())
+
+
+def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    m, axis = reader.m, node.params["axis"]
+    low, high = ix.bounds(index[axis], reader.extents)
+    start, parts = 0, []
+    for operand in node.inputs:
+        n = operand.shape[axis]
+        if n and start <= high and low < start + n:
+            parts.append((operand, start, n))
+        start += n
+    out: Value | None = None
+    for operand, begin, n in reversed(parts):
+        moved = index[axis].plus(Affine(-begin))
+        own = (moved, 0, n)
+        inner = (*index[:axis], moved if n != 1 else ix.ZERO, *index[axis + 1:])
+        if ix.always(own, reader.extents):
+            out = reader.at(operand, inner, guards)
+            continue
+        value = reader.at(operand, inner, (*guards, own))
+        out = value if out is None else m.select(m.lt(m.index(index[axis]), m.const(begin + n, INT64)), value, out)
+    return m.const(0, node.dtype) if out is None else out  # nothing there: the guards never hold
+
+
+def iota(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    return reader.m.cast(reader.m.index(index[node.params["axis"]]), node.dtype)
+
+
+def slice_set(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    base, new = node.inputs
+    inner, own = [], []
+    for i, start, step, n in zip(index, node.params["start"], node.params["step"], new.shape, strict=True):
+        j = i.plus(Affine(-start)).times(step)  # step is 1 or -1: others end a kernel
+        inner.append(j)
+        if not ix.always((j, 0, n), reader.extents):
+            own.append((j, 0, n))
+    if new.size == 0 or ix.never(tuple(own), reader.extents):
+        return reader.at(base, index, guards)
+    inside = reader.m.inside(tuple(own))
+    if inside is None:
+        return reader.at(new, tuple(inner), guards)
+    return reader.m.select(inside, reader.at(new, tuple(inner), guards + tuple(own)), reader.at(base, index, guards))
+
+
+def gather(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    source, indices = node.inputs[0], node.inputs[1:]
+    lead = max((len(i.shape) for i in indices), default=0)
+    inner: list[Affine | None] = [None] * len(source.shape)
+    for axis, operand in zip(node.params["axes"], indices, strict=True):
+        inner[axis] = reader.position(operand, ix.broadcast(index[:lead], operand.shape), guards, source.shape[axis])
+    rest = iter(index[lead:])
+    value = reader.at(source, tuple([next(rest) if i is None else i for i in inner]), guards)
+    checks = [v for i in inner if i is not None for v, _ in i.gather if v.op == "check"]
+    return _after(reader, checks, value) if checks else value
+
+
+def _after(reader: Reader, checks: list[Value], value: Value) -> Value:
+    """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
+    m, below = reader.m, {id(v) for v in each([value])}
+    for check in checks:
+        if id(check) not in below:
+            other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken
+            value = m.select(m.ge(check, m.const(0, INT64)), value, other)
+    return value
+
+
+def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> Value | None:
+    """The sum over the few windows that cover a position; one term for each distance between window and position."""
+    p, m = node.params, reader.m
+    g = node.inputs[0]
+    where = node.inputs[1] if len(node.inputs) > 1 else None
+    window, stride = p["window"], p["stride"]
+    count = len(window)
+    lead = index[: len(index) - count]
+    terms: list[tuple[list[Affine], list[Affine], list[Guard]]] = [([], [], [])]
+    for d in range(count):
+        i = index[len(lead) + d].plus(Affine(p["padding"][d][0]))
+        s, w, n = stride[d], window[d], g.shape[len(lead) + d]
+        pair = (i, ix.ZERO) if s == 1 else ix.split(i, s, reader.extents)
+        if pair is None:
+            return None
+        quotient, rest = pair
+        grown = []
+        for j in range(-(-w // s)):
+            o, q = quotient.plus(Affine(-j)), rest.plus(Affine(j * s))
+            own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always(x, reader.extents)]
+            low, high = ix.bounds(o, reader.extents)
+            if high < 0 or low >= n or ix.bounds(q, reader.extents)[0] >= w:
+                continue
+            o = ix.ZERO if n == 1 else o
+            grown += [([*a, o], [*b, q], [*c, *own]) for a, b, c in terms]
+        terms = grown
+    total: Value | None = None
+    for at, inside, own in terms:
+        value = reader.guarded(g, (*lead, *at), guards, tuple(own), 0)
+        if where is not None:
+            flat = ix.ZERO
+            for q, w in zip(inside, window, strict=True):
+                flat = flat.times(w).plus(q)
+            chosen = reader.at(where, (*lead, *at), guards + tuple(own))
+            value = m.select(m.eq(chosen, m.cast(m.index(flat), where.dtype)), value, m.const(0, value.dtype))
+        total = value if total is None else m.add(total, value)
+    return m.const(0, node.dtype) if total is None else total
+
+
+def random_bits(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    key, base = (reader.at(i, (), guards) for i in node.inputs)
+    flat = ix.ZERO
+    for i, n in zip(index, node.shape, strict=True):
+        flat = flat.times(n).plus(i)
+    return reader.m.philox(key, base, reader.m.cast(reader.m.index(flat), UINT64))
+
+
+def reshape_along(node: Node) -> Along | None:
+    """A dimension that the reshape leaves as it is; dimensions that it merges have no one loop of the operand."""
+    before = node.inputs[0].shape
+    if not ix.follows(node.shape, before):
+        return None
+    left = [d for d, n in enumerate(before) if n != 1]
+    out: list[int | None] = []
+    k, size = 0, 1
+    for n in node.shape:
+        if n == 1:
+            out.append(None)
+            continue
+        extent = before[left[k]]
+        out.append(left[k] if n == extent else None)
+        size *= n
+        if size == extent:
+            k, size = k + 1, 1
+    return (tuple(out),)

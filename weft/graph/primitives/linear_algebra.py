@@ -1,0 +1,569 @@
+"""What primitives on matrices share: the last two axes, results of several parts as one array, and LAPACK's errors.
+
+A node has one shape, a factorisation several: its parts lie one after the other in the last axis of one array, and
+``unpacked`` gives them back as slices. Their memory is small beside the work.
+
+Factorisations through LAPACK on the host: cholesky, qr, svd, eigh, eig. Those of several parts are packed (``matrices.py``).
+
+``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does; their derivatives are those of symmetric matrices, and
+symmetric, as JAX's. Derivatives are written for the cotangents that mean the gradient, which are the conjugates of JAX's.
+
+Systems of equations and inverses, determinants, functions of matrices: through LAPACK on the host.
+
+Derivatives are those of JAX; no rule divides by a determinant, so that of a singular matrix has a derivative, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, Format
+from weft.errors import ShapeError
+from weft.graph.node import Cost, Node, Primitive, Shape
+from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
+from weft.graph.primitives.common import Batched, Later, front, product, rank, traffic
+from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.rules import broadcast, dtype_error
+from weft.graph.primitives.table import register
+
+LAPACK = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # what its routines are there for
+Parts = Sequence[Shape]
+
+
+class MatrixError(ShapeError, np.linalg.LinAlgError):
+    """A shape that is no matrix, or no square one."""
+
+
+def operand_of(name: str) -> str:
+    """What NumPy's function of this name calls its matrix."""
+    return "x" if name in ("expm", "svdvals") else "a"
+
+
+def check(name: str, x: Node, square: bool = False, argument: str | None = None) -> Shape:
+    """The leading extents of a stack of matrices."""
+    argument = argument or operand_of(name)
+    if len(x.shape) < 2:
+        raise MatrixError(f"{name}: {argument} has shape {x.shape}; a matrix or a stack of matrices is needed.")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise MatrixError(f"{name}: {argument} has shape {x.shape}; the last two dimensions must be equal: a square matrix.")
+    if x.dtype not in LAPACK:
+        raise dtype_error(name, (x,), (argument,), LAPACK)
+    return x.shape[:-2]
+
+
+def quietly(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference without NumPy's warnings, in the dtype of its operands."""
+
+    def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(fn(*arrays, **params))
+
+    return reference
+
+
+def cubic(operations: float) -> Callable[[Node], Cost]:
+    """What a factorisation takes: so many operations times the cube of a matrix's side, as textbooks of LAPACK count them
+    (and twice for Cholesky's factor, which NumPy makes at half the speed of the others)."""
+
+    def cost(node: Node) -> Cost:
+        *lead, m, n = node.inputs[0].shape
+        return Cost(int(operations * product(lead) * m * n * min(m, n)), traffic(node))
+
+    return cost
+
+
+def each(name: str) -> Callable[..., Batched]:
+    """The batching rule of a function of stacks of matrices, whose leading extents broadcast."""
+
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+        ndim = max(map(rank, inputs, dims))
+        return getattr(call, name)(*[front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)], **params), 0
+
+    return rule
+
+
+# ---- parts
+
+
+def together(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
+    """Arrays that have ``lead`` leading axes, as one."""
+    flat = [np.reshape(p, (*p.shape[:lead], product(p.shape[lead:]))) for p in parts]
+    return np.concatenate(flat, axis=-1)
+
+
+def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
+    """The parts of a packed result, which have these shapes behind the leading extents."""
+    lead, at, out = node.shape[:-1], 0, []
+    for shape in shapes:
+        size = product(shape)
+        start = (*(0 for _ in lead), at if size else 0)
+        piece = call.slice(node, start=start, step=(1,) * len(start), shape=(*lead, size))
+        out.append(reshape(piece, (*lead, *shape)))
+        at += size
+    return tuple(out)
+
+
+def width(*shapes: Shape) -> int:
+    """How long the last axis of the packed result is."""
+    return sum(map(product, shapes))
+
+
+# ---- what derivatives are written in
+
+
+def transposed(x: Node) -> Node:
+    n = len(x.shape)
+    return permute(x, (*range(n - 2), n - 1, n - 2))
+
+
+def conj(x: Node) -> Node:
+    return call.conj(x) if x.dtype in COMPLEX else x
+
+
+def adjoint(x: Node) -> Node:
+    """Transposed and conjugated."""
+    return transposed(conj(x))
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """The product of stacks of matrices whose leading extents broadcast."""
+    lead = broadcast(a.shape[:-2], b.shape[:-2])
+    assert lead is not None
+    a, b = (broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    n, axes = len(lead), tuple(range(len(lead)))
+    return call.dot_general(a, b, contract=((n + 1,), (n,)), batch=(axes, axes))
+
+
+def where(m: int, n: int, compare: str) -> Node:
+    """A mask of an (m, n) matrix: where the row's number is ``greater``, ``less_equal``, ... than the column's."""
+    return getattr(call, compare)(*[call.iota(shape=(m, n), dtype=INT64, axis=axis) for axis in (0, 1)])
+
+
+def kept(x: Node, compare: str) -> Node:
+    """Matrices with zeros outside of a mask (see :func:`where`)."""
+    return call.where(where(x.shape[-2], x.shape[-1], compare), x, number(0, x))
+
+
+def column(v: Node) -> Node:
+    return reshape(v, (*v.shape, 1))
+
+
+def row(v: Node) -> Node:
+    return reshape(v, (*v.shape[:-1], 1, v.shape[-1]))
+
+
+def diagonal_matrix(v: Node) -> Node:
+    """Vectors as the diagonals of square matrices."""
+    n = v.shape[-1]
+    return call.where(where(n, n, "equal"), column(v), number(0, v))
+
+
+def diagonal_of(x: Node) -> Node:
+    """The diagonals of square matrices."""
+    return call.reduce_sum(kept(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
+
+
+def symmetric(x: Node) -> Node:
+    """The symmetric (Hermitian) part."""
+    return call.multiply(call.add(x, adjoint(x)), number(0.5, x))
+
+
+def real_format(dtype: Format) -> Format:
+    """The format of the parts of a complex number; itself for floats."""
+    return dtype.part
+
+
+def real_part(x: Node) -> Node:
+    """The real part, in the format of ``x``: of what is complex only because other parts of a packed result are."""
+    return cast(call.real(x), x.dtype) if x.dtype in COMPLEX else x
+
+
+def as_of(found: Node, x: Node) -> Node:
+    """A complex derivative as that of an operand, which may be real."""
+    return found if x.dtype in COMPLEX else cast(call.real(found), x.dtype)
+
+draw = Later("draw_matrices")
+
+
+# ---- cholesky
+
+
+def _cholesky_rule(x: Node) -> tuple[Shape, Format]:
+    check("cholesky", x, True)
+    return x.shape, x.dtype
+
+
+def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """Murray, 2016: differentiation of the Cholesky decomposition."""
+    inner = kept(matmul(adjoint(out), conj(g)), "greater_equal")
+    inner = call.subtract(inner, call.multiply(kept(inner, "equal"), number(0.5, inner)))
+    turned = adjoint(out)
+    half = call.solve(turned, inner)
+    return (conj(symmetric(adjoint(call.solve(turned, adjoint(half))))),)
+
+
+# ---- eigh, eigvalsh
+
+
+def _eigh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
+    n = x.shape[-1] if x.shape else 0
+    return (*check("eigh", x, True), width((n,), (n, n))), x.dtype
+
+
+def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
+    w, v = np.linalg.eigh(x, "L" if lower else "U")
+    return together([w.astype(x.dtype), v], x.ndim - 2)
+
+
+def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
+    n = x.shape[-1]
+    (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
+    apart = call.subtract(row(w), column(w))
+    equal = call.equal(apart, number(0, apart))
+    over = call.where(equal, number(0, apart), call.divide(number(1, apart), call.where(equal, number(1, apart), apart)))
+    inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
+    return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
+
+
+def _eigvalsh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
+    return (*check("eigvalsh", x, True), x.shape[-1]), real_format(x.dtype)
+
+
+def _eigvalsh(x: np.ndarray, lower: bool) -> np.ndarray:
+    return np.linalg.eigvalsh(x, "L" if lower else "U")
+
+
+def _eigvalsh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
+    n = x.shape[-1]
+    _, v = unpacked(call.eigh(x, lower=lower), (n,), (n, n))
+    return (conj(matmul(call.multiply(v, row(cast(g, x.dtype))), adjoint(v))),)
+
+
+# ---- svd, svdvals
+
+
+def svd_parts(shape: Shape, full: bool) -> tuple[Shape, Shape, Shape]:
+    """The shapes of U, S and Vh behind the leading extents."""
+    *_, m, n = shape
+    k = min(m, n)
+    return ((m, m) if full else (m, k)), (k,), ((n, n) if full else (k, n))
+
+
+def _svd_rule(x: Node, full: bool) -> tuple[Shape, Format]:
+    lead = check("svd", x)
+    return (*lead, width(*svd_parts(x.shape, full))), x.dtype
+
+
+def _svd(x: np.ndarray, full: bool) -> np.ndarray:
+    u, s, vh = np.linalg.svd(x, full_matrices=full)
+    return together([u, s.astype(x.dtype), vh], x.ndim - 2)
+
+
+def _skew(x: Node) -> Node:
+    return call.subtract(x, adjoint(x))
+
+
+def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
+    """Giles, 2008; of the full matrices the added vectors are free to turn, so they have no derivative."""
+    m, n = x.shape[-2:]
+    if full and m != n:
+        raise TypeError(
+            f"grad: svd with full_matrices=True: the factors of x {x.shape} have no derivative, for they are not determined: "
+            "use full_matrices=False."
+        )
+    (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
+    v, gv = adjoint(vh), adjoint(gvh)
+    square = call.square(s)
+    apart = call.subtract(row(square), column(square))
+    none = call.equal(apart, number(0, apart))
+    over = call.where(none, number(0, apart), call.divide(number(1, apart), call.where(none, number(1, apart), apart)))
+    of_u, of_v = _skew(matmul(adjoint(u), gu)), _skew(matmul(vh, gv))
+    inner = call.add(
+        call.add(call.multiply(call.multiply(of_u, over), row(s)), call.multiply(column(s), call.multiply(of_v, over))),
+        diagonal_matrix(real_part(gs)),
+    )
+    if x.dtype in COMPLEX:  # the phases, of functions that do not depend on how they are shared out
+        inner = call.add(inner, diagonal_matrix(call.divide(call.multiply(diagonal_of(of_u), number(0.5, s)), s)))
+    found = matmul(u, matmul(inner, vh))
+    if m > n:
+        outside = call.divide(gu, row(s))
+        found = call.add(found, matmul(call.subtract(outside, matmul(u, matmul(adjoint(u), outside))), vh))
+    if n > m:
+        outside = call.divide(gvh, column(s))
+        found = call.add(found, matmul(u, call.subtract(outside, matmul(matmul(outside, v), vh))))
+    return (conj(found),)
+
+
+def _svdvals_rule(x: Node) -> tuple[Shape, Format]:
+    return (*check("svdvals", x), min(x.shape[-2:])), real_format(x.dtype)
+
+
+def _svdvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    u, _, vh = unpacked(call.svd(x, full=False), *svd_parts(x.shape, False))
+    return (conj(matmul(call.multiply(u, row(cast(g, x.dtype))), vh)),)
+
+
+# ---- qr
+
+
+def qr_parts(shape: Shape, mode: str) -> tuple[Shape, Shape]:
+    """The shapes of Q and R behind the leading extents."""
+    *_, m, n = shape
+    k = m if mode == "complete" else min(m, n)
+    return (m, k), (k, n)
+
+
+def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
+    lead = check("qr", x)
+    return (*lead, width(*qr_parts(x.shape, mode))), x.dtype
+
+
+def _qr(x: np.ndarray, mode: Any) -> np.ndarray:
+    return together(np.linalg.qr(x, mode), x.ndim - 2)
+
+
+def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
+    m, n = x.shape[-2:]
+    if mode == "complete" and m > n:
+        raise TypeError(
+            f"grad: qr with mode='complete': the factors of x {x.shape} have no derivative, for they are not determined: use "
+            "mode='reduced'."
+        )
+    (q, r), (gq, gr) = (unpacked(p, *qr_parts(x.shape, mode)) for p in (out, conj(g)))
+    if m >= n:
+        return (conj(_tall(q, r, gq, gr)),)
+    left, right = _columns(x, 0, m), _columns(x, m, n)  # x = q [r1, q^H right]: q and r1 are the factors of its left part
+    of_right = _columns(gr, m, n)
+    gq = call.add(gq, matmul(right, adjoint(of_right)))
+    found = _tall(q, _columns(r, 0, m), gq, _columns(gr, 0, m))
+    return (conj(call.concat(found, matmul(q, of_right), axis=len(left.shape) - 1)),)
+
+
+def _columns(x: Node, start: int, stop: int) -> Node:
+    lead = tuple(0 for _ in x.shape[:-1])
+    return call.slice(x, start=(*lead, start), step=(1,) * len(x.shape), shape=(*x.shape[:-1], stop - start))
+
+
+def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
+    """Of a matrix of as many rows as columns, or more."""
+    inner = call.subtract(matmul(r, adjoint(gr)), matmul(adjoint(gq), q))
+    mirrored = call.add(kept(inner, "greater"), adjoint(kept(inner, "greater")))
+    middle = diagonal_matrix(real_part(diagonal_of(inner)))
+    total = call.add(gq, matmul(q, call.add(mirrored, middle)))
+    return adjoint(call.solve(r, adjoint(total)))
+
+
+# ---- eig, eigvals: always complex, whatever the numbers are
+
+
+def _complex(dtype: Format) -> Format:
+    return {FLOAT32: COMPLEX64, COMPLEX64: COMPLEX64}.get(dtype, COMPLEX128)
+
+
+def _eig_rule(x: Node) -> tuple[Shape, Format]:
+    n = x.shape[-1] if x.shape else 0
+    return (*check("eig", x, True), width((n,), (n, n))), _complex(x.dtype)
+
+
+def _eig(x: np.ndarray) -> np.ndarray:
+    w, v = np.linalg.eig(x)
+    return together([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
+
+
+def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """Of vectors of length one: what turns their phase, or stretches them, changes nothing that is determined."""
+    n = x.shape[-1]
+    (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
+    apart = conj(call.subtract(row(w), column(w)))
+    none = call.equal(apart, number(0, apart))
+    over = call.where(none, number(0, apart), call.divide(number(1, apart), call.where(none, number(1, apart), apart)))
+    gram = matmul(adjoint(v), v)
+    inner = matmul(adjoint(v), gv)
+    along = real_part(diagonal_of(inner))
+    inner = call.multiply(over, call.subtract(inner, call.multiply(gram, row(along))))
+    found = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
+    return (as_of(conj(found), x),)
+
+
+def _eigvals_rule(x: Node) -> tuple[Shape, Format]:
+    return (*check("eigvals", x, True), x.shape[-1]), _complex(x.dtype)
+
+
+def _eigvals(x: np.ndarray) -> np.ndarray:
+    return np.linalg.eigvals(x).astype(np.result_type(x.dtype, np.complex64))
+
+
+def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    n = x.shape[-1]
+    _, v = unpacked(call.eig(x), (n,), (n, n))
+    turned = transposed(v)
+    return (as_of(call.solve(turned, call.multiply(column(g), turned)), x),)
+
+
+def _entry(
+    name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None,
+) -> None:
+    samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
+    register(Primitive(
+        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), samples, errors, raises=True,
+    ))
+
+
+_entry("cholesky", 2 / 3, _cholesky_rule, np.linalg.cholesky, _cholesky_vjp)
+_entry("eigh", 9, _eigh_rule, _eigh, _eigh_vjp)
+_entry("eigvalsh", 3, _eigvalsh_rule, _eigvalsh, _eigvalsh_vjp)
+_entry("svd", 22, _svd_rule, _svd, _svd_vjp)
+_entry("svdvals", 8, _svdvals_rule, lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp)
+_entry("qr", 4, _qr_rule, _qr, _qr_vjp)
+_entry("eig", 26, _eig_rule, _eig, _eig_vjp)
+_entry("eigvals", 10, _eigvals_rule, _eigvals, _eigvals_vjp)
+
+__all__ = ["qr_parts", "svd_parts"]
+
+
+
+# ---- solve, inv
+
+
+def _solve_rule(a: Node, b: Node) -> tuple[Shape, Format]:
+    lead = broadcast(check("solve", a, True, "a"), check("solve", b, False, "b"))
+    if a.dtype is not b.dtype:
+        raise dtype_error("solve", (a, b), ("a", "b"), LAPACK)
+    if lead is None or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"solve: a {a.shape} and b {b.shape} do not fit: b must have as many rows as a, and leading extents "
+                         "must broadcast.")
+    return (*lead, *b.shape[-2:]), a.dtype
+
+
+def _solve_vjp(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    back = call.solve(transposed(a), g)
+    return call.negative(matmul(back, transposed(out))), back
+
+
+def _inv_rule(x: Node) -> tuple[Shape, Format]:
+    check("inv", x, True)
+    return x.shape, x.dtype
+
+
+def _inv_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    turned = transposed(out)
+    return (call.negative(matmul(turned, matmul(g, turned))),)
+
+
+# ---- determinants
+
+
+def _det_rule(x: Node) -> tuple[Shape, Format]:
+    return check("det", x, True), x.dtype
+
+
+def _det_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    return (call.multiply(reshape(g, (*g.shape, 1, 1)), call.cofactors(x)),)
+
+
+def _cofactors_rule(x: Node) -> tuple[Shape, Format]:
+    check("cofactors", x, True)
+    return x.shape, x.dtype
+
+
+def _cofactors(x: np.ndarray) -> np.ndarray:
+    """The transposed adjugate, by singular values: of a matrix of lower rank it is finite, where the inverse is not."""
+    if not x.size:
+        return x
+    u, s, vh = np.linalg.svd(x)
+    others = np.where(np.eye(x.shape[-1], dtype=bool), 1, s[..., None, :]).prod(axis=-1)  # of all values but one each
+    unit = np.linalg.det(u) * np.linalg.det(vh)
+    return unit[..., None, None] * np.matmul(np.conj(u) * others[..., None, :], np.conj(vh))
+
+
+def _cofactors_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """Through det(x) and the inverse: of a singular matrix the second derivative is refused."""
+    turned = transposed(call.inv(x))
+    inner = call.reduce_sum(call.multiply(g, turned), axes=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
+    return (call.subtract(call.multiply(out, inner), matmul(out, matmul(transposed(g), turned))),)
+
+
+def _slogdet_rule(x: Node) -> tuple[Shape, Format]:
+    return (*check("slogdet", x, True), 2), x.dtype
+
+
+def _slogdet(x: np.ndarray) -> np.ndarray:
+    return np.stack(np.linalg.slogdet(x), axis=-1).astype(x.dtype)
+
+
+def _slogdet_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    of_sign, of_log = unpacked(g, (1, 1), (1, 1))
+    if x.dtype in COMPLEX:  # the sign turns as the imaginary part of log(det) does
+        (sign,) = unpacked(out, (1, 1))
+        turn = call.imag(call.multiply(of_sign, sign))
+        of_log = call.complex(call.real(of_log), turn)
+    return (call.multiply(of_log, transposed(call.inv(x))),)
+
+
+# ---- pseudo-inverse, exponential
+
+
+def _pinv_rule(x: Node, rcond: Node) -> tuple[Shape, Format]:
+    lead = check("pinv", x)
+    if broadcast(lead, rcond.shape) != lead:
+        raise ShapeError(f"pinv: rcond has shape {rcond.shape}, which does not broadcast to {lead}, the leading extents of x.")
+    return (*lead, x.shape[-1], x.shape[-2]), x.dtype
+
+
+def _pinv(x: np.ndarray, rcond: np.ndarray) -> np.ndarray:
+    return np.linalg.pinv(x, rcond) if x.size else np.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
+
+
+def _pinv_vjp(g: Node, out: Node, x: Node, rcond: Node) -> tuple[Node, None]:
+    """Golub and Pereyra, 1973, of matrices whose rank does not change."""
+    p, h = out, adjoint(out)
+    back = conj(g)
+    left = call.subtract(back, matmul(back, matmul(x, p)))  # g (1 - x p)
+    right = call.subtract(back, matmul(p, matmul(x, back)))
+    found = call.negative(matmul(h, matmul(back, h)))
+    found = call.add(found, matmul(adjoint(left), matmul(p, h)))
+    found = call.add(found, matmul(matmul(h, p), adjoint(right)))
+    return conj(found), None
+
+
+def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> Batched:
+    x = inputs[0]
+    lead = rank(x, dims[0]) - 2
+    rcond = front(inputs[1], dims[1], lead)
+    if dims[0] is None:
+        x = call.broadcast_to(x, shape=(rcond.shape[0], *x.shape))
+    return call.pinv(front(x, dims[0]), rcond), 0
+
+
+def _expm_rule(x: Node) -> tuple[Shape, Format]:
+    check("expm", x, True)
+    return x.shape, x.dtype
+
+
+def _expm(x: np.ndarray) -> np.ndarray:
+    from scipy.linalg import expm
+
+    return expm(x) if x.size else x
+
+
+def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """The exponential of [[x, e], [0, x]] holds the derivative along e in its corner (Najfeld and Havel, 1995)."""
+    n, turned = x.shape[-1], transposed(x)
+    last = len(x.shape) - 1
+    above = call.concat(turned, g, axis=last)
+    below = call.concat(call.subtract(x, x), turned, axis=last)
+    whole = call.expm(call.concat(above, below, axis=last - 1))
+    start = (*(0 for _ in x.shape[:-2]), 0, n if n else 0)
+    return (call.slice(whole, start=start, step=(1,) * (last + 1), shape=x.shape),)
+
+
+_entry("solve", 2 / 3, _solve_rule, np.linalg.solve, _solve_vjp)
+_entry("inv", 2, _inv_rule, np.linalg.inv, _inv_vjp)
+_entry("det", 2 / 3, _det_rule, np.linalg.det, _det_vjp)
+_entry("cofactors", 22, _cofactors_rule, _cofactors, _cofactors_vjp)
+_entry("slogdet", 2 / 3, _slogdet_rule, _slogdet, _slogdet_vjp)
+_entry("pinv", 26, _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
+_entry("expm", 40, _expm_rule, _expm, _expm_vjp)

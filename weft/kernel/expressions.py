@@ -1,0 +1,299 @@
+"""Building Values: one object for each different expression, so that sharing is by identity.
+
+Values are directed graphs; nothing here or in the printer walks them as trees.
+
+Values with some accumulators replaced; what is shared stays shared.
+
+Walks over the expressions of a kernel: they share parts, so each object is met once, and no walk recurses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes.formats import BOOL, INT64, UINT32, Format, converted, scalar
+from weft.kernel.index import Guard
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
+
+_COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+class Machine:
+    """``m.add(a, b)`` and the like: what a primitive's formula is given."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, Value] = {}
+
+    def _make(self, op: str, args: tuple[Value, ...], dtype: Format, attr: Any = None, tag: Any = None) -> Value:
+        key = (op, *map(id, args), dtype, tag)
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = Value(op, args, dtype, attr)
+        return value
+
+    def made(self, op: str, args: Sequence[Value], dtype: Format) -> Value:
+        """An operation of a known dtype on other operands."""
+        return self._make(op, tuple(args), dtype)
+
+    def __getattr__(self, op: str) -> Callable[..., Value]:
+        if op not in MACHINE:
+            raise AttributeError(f"{op!r} is not a machine operation")
+        arity = MACHINE[op].arity
+
+        def build(*args: Value) -> Value:
+            if len(args) != arity:
+                raise TypeError(f"{op} takes {arity} values, got {len(args)}")
+            return self._make(op, args, BOOL if op in _COMPARE else args[0].dtype)
+
+        self.__dict__[op] = build
+        return build
+
+    def select(self, condition: Value, then: Value, other: Value) -> Value:
+        return then if then is other else self._make("select", (condition, then, other), then.dtype)
+
+    def const(self, number: Any, like: Value | Format) -> Value:
+        """``like``: a Value or a Format."""
+        dtype = like.dtype if isinstance(like, Value) else like
+        known = isinstance(number, np.generic) and number.dtype == dtype.numpy
+        number = number.item() if known else scalar(number, dtype).item()
+        return self._make("const", (), dtype, number, repr(number))
+
+    def cast(self, x: Value, dtype: Format) -> Value:
+        if x.dtype == dtype:
+            return x
+        if x.op == "const" and np.isfinite(x.attr):
+            with np.errstate(all="ignore"):
+                return self.const(converted(np.asarray(x.attr, x.dtype.numpy), dtype.numpy)[()], dtype)
+        return self._make("cast", (x,), dtype)
+
+    def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:
+        """``index``, which must lie in [0, extent) where it matters; site None: it is known to."""
+        matters = self.const(True, BOOL) if matters is None else matters
+        return self._make("check", (index, matters), INT64, Check(extent, site), (extent, site))
+
+    def bitcast(self, x: Value, dtype: Format) -> Value:
+        return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
+
+    def philox(self, key: Value, base: Value, element: Value) -> Value:
+        return self._make("philox", (key, base, element), UINT32)
+
+    def index(self, affine: Affine) -> Value:
+        if not affine.terms and not affine.gather:
+            return self.const(affine.const, INT64)
+        if len(affine.gather) == 1 and not affine.terms and not affine.const and affine.gather[0][1] == 1:
+            return affine.gather[0][0]
+        return self._make("index", (), INT64, affine, tag(affine))
+
+    def load(self, access: Access) -> Value:
+        key = (
+            access.buffer.id, access.buffer.scope, tuple(map(tag, access.index)),
+            tuple((tag(a), lo, hi) for a, lo, hi in access.guard), repr(access.fill),
+        )
+        return self._make("load", (), access.buffer.dtype, access, key)
+
+    def scalar(self, position: int, dtype: Format) -> Value:
+        return self._make("scalar", (), dtype, position, position)
+
+    def acc(self, number: int, dtype: Format) -> Value:
+        return self._make("acc", (), dtype, number, number)
+
+    def inside(self, guards: tuple[Guard, ...]) -> Value | None:
+        """All of the guards hold; None if there are none."""
+        out = None
+        for affine, low, high in guards:
+            i = self.index(affine)
+            for term in (self.ge(i, self.const(low, INT64)), self.lt(i, self.const(high, INT64))):
+                out = term if out is None else getattr(self, "and")(out, term)
+        return out
+
+
+def tag(affine: Affine) -> tuple:
+    """An index as something to hash, gathered Values by identity."""
+    return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
+
+
+class Rewriter:
+    """instead: accumulator -> the Value that stands for it from here on."""
+
+    def __init__(self, instead: Mapping[int, Value]) -> None:
+        self._instead = instead
+        self._done: dict[int, tuple[Value, Value]] = {}  # by identity, which holding the old one keeps
+
+    def value(self, root: Value) -> Value:
+        for v in walk([root]):
+            if id(v) not in self._done:
+                self._done[id(v)] = v, self._one(v)
+        return self._done[id(root)][1]
+
+    def _one(self, v: Value) -> Value:
+        if v.op == "acc" and v.attr in self._instead:
+            return self._instead[v.attr]
+        args, attr = tuple([self.value(a) for a in v.args]), self._attribute(v)
+        same = attr is v.attr and all(new is old for new, old in zip(args, v.args, strict=True))
+        return v if same else Value(v.op, args, v.dtype, attr)
+
+    def _attribute(self, v: Value) -> Any:
+        if v.op == "load":
+            return self.access(v.attr)
+        return self.affine(v.attr) if v.op == "index" else v.attr
+
+    def affine(self, a: Affine) -> Affine:
+        gather = tuple([(self.value(v), c) for v, c in a.gather])
+        return a if all(new is old for (new, _), (old, _) in zip(gather, a.gather, strict=True)) else replace(a, gather=gather)
+
+    def access(self, a: Access) -> Access:
+        index = tuple(map(self.affine, a.index))
+        guard = tuple([(self.affine(i), low, high) for i, low, high in a.guard])
+        same = all(new is old for new, old in zip(index, a.index, strict=True))
+        same = same and all(new[0] is old[0] for new, old in zip(guard, a.guard, strict=True))
+        return a if same else Access(a.buffer, index, guard, a.fill)
+
+    def store(self, s: Store) -> Store:
+        return Store(self.access(s.access), self.value(s.value), s.mode)
+
+
+def operands(value: Value) -> tuple[Value, ...]:
+    """What must be computed before a value: arguments, and index values of a load."""
+    if value.op == "load":
+        return tuple(access_values(value.attr))
+    if value.op == "index":
+        return tuple(v for v, _ in value.attr.gather)
+    return value.args
+
+
+def access_values(access: Access) -> list[Value]:
+    found = [v for affine in access.index for v, _ in affine.gather]
+    if access.guard:
+        found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    return found
+
+
+def access_axes(access: Access) -> set[int]:
+    axes = {a for affine in access.index for a, _ in affine.terms}
+    axes.update(a for affine, _, _ in access.guard for a, _ in affine.terms)
+    return axes
+
+
+def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
+    """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
+    there = known.get(id(value))
+    if there is not None:
+        return there
+    stack = [value]
+    while stack:
+        v = stack[-1]
+        if id(v) in known:
+            stack.pop()
+            continue
+        below = operands(v)
+        waiting = [a for a in below if id(a) not in known]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        found: set = set()
+        if v.op == "load":
+            found |= access_axes(v.attr)
+        elif v.op == "index":
+            found |= {a for a, _ in v.attr.terms}
+        elif v.op == "acc":
+            found.add(("acc", v.attr))
+        for a in below:
+            found |= known[id(a)]
+        known[id(v)] = frozenset(found)
+    return known[id(value)]
+
+
+def read_first(stage: Stage | Contraction | Chain) -> list[Value]:
+    """Every expression of a stage outside of its stores."""
+    if isinstance(stage, Contraction):
+        return [stage.a, stage.b]
+    if isinstance(stage, Chain):
+        guards = [v for affine, _, _ in stage.where for v, _ in affine.gather]
+        return [*(v for i in stage.inner for v in (i.a, i.b)), *guards, *stage.middle, *(o.b for o in stage.outer)]
+    return [r.value for r in stage.reductions]
+
+
+def stores_of(stage: Stage | Contraction | Chain) -> tuple[Store, ...]:
+    """All stores of a stage, in order."""
+    if isinstance(stage, Chain):
+        return (*(s for o in stage.outer for s in o.stores), *stage.stores)
+    return stage.stores
+
+
+def roots(stages: Iterable[Stage | Contraction | Chain]) -> list[Value]:
+    """Every expression of the stages, index values of stores included."""
+    out: list[Value] = []
+    for stage in stages:
+        out += read_first(stage)
+        for s in stores_of(stage):
+            out.append(s.value)
+            out += access_values(s.access)
+    return out
+
+
+def axes_of(stage: Stage | Contraction | Chain) -> tuple[Axis, ...]:
+    """Every axis of a stage of its own."""
+    if isinstance(stage, Contraction):
+        return (*stage.batch, *stage.m, *stage.n, *stage.k)
+    if isinstance(stage, Chain):
+        own = (*(i.k for i in stage.inner), *(o.n for o in stage.outer))
+        return (*stage.batch, *stage.rows, *stage.columns, *(a for axes in own for a in axes))
+    return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
+
+
+def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
+    """All values below, from above, each object once; those whose ids are in ``seen`` not, and what is met goes there."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            yield v
+            stack.extend(operands(v))
+
+
+def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Access]:
+    """Every access that the values read, gathered indices included, as :func:`each` meets them."""
+    return (v.attr for v in each(values, seen) if v.op == "load")
+
+
+def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
+    """Values that are wanted, and nothing below them."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            if wanted(v):
+                yield v
+            else:
+                stack.extend(operands(v))
+
+
+def walk(values: list[Value]) -> list[Value]:
+    """All values below, operands first, each object once."""
+    seen: set[int] = set()
+    order: list[Value] = []
+    stack: list[Value | None] = list(reversed(values))  # under a None: a value whose operands, put on top, come first
+    while stack:
+        v = stack.pop()
+        if v is None:
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif id(v) not in seen:
+            seen.add(id(v))
+            below = operands(v)
+            if below:
+                stack += (v, None)
+                stack.extend([a for a in below if id(a) not in seen])
+            else:
+                order.append(v)
+    return order

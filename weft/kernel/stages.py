@@ -1,0 +1,442 @@
+"""A kernel cut into parts: what one fork-join runs. Each part has shared axes and stages over their own axes.
+
+* Accesses become one-dimensional (the flat element offset); guards that always hold are dropped.
+* An accumulator that is read outside its part, or before its own loops are complete, goes through scratch.
+* A reduction over shared axes becomes a part of its own over the axes it keeps.
+* A contraction becomes a reduction with the monoid ``dot`` (each step one fma) and its stores.
+* Neighbouring axes that are jointly contiguous everywhere become one.
+
+The stages of a part as parts of their own, for who runs each by itself: what a stage has reduced goes through scratch.
+
+Several loops of the stores as one: possible where every access runs through them without a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weft.kernel.expressions import Rewriter, dependencies, each, roots, walk
+from weft.kernel.ir import (
+    MACHINE,
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Chain,
+    Contraction,
+    Kernel,
+    Reduction,
+    Stage,
+    Store,
+    Value,
+    along,
+    size_of,
+)
+from weft.kernel.summation import order_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One loop nest: shared axes (chunks run in parallel unless ``ordered``), then the stages one after another.
+
+    exports: accumulator id -> scratch buffer that its result is written to.
+    """
+
+    shared: tuple[Axis, ...]
+    stages: tuple[Stage, ...]
+    exports: dict[int, tuple[Buffer, Affine]]
+    ordered: bool
+
+
+def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
+    """The parts of a kernel in order, and its scratch buffers (the kernel's own and one an exported accumulator)."""
+    raw = _cut(kernel)
+    scratch = list(kernel.scratch)
+    extents = {a.id: a.extent for shared, stages in raw for a in (*shared, *(x for s in stages for x in s.axes))}
+    home: dict[int, int] = {}
+    found: dict[int, tuple[Reduction, tuple[Axis, ...]]] = {}
+    for i, (shared, stages) in enumerate(raw):
+        for stage in stages:
+            for r in stage.reductions:
+                home[r.id] = i
+                found[r.id] = (r, tuple(a for a in (*shared, *stage.axes) if a not in r.axes))
+    exported: dict[int, tuple[Buffer, Affine]] = {}
+    number = max((b.id for b in kernel.scratch), default=-1)
+    for i, (_, stages) in enumerate(raw):
+        for v in walk(roots(stages)):
+            if v.op == "acc" and home[v.attr] != i and v.attr not in exported:
+                r, free = found[v.attr]
+                number += 1
+                buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
+                step, place = 1, Affine()
+                for a in reversed(free):
+                    place = place.plus(along(a, step))
+                    step *= a.extent
+                exported[v.attr] = (buffer, place)
+                scratch.append(buffer)
+    parts = []
+    for i, (shared, stages) in enumerate(raw):
+        here = {k: e for k, e in exported.items() if home[k] == i}
+        parts.append(_simplify(shared, stages, here, {k: e for k, e in exported.items() if home[k] != i}, extents))
+    return tuple(parts), tuple(scratch)
+
+
+def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
+    """(shared axes, stages) in order; later parts may read what earlier ones reduced."""
+    out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
+    for phase in kernel.phases:
+        pending: list[Stage] = []
+        late: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
+        for stage in phase.stages:
+            if isinstance(stage, Contraction):
+                if pending:
+                    out.append((phase.axes, tuple(pending)))
+                    pending = []
+                out.append(_contraction(phase.axes, stage))
+                continue
+            if isinstance(stage, Chain):
+                raise ValueError("a chain of products has no loops: its middle would be stored")
+            stay: list[Reduction] = []
+            for r in stage.reductions:
+                free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
+                if set(free) == set(phase.axes):
+                    stay.append(r)
+                elif r.carried or set(phase.axes) - set(free):
+                    late.append((free, (Stage(r.axes, (r,)),)))
+                else:  # kept along axes of the stage: complete before the next stage reads it
+                    if pending:
+                        out.append((phase.axes, tuple(pending)))
+                        pending = []
+                    out.append((free, (Stage(r.axes, (r,)),)))
+            if stay or stage.stores:
+                # reductions of one stage may differ in their axes' order: each order is a loop of its own
+                by_axes: dict[tuple[Axis, ...], list[Reduction]] = {}
+                for r in stay:
+                    by_axes.setdefault(r.axes, []).append(r)
+                last = by_axes.pop(stage.axes, [])  # stores come after all reductions: they may write over what those read
+                pending += [Stage(axes, tuple(group)) for axes, group in by_axes.items()]
+                if last or stage.stores:
+                    pending.append(Stage(stage.axes, tuple(last), stage.stores))
+        if pending:
+            out += _separate(phase.axes, pending)
+        out += late
+    return out
+
+
+def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
+    """Without shared axes each stage with loops is a part of its own, and the axes of plain stores are shared."""
+    if shared:
+        out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
+        group: list[Stage] = []
+        for s in stages:  # scatter-adds run in order, in a part of their own
+            if any(x.adds for x in s.stores) and (group or len(stages) > 1):
+                if group:
+                    out.append((shared, tuple(group)))
+                out.append((shared, (s,)))
+                group = []
+            else:
+                group.append(s)
+        return out + ([(shared, tuple(group))] if group else [])
+    out = []
+    for s in stages:
+        if any(r.running for r in s.reductions):
+            out.append(((), (s,)))
+        elif s.reductions and s.stores:
+            out.append(((), (Stage(s.axes, s.reductions),)))
+            out.append((s.axes, (Stage((), (), s.stores),)))
+        elif s.reductions:
+            out.append(((), (s,)))
+        else:
+            out.append((s.axes, (Stage((), (), s.stores),)))
+    return out
+
+
+def _contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, ...], tuple[Stage, ...]]:
+    known = {a.id for a in shared}
+    free = tuple(a for a in (*shared, *c.batch, *c.m, *c.n) if a.id not in known or a in shared)
+    a = c.a if c.a.dtype == c.accum else Value("cast", (c.a,), c.accum)
+    b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
+    product = Value("mul", (a, b), c.accum)
+    dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
+    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, order_of(c), precision=c.precision)
+    return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
+
+
+class _Rewriter:
+    """Values with flat accesses, outer accumulators as loads, merged axes gone, equal ones the same object."""
+
+    def __init__(self, outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int]) -> None:
+        self.outside = outside
+        self.extents = extents
+        self.gone: set[int] = set()
+        self.by_id: dict[int, Value] = {}
+        self.by_key: dict[tuple, Value] = {}
+        self.keep: list[Value] = []  # ids stay valid
+
+    def value(self, root: Value) -> Value:
+        for v in walk([root]):
+            if id(v) not in self.by_id:
+                new = self._one(v)
+                self.by_id[id(v)] = new
+                self.keep.append(v)
+        return self.by_id[id(root)]
+
+    def _one(self, v: Value) -> Value:
+        attr = v.attr
+        op, args = v.op, tuple(self.by_id[id(a)] for a in v.args)
+        key_attr: object
+        if op == "acc" and attr in self.outside:
+            buffer, place = self.outside[attr]
+            op, attr = "load", Access(buffer, (place,))
+        if op == "load":
+            attr = self.access(attr)
+            key_attr = self._access_key(attr)
+        elif op == "index":
+            attr = self.affine(attr)
+            key_attr = self._affine_key(attr)
+        elif op == "const":
+            key_attr = (type(attr).__name__, repr(attr))
+        else:
+            key_attr = attr
+        key = (op, tuple(map(id, args)), v.dtype, key_attr)
+        found = self.by_key.get(key)
+        if found is None:
+            found = self.by_key[key] = Value(op, args, v.dtype, attr)
+        return found
+
+    def affine(self, a: Affine) -> Affine:
+        gather = tuple((self.by_id[id(v)] if id(v) in self.by_id else self.value(v), c) for v, c in a.gather)
+        return Affine(a.const, tuple(t for t in a.terms if t[0] not in self.gone and self.extents[t[0]] > 1), gather)
+
+    def access(self, a: Access) -> Access:
+        guard = []
+        for index, lo, hi in a.guard:
+            if not self._always(index, lo, hi):
+                guard.append((self.affine(index), lo, hi))
+        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(int(np.prod(a.buffer.shape)), 1),), a.buffer.scope)
+        return Access(buffer, (self.affine(a.flat()),), tuple(guard), a.fill)
+
+    def _always(self, index: Affine, lo: int, hi: int) -> bool:
+        if index.gather:
+            return False
+        low = high = index.const
+        for a, c in index.terms:
+            reach = c * (self.extents[a] - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return lo <= low and high < hi
+
+    @staticmethod
+    def _affine_key(a: Affine) -> tuple:
+        return (a.const, a.terms, tuple((id(v), c) for v, c in a.gather))
+
+    def _access_key(self, a: Access) -> tuple:
+        guards = tuple((self._affine_key(g), lo, hi) for g, lo, hi in a.guard)
+        return (a.buffer.id, a.buffer.scope, self._affine_key(a.index[0]), guards, repr(a.fill))
+
+    def store(self, s: Store) -> Store:
+        return Store(self.access(s.access), self.value(s.value), s.mode)
+
+
+def _affines(stages: tuple[Stage, ...], places: list[Affine], always) -> list[dict[int, int]]:
+    """Coefficients of every index expression in the stages."""
+    found = [dict(p.terms) for p in places]
+
+    def access(a: Access) -> None:
+        found.append(dict(a.flat().terms))
+        found.extend(dict(g.terms) for g, lo, hi in a.guard if not always(g, lo, hi))
+
+    for v in walk(roots(stages)):
+        if v.op == "load":
+            access(v.attr)
+        elif v.op == "index":
+            found.append(dict(v.attr.terms))
+    for stage in stages:
+        for s in stage.stores:
+            access(s.access)
+    return found
+
+
+def _merge(axes: tuple[Axis, ...], found: list[dict[int, int]], gone: set[int]) -> tuple[Axis, ...]:
+    """Adjacent axes of which the outer one only ever continues the inner one, as one."""
+    out: list[Axis] = []
+    for a in reversed(axes):
+        if a.extent == 1:
+            gone.add(a.id)
+            continue
+        if out and all(t.get(a.id, 0) == out[-1].extent * t.get(out[-1].id, 0) for t in found):
+            gone.add(a.id)
+            out[-1] = Axis(out[-1].id, out[-1].extent * a.extent)
+        else:
+            out.append(a)
+    return tuple(reversed(out))
+
+
+def _simplify(
+    shared: tuple[Axis, ...], stages: tuple[Stage, ...], exports: dict[int, tuple[Buffer, Affine]],
+    outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int],
+) -> Part:
+    rewriter = _Rewriter(outside, extents)
+    places = [place for _, place in exports.values()]
+    places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
+    found = _affines(stages, places, rewriter._always)
+    gone = rewriter.gone
+    kept = _merge(shared, found, gone)
+    # an axis shared by two stages' own lists must merge the same way in both: ids are unique a stage in practice
+    own: dict[tuple[Axis, ...], tuple[Axis, ...]] = {}
+    seen: dict[int, tuple[Axis, ...]] = {}
+    for stage in stages:
+        clash = any(seen.get(a.id, stage.axes) != stage.axes for a in stage.axes)
+        for a in stage.axes:
+            seen[a.id] = stage.axes
+        if stage.axes not in own:
+            own[stage.axes] = stage.axes if clash else _merge(stage.axes, found, gone)
+    new = []
+    for stage in stages:
+        axes = own[stage.axes]
+        reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
+        new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
+    moved = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
+    ordered = any(s.adds or _collides(s, kept) for stage in new for s in stage.stores)
+    return Part(kept, tuple(new), moved, ordered)
+
+
+def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
+    """Whether two shared iterations may write the same element."""
+    terms = dict(store.access.index[0].terms)
+    if store.mode == "own":
+        return False
+    return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
+
+
+def uses(part: Part) -> set[int]:
+    """Keys of the axes that any value of the part depends on."""
+    known: dict[int, frozenset] = {}
+    found: set[int] = set()
+    for v in roots(part.stages):
+        found |= {d for d in dependencies(v, known) if not isinstance(d, tuple)}
+    return found
+
+
+def place_of(axes: tuple[Axis, ...]) -> Affine:
+    """The number of an iteration of some axes, the last of which runs fastest."""
+    step, place = 1, Affine()
+    for a in reversed(axes):
+        place = place.plus(along(a, step))
+        step *= a.extent
+    return place
+
+
+def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
+    """(parts of one stage each, new scratch buffers, numbered from ``number`` on).
+
+    A part has either reductions or stores, except where the stores read a running fold and may be made in any order.
+    """
+    place, rows = place_of(part.shared), max(size_of(part.shared), 1)
+    moved: dict[int, Value] = {}
+    parts: list[Part] = []
+    scratch: list[Buffer] = []
+
+    def kept(r: Reduction) -> tuple[Buffer, Affine]:
+        nonlocal number
+        if r.id in part.exports:
+            return part.exports[r.id]
+        scratch.append(Buffer(number, r.dtype, (rows,), "kernel"))
+        number += 1
+        return scratch[-1], place
+
+    for stage in part.stages:
+        change = Rewriter(moved)
+        reductions = tuple(replace(r, value=change.value(r.value)) for r in stage.reductions)
+        if any(r.running for r in reductions):
+            stores = tuple(map(change.store, stage.stores))
+            if part.ordered:  # the sums so far go through scratch, too
+                every = (*part.shared, *stage.axes)
+                own: list[Store] = []
+                for r in reductions:
+                    scratch.append(Buffer(number, r.dtype, (max(size_of(every), 1),), "kernel"))
+                    number += 1
+                    there = Access(scratch[-1], (place_of(every),))
+                    own.append(Store(there, Value("acc", (), r.dtype, r.id)))
+                    moved[r.id] = Value("load", (), r.dtype, there)
+                parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(own)),), {}, False))
+                stores = tuple(map(Rewriter(moved).store, stores))
+                parts.append(Part(every, (Stage((), (), stores),), {}, True))
+            else:
+                parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
+            continue
+        if reductions:
+            exports = {r.id: kept(r) for r in reductions}
+            parts.append(Part(part.shared, (Stage(stage.axes, reductions),), exports, False))
+            for r in reductions:
+                buffer, at = exports[r.id]
+                moved[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
+            change = Rewriter(moved)
+        if stage.stores:
+            stores = tuple(map(change.store, stage.stores))
+            parts.append(Part((*part.shared, *stage.axes), (Stage((), (), stores),), {}, part.ordered))
+    return parts, scratch
+
+
+def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -> tuple[Store, ...] | None:
+    """The stores over ``joined`` in place of ``axes`` (last fastest), or None if some index needs them apart."""
+    ids = {a.id for a in axes}
+    steps, step = {}, 1
+    for axis in reversed(axes):
+        steps[axis.id] = step
+        step *= axis.extent
+
+    def affine(index: Affine) -> Affine | None:
+        terms = dict(index.terms)
+        here = {i: terms.pop(i) for i in ids & set(terms)}
+        unit = next((c // steps[i] for i, c in here.items() if steps[i] and c % steps[i] == 0), 0)
+        if index.gather or any(here.get(a.id, 0) != unit * steps[a.id] for a in axes if a.extent > 1):
+            return None if here or index.gather else index
+        if unit:
+            terms[joined.id] = unit
+        return Affine(index.const, tuple(sorted(terms.items())))
+
+    def access(a: Access) -> Access | None:
+        if any(set(dict(g.terms)) & ids or g.gather for g, _, _ in a.guard):
+            return None
+        flat = affine(a.flat())
+        if flat is None:
+            return None
+        size = 1
+        for extent in a.buffer.shape:
+            size *= extent
+        return Access(Buffer(a.buffer.id, a.buffer.dtype, (size,), a.buffer.scope), (flat,), a.guard, a.fill)
+
+    memo: dict[int, Value | None] = {}
+
+    def value(v: Value) -> Value | None:
+        if id(v) not in memo:
+            memo[id(v)] = rewrite(v)
+        return memo[id(v)]
+
+    def rewrite(v: Value) -> Value | None:
+        attr = v.attr
+        if v.op == "load":
+            attr = access(attr)
+        elif v.op == "index":
+            attr = affine(attr)
+        args = tuple([value(a) for a in v.args])
+        if any(a is None for a in args) or (attr is None and v.attr is not None):
+            return None
+        return replace(v, args=args, attr=attr)  # type: ignore[arg-type]
+
+    out = []
+    for store in stores:
+        where, what = access(store.access), value(store.value)
+        if where is None or what is None:
+            return None
+        out.append(Store(where, what, store.mode))
+    return tuple(out)
+
+
+def work(stores: tuple[Store, ...]) -> int:
+    """About how many instructions the stores take for one vector."""
+    free = ("const", "acc", "scalar")
+    values = each([s.value for s in stores])
+    return len(stores) + sum(0 if v.op in free else 30 if v.op in MACHINE and MACHINE[v.op].costly else 1 for v in values)

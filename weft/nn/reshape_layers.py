@@ -1,0 +1,110 @@
+"""Flatten and Reshape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.array import Array
+from weft.errors import AxisError, ShapeError
+from weft.functions.creation.fill import asarray
+from weft.nn.module import Module
+from weft.nn.size_arguments import whole
+
+
+def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
+    """Merge the dimensions from ``start_dim`` to ``end_dim`` into one.
+
+    Parameters
+    ----------
+    x : array with one dimension or more
+    start_dim, end_dim : int
+
+    Returns
+    -------
+    Array, a view
+
+    Raises
+    ------
+    AxisError
+        when ``x`` has no such dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+    x = asarray(x)
+    for name, dim in (("start_dim", start_dim), ("end_dim", end_dim)):
+        if not -x.ndim <= dim < x.ndim:
+            raise AxisError(f"flatten: {name}={dim}, but x has shape {x.shape}")
+    start, end = start_dim % x.ndim, end_dim % x.ndim
+    if start > end:
+        raise AxisError(f"flatten: start_dim={start_dim} lies behind end_dim={end_dim} for x {x.shape}")
+    return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+
+
+class Flatten(Module):
+    """:func:`weft.nn.flatten` as a layer.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
+
+    Raises
+    ------
+    AxisError
+        Called: as :func:`weft.nn.flatten`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Flatten()(wf.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Any) -> Array:
+        return flatten(x, self.start_dim, self.end_dim)
+
+
+class Reshape(Module):
+    """Each sample in another shape: (N, ...) -> (N, *shape).
+
+    Parameters
+    ----------
+    shape : ints, or one tuple; one of them may be -1 and is found from the others
+
+    Raises
+    ------
+    ShapeError
+        A shape that is no ints, or more than one -1; called with samples of another number of elements.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Reshape(3, 2, -1)(wf.ones((5, 24))).shape
+    (5, 3, 2, 4)
+    """
+
+    def __init__(self, *shape: int | tuple[int, ...]) -> None:
+        super().__init__()
+        given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        self.shape = tuple(n for n in map(whole, given) if n is not None)
+        if len(self.shape) < len(given) or min(self.shape, default=0) < -1 or self.shape.count(-1) > 1:
+            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {tuple(given)}")
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        rest = math.prod(x.shape[1:])
+        known = math.prod(n for n in self.shape if n != -1)
+        if x.ndim < 1 or (rest != known if -1 not in self.shape else not known or rest % known):
+            raise ShapeError(f"Reshape: a sample of x {x.shape} has {rest} elements, they do not fit {self.shape}")
+        return x.reshape((x.shape[0], *(rest // known if n == -1 else n for n in self.shape)))
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.shape))

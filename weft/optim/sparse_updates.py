@@ -1,0 +1,70 @@
+"""Updates of the touched rows of a table only: nothing else of the table or of its state is read or written.
+
+They give what is to be written, (where, what), so that all parameters of a step can be written together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.array.indexing import refuse_at_once
+from weft.dtypes.parse import spelled
+from weft.functions.elementwise.ufuncs import not_equal
+from weft.functions.indexing.where import where
+from weft.graph.node import Node
+from weft.graph.primitives.call import call, cast
+from weft.graph.table_gradients import parts_of, summed
+from weft.nn.module import Module
+from weft.optim.atomic_update import Writes
+
+Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
+
+
+def sparse_names(tree: Any) -> frozenset[str]:
+    """Names, as ``named_arrays`` gives them, of the tables of layers made with ``sparse=True``."""
+    if isinstance(tree, Module):
+        found = ((f"{name}." if name else "", module) for name, module in tree.modules())
+        return frozenset(f"{prefix}weight" for prefix, module in found if getattr(module, "sparse", False))
+    if isinstance(tree, Array):
+        return frozenset()
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return frozenset(f"{key}.{inner}" for key, value in items for inner in sparse_names(value))
+
+
+def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
+    """(numbers of the touched rows, gradient there) where the graph of a gradient says them, else None."""
+    parts = parts_of(gradient.node, spelled(dtype)) if gradient.size else None
+    if parts is None or not sum(p.indices.size for p in parts):
+        return None
+    rows = summed(parts, gradient.shape[0])
+    return rows.numbers, wrap(rows.values)
+
+
+def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
+    """``rule`` at the rows ``numbers`` of a parameter and its state; ``g`` has these rows only."""
+
+    refuse_at_once((numbers,))
+
+    def at(a: Array) -> Array:
+        return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
+
+    fresh, changed = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
+
+    def into(target: Array, content: Array) -> Array:
+        rows = cast(content.node, target.node.dtype)
+        return wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
+
+    return [(target, into(target, content)) for target, content in (*[(state[s], c) for s, c in changed.items()], (p, fresh))]
+
+
+def update_where_touched(p: Array, g: Array, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
+    """The same from a gradient that is an array already: rows that are zero throughout were not touched."""
+    touched: Array = not_equal(g, 0).any(axis=tuple(range(1, g.ndim)), keepdims=True) if g.ndim > 1 else not_equal(g, 0)
+    before = p.astype(dtype)
+    fresh, changed = rule(before, g, state)
+    kept = [(state[slot], where(touched, content, state[slot])) for slot, content in changed.items()]
+    return [*kept, (p, where(touched, fresh, before))]

@@ -1,0 +1,801 @@
+"""Stochastic gradient descent, with momentum.
+
+Adam and its nearest kin: AdamW, AMSGrad, AdaMax, Nadam, AdaBelief.
+
+Steps scaled by what each element's gradients were: AdaGrad, RMSprop (two forms), AdaDelta, SMORMS3.
+
+AdaBound and AMSBound: Adam's steps between limits that close on one rate.
+
+Eve: Adam with a rate for all that follows the loss.
+
+Lion and LAMB: made for large models and large batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array, wrap
+from weft.functions.creation.fill import full, ones
+from weft.functions.elementwise.ufuncs import abs as absolute
+from weft.functions.elementwise.ufuncs import maximum, minimum, sign, sqrt
+from weft.functions.indexing.where import where
+from weft.functions.support.arguments import norm_root
+from weft.optim.optimizer import Optimizer, debias, state_dtype
+
+
+class SGD(Optimizer):
+    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, and ``v = g`` in the first step (PyTorch's form).
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    momentum : float in [0, 1)
+    nesterov : bool, look ahead: ``p -= lr * (g + momentum * v)``
+    dampening : float in [0, 1)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``momentum`` or ``dampening`` outside [0, 1), or ``nesterov`` that does not go with them; else as :class:`Optimizer`.
+
+    References
+    ----------
+    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.SGD(lr=0.5).update(p, {"w": wf.array([1.0, 1.0])})
+    >>> p["w"].tolist()
+    [0.5, 1.5]
+    """
+
+    def __init__(
+        self, lr: float = 0.01, momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0, **options: Any,
+    ) -> None:
+        self.momentum, self.nesterov, self.dampening = momentum, nesterov, dampening
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(momentum=self.momentum, dampening=self.dampening)
+        self._need(not self.nesterov or self.momentum > 0, "nesterov needs a momentum above 0")
+        self._need(not self.nesterov or not self.dampening, "nesterov takes no dampening")
+        self.slots = ("velocity",) if self.momentum else ()
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        if not self.momentum:
+            return p - lr * g, {}
+        share = (1 - self.dampening * (t > 1).astype(t.dtype)) * g if self.dampening else g
+        v = self.momentum * state["velocity"] + share
+        return p - lr * (g + self.momentum * v if self.nesterov else v), {"velocity": v}
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square.
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    betas : (float, float), decay of the two means
+    eps : float, added to the root
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``betas`` outside [0, 1); else as :class:`Optimizer`.
+
+    References
+    ----------
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.Adam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    slots: tuple[str, ...] = ("mean", "square")
+
+    def __init__(self, lr: float = 1e-3, betas: tuple[float, ...] = (0.9, 0.999), eps: float = 1e-8, **options: Any) -> None:
+        self.betas, self.eps = betas, eps
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_betas(2)
+
+    def _need_betas(self, count: int) -> None:
+        fine = len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
+        self._need(fine, "betas must be {} numbers in [0, 1), not {}", count, self.betas)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        m, v = self._means(g, state)
+        return p - self._move(m, v, lr, t), {"mean": m, "square": v}
+
+    def _means(self, g: Array, state: dict[str, Array]) -> tuple[Array, Array]:
+        b1, b2 = self.betas[:2]
+        return b1 * state["mean"] + (1 - b1) * g, b2 * state["square"] + (1 - b2) * (g * g)
+
+    def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
+        b1, b2 = self.betas[:2]
+        correction = debias(b2, t) ** 0.5  # numbers of the step, computed once: one root and one division an element
+        return (lr * correction / debias(b1, t)) * m / (sqrt(v) + self.eps * correction)
+
+
+class AdamW(Adam):
+    """Adam with weight decay that shrinks the parameter itself: ``p *= 1 - lr * weight_decay`` before the step.
+
+    Parameters
+    ----------
+    lr, betas, eps : as for :class:`Adam`
+    weight_decay : float
+    options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdamW(lr=0.5, weight_decay=0.1).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.45, 2.4]
+    """
+
+    decoupled = True
+
+    def __init__(
+        self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01,
+        **options: Any,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay=weight_decay, **options)
+
+
+class AMSGrad(Adam):
+    """Adam whose divisor never shrinks: the largest mean square so far. Bias is corrected as PyTorch and Keras do.
+
+    Parameters
+    ----------
+    lr, betas, eps : as for :class:`Adam`
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    S. J. Reddi, S. Kale, S. Kumar, On the convergence of Adam and beyond, ICLR 2018, algorithm 2.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AMSGrad(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    slots = ("mean", "square", "largest")
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        m, v = self._means(g, state)
+        largest = maximum(state["largest"], v)
+        return p - self._move(m, largest, lr, t), {"mean": m, "square": v, "largest": largest}
+
+
+class AdaMax(Adam):
+    """Adam with the largest gradient, slowly forgotten, in place of the root of the mean square.
+
+    Parameters
+    ----------
+    lr, betas : as for :class:`Adam`
+    eps : float, added to the size of the gradient
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 2.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdaMax(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    slots = ("mean", "largest")
+
+    def __init__(self, lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, **options: Any) -> None:
+        super().__init__(lr, betas, eps, **options)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        b1, b2 = self.betas
+        m = b1 * state["mean"] + (1 - b1) * g
+        largest = maximum(b2 * state["largest"], absolute(g) + self.eps)
+        return p - (lr / debias(b1, t)) * m / largest, {"mean": m, "largest": largest}
+
+
+class Nadam(Adam):
+    """Adam with Nesterov's momentum: the step looks ahead along the mean that the next step will use.
+
+    Parameters
+    ----------
+    lr, betas, eps : as for :class:`Adam`
+    momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    T. Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.Nadam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.472, 2.528]
+    """
+
+    shared_start = {"product": 1.0}
+
+    def __init__(
+        self, lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, momentum_decay: float = 4e-3,
+        **options: Any,
+    ) -> None:
+        self.momentum_decay = momentum_decay
+        super().__init__(lr, betas, eps, **options)
+
+    def numbers(self, shared: dict[str, Array], t: Array, loss: Array | None) -> dict[str, Array]:
+        return {"product": shared["product"] * self._momentum(t)}
+
+    def _momentum(self, t: Array) -> Array:
+        return self.betas[0] * (1 - 0.5 * 0.96 ** (t * self.momentum_decay))
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        m, v = self._means(g, state)
+        correction = debias(self.betas[1], t) ** 0.5
+        after = self._momentum(t + 1)
+        of_g = lr * correction * (1 - self._momentum(t)) / (1 - state["product"])
+        of_m = lr * correction * after / (1 - state["product"] * after)
+        return p - (of_g * g + of_m * m) / (sqrt(v) + self.eps * correction), {"mean": m, "square": v}
+
+
+class AdaBelief(Adam):
+    """Adam divided by how far the gradient is from its running mean: large steps where it is as believed.
+
+    Parameters
+    ----------
+    lr, betas : as for :class:`Adam`
+    eps : float, added to the mean square and to the root (the authors' default for their program)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    J. Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, NeurIPS 2020, algorithm 2.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdaBelief(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.444, 2.556]
+    """
+
+    def __init__(self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-16, **options: Any) -> None:
+        super().__init__(lr, betas, eps, **options)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        b1, b2 = self.betas
+        m = b1 * state["mean"] + (1 - b1) * g
+        off = g - m
+        v = b2 * state["square"] + (1 - b2) * (off * off) + self.eps
+        return p - self._move(m, v, lr, t), {"mean": m, "square": v}
+
+
+class AdaGrad(Optimizer):
+    """Steps divided by the root of the sum of all squared gradients.
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    eps : float, added to the root
+    initial_accumulator_value : float, what the sum begins with
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        A negative ``initial_accumulator_value``; else as :class:`Optimizer`.
+
+    References
+    ----------
+    J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdaGrad(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> p["w"].tolist()
+    [0.5, 2.5]
+    """
+
+    slots = ("sum",)
+
+    def __init__(self, lr: float = 0.01, eps: float = 1e-10, initial_accumulator_value: float = 0.0, **options: Any) -> None:
+        self.eps, self.initial_accumulator_value = eps, initial_accumulator_value
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        first = self.initial_accumulator_value
+        self._need(first >= 0, "initial_accumulator_value must not be negative, not {}", first)
+
+    def start(self, slot: str, p: Array) -> Array:
+        return full(p.shape, self.initial_accumulator_value, dtype=state_dtype(p.dtype))
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        total = state["sum"] + g * g
+        return p - lr * g / (sqrt(total) + self.eps), {"sum": total}
+
+
+class RMSprop(Optimizer):
+    """Steps divided by the root of a running mean of the squared gradients.
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    rho : float in [0, 1), decay of the mean (the lecture has 0.9)
+    eps : float, added to the root
+    momentum : float in [0, 1)
+    centered : bool, divide by the root of the running variance (below a constant gradient steps grow)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
+
+    References
+    ----------
+    T. Tieleman and G. Hinton, Neural networks for machine learning, lecture 6.5, Coursera 2012. Defaults: PyTorch's.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.RMSprop(lr=0.05).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> [round(v, 4) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    def __init__(
+        self, lr: float = 0.01, rho: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, centered: bool = False,
+        **options: Any,
+    ) -> None:
+        self.rho, self.eps, self.momentum, self.centered = rho, eps, momentum, centered
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(rho=self.rho, momentum=self.momentum)
+        self.slots = ("square",) + ("mean",) * bool(self.centered) + ("velocity",) * bool(self.momentum)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        if self.centered:
+            new = _variance(g, state["mean"], state["square"], self.rho)
+        else:
+            new = {"square": self.rho * state["square"] + (1 - self.rho) * (g * g)}
+        move = g / (sqrt(new["square"]) + self.eps)
+        if self.momentum:
+            new["velocity"] = move = self.momentum * state["velocity"] + move
+        return p - lr * move, new
+
+
+def _variance(g: Array, mean: Array, variance: Array, rho: float) -> dict[str, Array]:
+    """Running mean and variance. Mean square less squared mean, as a recurrence of its own: it cannot turn negative."""
+    off = g - mean
+    return {"mean": mean + (1 - rho) * off, "square": rho * (variance + (1 - rho) * (off * off))}
+
+
+class RMSpropGraves(Optimizer):
+    """RMSprop by the running variance of the gradient instead of its mean square, with momentum.
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    rho : float in [0, 1), decay of mean and variance
+    momentum : float in [0, 1)
+    eps : float, added under the root
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
+
+    References
+    ----------
+    A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.RMSpropGraves(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.541, 2.459]
+    """
+
+    slots = ("mean", "square", "velocity")
+
+    def __init__(self, lr: float = 1e-4, rho: float = 0.95, momentum: float = 0.9, eps: float = 1e-4, **options: Any) -> None:
+        self.rho, self.momentum, self.eps = rho, momentum, eps
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(rho=self.rho, momentum=self.momentum)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        new = _variance(g, state["mean"], state["square"], self.rho)
+        v = self.momentum * state["velocity"] - lr * g / sqrt(new["square"] + self.eps)
+        return p + v, {**new, "velocity": v}
+
+
+class AdaDelta(Optimizer):
+    """Steps in the unit of the parameter: gradients times the ratio of past steps to past gradients.
+
+    Parameters
+    ----------
+    lr : float, a factor of the step (1 in the paper)
+    rho : float in [0, 1), decay of both means (PyTorch's default; the paper and Keras take 0.95)
+    eps : float, added under both roots
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``rho`` outside [0, 1), or ``eps`` not positive; else as :class:`Optimizer`.
+
+    References
+    ----------
+    M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdaDelta(rho=0.95).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> [round(v, 4) for v in p["w"].tolist()]
+    [0.9955, 2.0045]
+    """
+
+    slots = ("square", "moved")
+
+    def __init__(self, lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, **options: Any) -> None:
+        self.rho, self.eps = rho, eps
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(rho=self.rho)
+        self._need(self.eps > 0, "eps must be positive, not {}: the first steps grow from it", self.eps)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        square = self.rho * state["square"] + (1 - self.rho) * (g * g)
+        move = sqrt((state["moved"] + self.eps) / (square + self.eps)) * g
+        moved = self.rho * state["moved"] + (1 - self.rho) * (move * move)
+        return p - lr * move, {"square": square, "moved": moved}
+
+
+class SMORMS3(Optimizer):
+    """RMSprop with a memory as long as the gradient agrees with itself; the rate is only an upper limit.
+
+    Parameters
+    ----------
+    lr : float, the largest learning rate
+    eps : float, added to the divisors
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Optimizer`.
+
+    References
+    ----------
+    S. Funk, RMSprop loses to SMORMS3: beware the epsilon, sifter.org/~simon/journal/20150420.html, 2015.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.SMORMS3(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> [round(v, 4) for v in p["w"].tolist()]
+    [0.8586, 2.1414]
+    """
+
+    slots = ("mean", "square", "memory")
+
+    def __init__(self, lr: float = 1e-3, eps: float = 1e-16, **options: Any) -> None:
+        self.eps = eps
+        super().__init__(lr, **options)
+
+    def start(self, slot: str, p: Array) -> Array:
+        return ones(p.shape, dtype=state_dtype(p.dtype)) if slot == "memory" else super().start(slot, p)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        share = 1 / (state["memory"] + 1)
+        mean = state["mean"] + share * (g - state["mean"])
+        square = state["square"] + share * (g * g - state["square"])
+        agreement = mean * mean / (square + self.eps)
+        move = minimum(agreement, lr) * g / (sqrt(square) + self.eps)
+        return p - move, {"mean": mean, "square": square, "memory": 1 + state["memory"] * (1 - agreement)}
+
+
+class AdaBound(Adam):
+    """Adam at first, SGD at last: each element's rate stays within limits that both tend to ``final_lr``.
+
+    The form of the authors' program: bias is corrected, and ``final_lr`` follows the schedule.
+
+    Parameters
+    ----------
+    lr, betas, eps : as for :class:`Adam`
+    final_lr : float, the rate that the limits tend to
+    gamma : float, how fast they close
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``final_lr`` not positive, or ``gamma`` outside (0, 1); else as :class:`Adam`.
+
+    References
+    ----------
+    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AdaBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    needs_rate = True
+
+    def __init__(
+        self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, final_lr: float = 0.1,
+        gamma: float = 1e-3, **options: Any,
+    ) -> None:
+        self.final_lr, self.gamma = final_lr, gamma
+        super().__init__(lr, betas, eps, **options)
+
+    def check(self) -> None:
+        super().check()
+        self._need(self.final_lr > 0, "final_lr must be positive, not {}", self.final_lr)
+        self._need(0 < self.gamma < 1, "gamma must lie in (0, 1), not {}", self.gamma)
+
+    def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
+        final = self.final_lr / self._first_lr * lr
+        low, high = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
+        rate = lr * debias(self.betas[1], t) ** 0.5 / debias(self.betas[0], t)
+        return minimum(maximum(rate / (sqrt(v) + self.eps), low), high) * m
+
+
+class AMSBound(AdaBound):
+    """AdaBound with AMSGrad's divisor, the largest mean square so far.
+
+    Parameters
+    ----------
+    lr, betas, eps, final_lr, gamma : as for :class:`AdaBound`
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`AdaBound`.
+
+    References
+    ----------
+    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.AMSBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 2.5]
+    """
+
+    slots = AMSGrad.slots
+    rule = AMSGrad.rule
+
+
+class Eve(Adam):
+    """Adam divided by the running mean of how much the loss changes: slow where it jumps, fast where it is flat.
+
+    ``update`` needs ``loss=``, the value of the loss; ``wf.train.fit`` gives it.
+
+    Parameters
+    ----------
+    lr, eps : as for :class:`Adam`
+    betas : (float, float, float), decay of the two means and of the change of the loss
+    c : float above 1; changes are kept within [1/c, c]
+    least : float, the loss at the optimum (0 for cross entropy and mse)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``betas`` outside [0, 1), or ``c`` not above 1; from ``update``: no ``loss=``; else as :class:`Optimizer`.
+
+    References
+    ----------
+    H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive
+    learning rates, arXiv:1611.01505v3, algorithm 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> optimizer = wf.optim.Eve(lr=0.5)
+    >>> value, slope = wf.value_and_grad(lambda p: (p["w"] ** 2).sum())(p)
+    >>> optimizer.update(p, slope, loss=value)
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [0.5, 1.5]
+    """
+
+    shared_start = {"objective": 0.0, "change": 1.0}
+    needs_loss = True
+
+    def __init__(
+        self, lr: float = 1e-3, betas: tuple[float, float, float] = (0.9, 0.999, 0.999), eps: float = 1e-8, c: float = 10.0,
+        least: float = 0.0, **options: Any,
+    ) -> None:
+        self.c, self.least = c, least
+        super().__init__(lr, betas, eps, **options)
+
+    def check(self) -> None:
+        self._need_betas(3)
+        self._need(self.c > 1, "c must be above 1, not {}", self.c)
+
+    def numbers(self, shared: dict[str, Array], t: Array, loss: Array | None) -> dict[str, Array]:
+        assert loss is not None
+        now = loss.astype(t.dtype).reshape(())
+        before = shared["objective"]
+        above = maximum(minimum(now, before) - self.least, 1e-30)  # a loss at or below the optimum counts as a jump
+        change = minimum(maximum(absolute(now - before) / above, 1 / self.c), self.c)
+        b3 = self.betas[2]
+        return {"objective": now, "change": where(t > 1, b3 * shared["change"] + (1 - b3) * change, 1.0)}
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        m, v = self._means(g, state)
+        return p - self._move(m, v, lr / state["change"], t), {"mean": m, "square": v}
+
+
+class Lion(Adam):
+    """Steps of one size, in the direction of the sign of a mean; one slot of state.
+
+    Parameters
+    ----------
+    lr : float, the learning rate, 3 to 10 times smaller than Adam's
+    betas : (float, float), weight of the mean in the step, decay of the mean
+    weight_decay : float, shrinks the parameter itself; 3 to 10 times AdamW's
+    options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.Lion(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
+    >>> p["w"].tolist()
+    [0.5, 2.5]
+    """
+
+    slots = ("mean",)
+    decoupled = True
+
+    def __init__(
+        self, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, **options: Any,
+    ) -> None:
+        super().__init__(lr, betas, weight_decay=weight_decay, **options)
+        del self.eps  # nothing is divided
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        b1, b2 = self.betas
+        off = state["mean"] - g  # both means begin here: what they share keeps them in one kernel
+        return p - lr * sign(g + b1 * off), {"mean": g + b2 * off}
+
+
+class LAMB(Adam):
+    """Adam whose step for each parameter is as long as the parameter, times the rate.
+
+    Parameters
+    ----------
+    lr, betas : as for :class:`Adam`
+    eps : float, added to the root
+    weight_decay : float, part of the step before its length is taken
+    options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
+    References
+    ----------
+    Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020, algorithm 2 (with
+    the identity as scaling function; where a norm is 0 the step is Adam's).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([3.0, 4.0])}
+    >>> wf.optim.LAMB(lr=0.1, weight_decay=0.0).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> [round(v, 4) for v in p["w"].tolist()]
+    [2.6464, 4.3536]
+    """
+
+    by_element = False
+
+    def __init__(
+        self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6, weight_decay: float = 0.01,
+        **options: Any,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay=weight_decay, **options)
+
+    def _decayed(self, p: Array, g: Array, lr) -> tuple[Array, Array]:
+        return p, g
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        m, v = self._means(g, state)
+        correction = debias(self.betas[1], t) ** 0.5
+        move = (correction / debias(self.betas[0], t)) * m / (sqrt(v) + self.eps * correction)
+        if self.weight_decay:
+            move = move + self.weight_decay * p
+        length, stride = [wrap(norm_root((x * x).sum().node)) for x in (p, move)]
+        trust = where((length > 0) & (stride > 0), length / stride, 1.0)
+        return p - (lr * trust) * move, {"mean": m, "square": v}

@@ -1,0 +1,202 @@
+"""What the fusion pass must know of a graph: which nodes are computed by kernels, and who reads whom.
+
+A node is *stored* (a leaf with a buffer), *real* (some kernel computes it) or *virtual*: moved, constant or
+so cheap that each reader computes it again.
+"""
+
+from __future__ import annotations
+
+from weft.graph.node import Graph, Node
+from weft.graph.primitives.elementwise import CAST
+from weft.graph.primitives.kinds import FLOATS
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.graph.simplify import holds
+from weft.kernel.index import follows
+from weft.kernel.target import CPU, Target
+from weft.schedule.convolution_order import in_own_order
+
+_MOVES = 48  # moves of data in a row that a reader may follow
+_READS = 12  # pieces of memory that a chain of concatenations may read
+_SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
+
+
+def strip(node: Node) -> Node:
+    """The node whose memory a chain of reshapes reads."""
+    while node.op.same_memory and node.inputs and node.value is None:
+        node = node.inputs[0]
+    return node
+
+
+class View:
+    """The facts about one graph.
+
+    real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones.
+    sources[n]: the real nodes that real node n reads. outputs: real nodes that the graph returns.
+    target: the device that the graph is scheduled for.
+    """
+
+    def __init__(self, graph: Graph, target: Target = CPU) -> None:
+        self.graph = graph
+        self.target = target
+        self.given = frozenset(graph.inputs)
+        self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
+        self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)
+        self.uniform: set[Node] = set()  # the same number everywhere
+        self._real: set[Node] = set()
+        self._classify()
+        self.real = tuple(n for n in graph.order if n in self._real)
+        self.number = {n: k for k, n in enumerate(self.real)}
+        self.outputs = frozenset(b for b in map(strip, graph.outputs) if b in self._real)
+        self.sources: dict[Node, tuple[Node, ...]] = {}
+        self.readers: dict[Node, list[Node]] = {n: [] for n in self.real}
+        self._link()
+
+    def stored(self, node: Node) -> bool:
+        return node in self.given or node.value is not None or node.op is INPUT
+
+    def leaf(self, node: Node) -> bool:
+        return node.op.kind == "leaf" or self.stored(node)
+
+    def is_real(self, node: Node) -> bool:
+        return node in self._real
+
+    def memory(self, node: Node) -> Node | None:
+        """The stored or real node whose memory is this node's under another shape."""
+        base = strip(node)
+        return base if base in self._real or (self.stored(base) and base.op is not SCALAR) else None
+
+    def _classify(self) -> None:
+        force: set[Node] = set()
+        for output in self.graph.outputs:
+            base = strip(output)
+            if not self.stored(base) or base.op is SCALAR:
+                force.add(base)
+        for node in self.graph.order:
+            if node.op.outside_kernels:
+                force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op is SCALAR)
+        for node in self.graph.order:
+            chain = self._chain
+            kind = node.op.kind
+            if self.leaf(node):
+                chain[node] = 0
+                if node.op in (CONSTANT, SCALAR):
+                    self.uniform.add(node)
+                if node in force:
+                    self._real.add(node)
+                continue
+            inputs = node.inputs
+            if node.size == 0 and not node.op.outside_kernels:
+                chain[node] = 0  # nothing to compute
+                self.uniform.add(node)
+            elif node in force:
+                self._real.add(node)
+                if kind == "convolution" and in_own_order(node):
+                    self._as_they_lie(inputs)
+                for i in inputs[: node.op.multiplied]:
+                    self._operand(i)
+            elif kind == "shape" and self._far(node):
+                self._real.add(node)
+            elif kind == "shape":
+                if len(inputs) > 1:
+                    for below in map(strip, inputs):  # pieces of a long concatenation are stored, see simplify.py
+                        if below.op is node.op and len(below.inputs) >= _READS and not self.stored(below):
+                            self._real.add(below)
+                            chain.pop(below, None)
+                if node.op.same_memory and not follows(node.shape, inputs[0].shape):
+                    below = strip(inputs[0])
+                    if below not in self._real and not self.stored(below) and below not in self.uniform:
+                        self._real.add(below)
+                        chain.pop(below, None)
+                if node.op.view and inputs[0] in self.uniform:
+                    self.uniform.add(node)
+                if all(i in chain for i in inputs):
+                    chain[node] = max((chain[i] for i in inputs), default=0)
+            elif kind == "elementwise" and all(i in chain for i in inputs):
+                length = 1 + sum(chain[i] for i in inputs)
+                single = node.size == 1 and length <= _SCALAR_CHAIN and not node.op.heavy
+                if single or (length == 1 and node.op.cheap):
+                    chain[node] = length
+                    if all(i in self.uniform for i in inputs):
+                        self.uniform.add(node)
+                else:
+                    self._real.add(node)
+            else:
+                self._real.add(node)
+                if kind == "convolution" and in_own_order(node):
+                    self._as_they_lie(inputs)
+                else:
+                    for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:
+                        self._operand(i)
+
+    def _far(self, node: Node) -> bool:
+        """Whether too many moves of data have come together, so that the result is better stored."""
+        below = [self._moves.get(i, (0, 1)) for i in node.inputs]
+        length = 1 + max((b[0] for b in below), default=0)
+        reads = sum(b[1] for b in below)
+        if len(node.inputs) < _READS < reads or length > _MOVES:
+            return True
+        self._moves[node] = length, min(reads, _READS + 1) if len(node.inputs) < _READS else _READS
+        return False
+
+    def _as_they_lie(self, operands: tuple[Node, ...]) -> None:
+        """What such a convolution reads is memory, not seen through an index: its bits, which may rest on how the operands lie,
+        are those of the operation alone."""
+        for node in operands:
+            if self.memory(node) is None:
+                self._store(node)
+
+    def _operand(self, node: Node) -> None:
+        """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
+        at = node
+        while at not in self._real and not self.stored(at):
+            if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
+                at = at.inputs[0]
+            elif at.op.view and (
+                not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None
+            ):
+                at = at.inputs[0]
+            else:
+                self._store(node)
+                return
+
+    def _store(self, node: Node) -> None:
+        base = strip(node)
+        self._real.add(base)
+        self._chain.pop(base, None)
+
+    def below(self, node: Node) -> tuple[Node, ...]:
+        """Real nodes read by a node, through virtual ones, each once, in order."""
+        out: dict[Node, None] = {}
+        stack = list(reversed(node.inputs))
+        seen: set[Node] = set()
+        while stack:
+            n = stack.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if n in self._real:
+                out[n] = None
+            elif n not in self._chain:
+                stack.extend(reversed(n.inputs))
+            elif not self.leaf(n):  # a chain may hold nodes that were made real later
+                stack.extend(reversed(n.inputs))
+        return tuple(out)
+
+    def memory_below(self, node: Node) -> set[Node]:
+        """The arrays that a node reads if it is computed alone: real ones, and those that lie in memory."""
+        out: set[Node] = set()
+        stack = list(node.inputs)
+        while stack:
+            n = stack.pop()
+            if n in self._real or self.stored(n):
+                if n.op is not SCALAR:
+                    out.add(n)
+            else:
+                stack.extend(n.inputs)
+        return out
+
+    def _link(self) -> None:
+        for node in self.real:
+            self.sources[node] = () if self.leaf(node) else self.below(node)
+            for p in self.sources[node]:
+                self.readers[p].append(node)

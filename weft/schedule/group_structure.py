@@ -1,0 +1,552 @@
+"""What is known of one node in a group: whether it needs a loop of its own, and along which dimensions it runs.
+
+How a group of nodes can be one kernel: which dimensions are the same loop, what must be complete before what.
+
+Each dimension of each node gets a token; dimensions that run together share one (union-find). From tokens
+follow the shared axes (the kept dimensions of reductions), the phases (a full reduction is complete only
+after its phase) and the stages (a reduction of a reduction comes later).
+
+What a group of nodes must fulfil as a whole to be one kernel, when each node has found its place (``structure.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+
+from weft.graph.node import Node, frozen
+from weft.schedule import reasons
+from weft.schedule.fusion_graph import View
+from weft.schedule.reasons import Boundary
+
+Dims = tuple[int, ...]
+UNROLLED = 16  # elements of a window that is written out, without a loop
+
+
+def is_reduction(node: Node) -> bool:
+    return node.op.kind in ("reduce", "window")
+
+
+def reduces(node: Node) -> bool:
+    """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
+    kind = node.op.kind
+    if kind not in ("reduce", "window"):
+        return False
+    if kind == "window":
+        size = 1
+        for n in node.params["window"]:
+            size *= n
+        return size > UNROLLED
+    shape = node.inputs[0].shape
+    return any(shape[a] != 1 for a in node.params["axes"])
+
+
+def ends_kernel(node: Node) -> bool:
+    """Whether a node writes in a way that nothing in the same kernel can read."""
+    return node.op.last or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
+
+
+class Facts:
+    """Of one node in a group. dims: a token a dimension (0: extent 1).
+
+    full: how many full reductions deep. needs: what a reduction of its own phase that it reads keeps, None if
+    it reads none; depth: how many such reductions deep. product: reads the group's product. heavy: costly to
+    compute again. views: at how many positions the members below are computed for one element.
+    """
+
+    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product", "views")
+
+    def __init__(
+        self, dims: Dims, full: int = 0, needs: Dims | None = None, depth: int = 0, product: bool = False, heavy: bool = False,
+        views: int = 1,
+    ) -> None:
+        self.dims = dims
+        self.full = full
+        self.needs = needs
+        self.depth = depth
+        self.product = product
+        self.heavy = heavy
+        self.views = views
+
+TALL = 16  # rows for a column, from which on a reduction is tall: what it gives is little beside what it reads
+
+
+class Structure:
+    """The analysis of one group, node by node; raises Boundary where one of them cannot join. See structure_of for the whole."""
+
+    def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
+        self.view = view
+        self.limits = view.target.fusion
+        self.nodes: list[Node] = []
+        self.stored = stored
+        self.members: frozenset[Node] = frozenset()
+        self.parent: list[int] = [0]
+        self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
+        self.facts: dict[Node, Facts] = {}
+        self._virtual: dict[Node, Facts | None] = {}
+        self._siblings: dict[tuple, Dims] = {}
+        self.kept: list[Dims] = []
+        self.product: Node | None = None
+        self.asked = False  # whether a node's place rests on which nodes are stored
+        self._tall: dict[Node, dict[Node, tuple[frozenset[Node], bool]]] = {}
+        self._add(nodes)
+
+    def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
+        """The analysis of a group that has more nodes at its end; this one stays as it is."""
+        more = copy(self)
+        more.stored = stored
+        more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
+        more.splits, more.facts = self.splits.copy(), self.facts.copy()
+        more._virtual, more._siblings, more._tall = self._virtual.copy(), self._siblings.copy(), self._tall.copy()
+        more._add(nodes)
+        return more
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        self.nodes += nodes
+        self.members = self.members.union(nodes)
+        for node in nodes:
+            self.facts[node] = _VISITS.get(node.op.kind, Structure._elementwise)(self, node)
+
+    @property
+    def shared(self) -> Dims | None:
+        """The dimensions that the group's reductions keep; None if all of them are full."""
+        return self.kept[0] if self.kept else None
+
+    def find(self, token: int) -> int:
+        parent = self.parent
+        while parent[token] != token:
+            parent[token] = parent[parent[token]]
+            token = parent[token]
+        return token
+
+    def fresh(self) -> int:
+        self.parent.append(len(self.parent))
+        return len(self.parent) - 1
+
+    def tokens(self, node: Node) -> Dims:
+        return tuple([self.find(t) if t else 0 for t in self.facts[node].dims])
+
+    def is_full(self, node: Node) -> bool:
+        """Whether a member is a reduction that keeps no dimension."""
+        return reduces(node) and not self.facts[node].needs
+
+    def split_of(self, token: int) -> tuple[int, int] | None:
+        for t, split in self.splits.items():
+            if self.find(t) == self.find(token):
+                return split
+        return None
+
+    def _new(self, shape: Sequence[int]) -> Dims:
+        return tuple([0 if n == 1 else self.fresh() for n in shape])
+
+    def _unite(self, a: Dims, b: Dims) -> None:
+        for s, t in zip(a, b, strict=True):
+            if s and t and s != t:
+                s, t = self.find(s), self.find(t)
+                if s != t:
+                    self.parent[max(s, t)] = min(s, t)
+
+    def covered(self, facts: Facts) -> None:
+        """What reads a reduction or the product must still run along its axes."""
+        if facts.needs or facts.product:
+            have = {self.find(t) for t in facts.dims if t}
+            wanted = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
+            for t in wanted or ():
+                if t and self.find(t) not in have:
+                    raise Boundary(reasons.OTHER_INDEX)
+
+    def read(self, node: Node) -> Facts | None:
+        """Facts of what a member reads; None where no member is below it (memory or numbers only)."""
+        facts = self.facts.get(node)
+        if facts is not None:
+            if ends_kernel(node):
+                raise Boundary(reasons.CHAINED if node.op.chains else reasons.IN_PLACE)
+            return facts
+        if self.view.is_real(node) or self.view.leaf(node):
+            return None
+        if node in self._virtual:
+            return self._virtual[node]
+        facts = self._virtual[node] = self._moved(node)
+        if facts is not None:
+            self.covered(facts)
+        return facts
+
+    def _moved(self, node: Node) -> Facts | None:
+        below = [self.read(i) for i in node.inputs]
+        known = [f for f in below if f is not None]
+        if not known:
+            return None
+        if node.op.along is not None:
+            dims = self._along(node, below)
+        else:
+            for f, i in zip(below, node.inputs, strict=True):
+                if f is not None and i.shape != node.shape:
+                    raise Boundary(reasons.OTHER_INDEX)
+            dims = known[0].dims
+        facts = self._joined(dims, known)
+        if node.op.moves and len(node.inputs) > 1 and facts.needs:
+            self._beside(node, join=True)
+        if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
+            facts.views = node.op.reads * sum(f.views for f in known)
+            if facts.views > self.limits.views:
+                raise Boundary(reasons.MOVED)
+        return facts
+
+    def _along(self, node: Node, below: Sequence[Facts | None]) -> Dims:
+        """The dimensions of what moves data: those of its operands where it runs along them, others of its own."""
+        assert node.op.along is not None
+        places = node.op.along(node)
+        if places is None:
+            raise Boundary(reasons.RESHAPE)
+        dims = [0] * len(node.shape)
+        for f, along in zip(below, places, strict=True):
+            if f is not None:
+                for d, place in enumerate(along):
+                    token = 0 if place is None else f.dims[place]
+                    if token and dims[d]:
+                        self._unite((dims[d],), (token,))
+                    dims[d] = dims[d] or token
+        return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
+
+    def _beside(self, node: Node, join: bool) -> None:
+        """Refuse reductions of many rows beside what reads none of their arrays, where one kernel of both would be slower.
+
+        A join's kernel stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of products
+        read each array again and again, which leaves the cache where several take turns.
+        """
+        tall = [self._tall_below(i) for i in node.inputs]
+        for k, reductions in enumerate(tall):
+            for memory, product in reductions.values():
+                for j, other in enumerate(node.inputs):
+                    if j != k and (join or product and any(p for _, p in tall[j].values())):
+                        if not memory & self._memory(other):
+                            raise Boundary(reasons.BESIDE)
+
+    def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
+        """Map the reductions of many rows that this group makes a value of to their memory, and whether each is a product's."""
+        found = self._tall.get(node)
+        if found is None:
+            found = {}
+            if node in self.members and reduces(node):
+                operand = node.inputs[0]
+                if self.facts[node].needs and _is_tall(node):
+                    memory = self._memory(operand)
+                    found[node] = memory, operand.size > 2 * max([m.size for m in memory], default=0)
+            elif node in self.members or not (self.view.is_real(node) or self.view.leaf(node)):
+                for i in node.inputs:
+                    found |= self._tall_below(i)
+            self._tall[node] = found
+        return found
+
+    def _memory(self, node: Node) -> frozenset[Node]:
+        """Return the arrays that this group reads for a value."""
+        out: set[Node] = set()
+        stack, seen = [node], {node}
+        while stack:
+            n = stack.pop()
+            if self.view.stored(n) or (self.view.is_real(n) and n not in self.members):
+                out.add(n)
+            else:
+                stack += [i for i in n.inputs if i not in seen]
+                seen.update(n.inputs)
+        return frozenset(out)
+
+    def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
+        if len(known) == 1:
+            f = known[0]
+            return Facts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
+        if not known:
+            return Facts(dims, heavy=heavy)
+        full = depth = views = 0
+        needs, product = None, False
+        for f in known:
+            full, views = max(full, f.full), max(views, f.views)
+            product, heavy = product or f.product, heavy or f.heavy
+            if f.needs:
+                needs, depth = needs or f.needs, max(depth, f.depth)
+        return Facts(dims, full, needs, depth, product, heavy, views)
+
+    def _host(self, node: Node) -> Facts:
+        raise Boundary(reasons.HOST)
+
+    def _running(self, node: Node) -> Facts:
+        if self.read(node.inputs[0]) is not None:
+            raise Boundary(reasons.RUNNING)
+        return Facts(self._new(node.shape))
+
+    def _shape(self, node: Node) -> Facts:
+        facts = self._moved(node)
+        if facts is None:
+            return Facts(self._new(node.shape))
+        self.covered(facts)
+        return facts
+
+    def _elementwise(self, node: Node) -> Facts:
+        shape = node.shape
+        dims = [0] * len(shape)
+        known = []
+        for operand in node.inputs:
+            f = self.read(operand)
+            if f is None:
+                continue
+            known.append(f)
+            if f.heavy and operand.size > 1 and operand.size * self.limits.factor <= node.size and not f.needs and not f.product:
+                raise Boundary(reasons.RECOMPUTE)
+            for k, t in enumerate(f.dims, len(shape) - len(f.dims)):
+                if t and dims[k] != t:
+                    if dims[k]:
+                        self._unite((dims[k],), (t,))
+                    else:
+                        dims[k] = t
+        if 0 in dims:
+            dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
+        facts = self._joined(tuple(dims), known, node.op.heavy)
+        if facts.needs and len(known) > 1:
+            self._beside(node, join=False)
+        moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
+        if moved:
+            still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
+            facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
+            if facts.views > self.limits.views:
+                raise Boundary(reasons.MOVED)
+        self.covered(facts)
+        return facts
+
+    def _reduce(self, node: Node) -> Facts:
+        if not reduces(node):
+            return self._single(node)
+        operand = node.inputs[0]
+        f = self.read(operand)
+        if f is not None and f.product:
+            raise Boundary(reasons.PRODUCT_REDUCED)
+        if node.op.kind == "window":
+            kept = self._windows(node, f)
+            out = kept
+        else:
+            axes = node.params["axes"]
+            if f is not None:
+                source = f.dims
+            else:
+                key = (operand, axes)
+                if key not in self._siblings:
+                    self._siblings[key] = self._new(operand.shape)
+                source = self._siblings[key]
+            kept = tuple([t for d, t in enumerate(source) if d not in axes])
+            out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
+        below = f or Facts(())
+        keep = {self.find(t) for t in kept if t}
+        if not keep:
+            if below.needs:
+                self.covered(below)
+            return Facts(out, below.full + 1, views=0)  # complete: reading it computes nothing
+        self.kept.append(kept)
+        if below.needs:
+            self.covered(below)
+        return Facts(out, below.full, kept, below.depth + 1, views=0)
+
+    def _single(self, node: Node) -> Facts:
+        """A reduction over dimensions of extent 1, or over a window of a few elements."""
+        f = self.read(node.inputs[0])
+        if node.op.kind == "window":
+            if f is not None and f.product:
+                raise Boundary(reasons.PRODUCT_REDUCED)
+            dims = self._windows(node, f)
+            return self._joined(dims, [f] if f is not None else [], True)
+        if f is None:
+            return Facts(self._new(node.shape))
+        if node.params["keepdims"]:
+            return self._joined(f.dims, [f])
+        return self._joined(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
+
+    def _windows(self, node: Node, f: Facts | None) -> Dims:
+        p = node.params
+        count = len(p["window"])
+        lead = len(node.shape) - count
+        if f is None:
+            key = (node.inputs[0], p["window"], p["stride"], p["padding"])
+            if key not in self._siblings:
+                self._siblings[key] = self._new(node.shape)
+            return self._siblings[key]
+        if f.needs:
+            raise Boundary(reasons.OTHER_INDEX)
+        if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
+            raise Boundary(reasons.WINDOWED)
+        key = (node.inputs[0], p["window"], p["stride"], p["padding"])
+        if key not in self._siblings:
+            self._siblings[key] = f.dims[:lead] + self._new(node.shape[lead:])
+        return self._siblings[key]
+
+    def _unwindow(self, node: Node) -> Facts:
+        p = node.params
+        count = len(p["window"])
+        lead = len(node.shape) - count
+        known = [f for f in map(self.read, node.inputs) if f is not None]
+        dims = self._new(node.shape)
+        for f in known:
+            if f.needs or f.product:
+                raise Boundary(reasons.OTHER_INDEX)
+            if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
+                raise Boundary(reasons.WINDOWED)
+            self._unite(dims[:lead], f.dims[:lead])
+        for token, stride, (low, _) in zip(dims[lead:], p["stride"], p["padding"], strict=True):
+            if token and stride > 1:
+                self.splits[token] = (stride, low)
+        return self._joined(dims, known)
+
+    def _gather(self, node: Node) -> Facts:
+        if self.read(node.inputs[0]) is not None:
+            raise Boundary(reasons.GATHERED)
+        known = []
+        rank = max((len(i.shape) for i in node.inputs[1:]), default=0)
+        dims = self._new(node.shape)
+        for operand in node.inputs[1:]:
+            f = self.read(operand)
+            if f is not None:
+                if operand.size > 1 and operand.size * self.limits.factor <= node.size:
+                    if f.heavy:
+                        raise Boundary(reasons.RECOMPUTE)
+                    self.asked = True
+                    if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
+                        raise Boundary(reasons.ROWS)
+                known.append(f)
+                self._unite(dims[rank - len(f.dims): rank], f.dims)
+        facts = self._joined(dims, known)
+        self.covered(facts)
+        return facts
+
+    def _write(self, node: Node) -> Facts:
+        """scatter and slice_set: the result runs along its base; what is written is read at other positions."""
+        below = [self.read(i) for i in node.inputs]
+        known = [f for f in below if f is not None]
+        if any(f.needs or f.product or (f.full and ends_kernel(node)) for f in known):
+            raise Boundary(reasons.IN_PLACE)
+        dims = self._new(node.shape)
+        if below[0] is not None:
+            self._unite(dims, below[0].dims)
+        facts = self._joined(dims, known)
+        facts.views = sum(f.views for f in known) or 1  # what is written may read the base too, at places of its own
+        if facts.views > self.limits.views:
+            raise Boundary(reasons.MOVED)
+        return facts
+
+    def _contract(self, node: Node) -> Facts:
+        if self.product is not None:
+            raise Boundary(reasons.TWO_PRODUCTS)
+        if any(self.read(i) is not None for i in node.inputs):
+            raise Boundary(reasons.PRODUCT_OPERAND)
+        self.product = node
+        return Facts(self._new(node.shape), product=True)
+
+    def _chain(self, node: Node) -> Facts:
+        if any(self.read(i) is not None for i in node.inputs):
+            raise Boundary(reasons.PRODUCT_OPERAND)
+        return Facts(self._new(node.shape))
+
+
+def _is_tall(node: Node) -> bool:
+    """Whether a reduction goes down the columns of an array, of at least 16 rows for a column."""
+    operand = node.inputs[0]
+    if node.op.kind != "reduce" or operand.size < TALL * node.size:
+        return False
+    last = max(d for d, n in enumerate(operand.shape) if n != 1)
+    return last not in node.params["axes"]
+
+
+_VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
+    "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
+    "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
+    "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
+    "shape": Structure._shape, "attention": Structure._chain, "attention_gradient": Structure._chain,
+}
+
+
+def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], known: Structure | None = None) -> Structure:
+    """The analysis of a group; raises Boundary where it cannot be one kernel. ``known``: of its first nodes, if there is one."""
+    found = Structure(view, nodes, stored) if known is None else known.extended(nodes[len(known.nodes):], stored)
+    check(found)
+    return found
+
+
+def check(st: Structure) -> None:
+    """Raise Boundary where the nodes of a group, each fine by itself, cannot be one kernel together."""
+    for facts in {(f.dims, f.needs, f.product): f for f in st.facts.values() if f.needs or f.product}.values():
+        st.covered(facts)
+    if st.shared is not None:
+        shared = [st.find(t) for t in st.shared if t]
+        if len(set(shared)) != len(shared):
+            raise Boundary(reasons.OTHER_INDEX)
+        if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
+            raise Boundary(reasons.REDUCE_AXES)
+    if any(map(reduces, st.nodes)):
+        for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run two dimensions of one value
+            tokens = [st.find(t) for t in dims if t]
+            if len(set(tokens)) != len(tokens):
+                raise Boundary(reasons.OTHER_INDEX)
+    if st.product is not None:
+        _check_product(st)
+    if st.splits:
+        _check_splits(st)
+    ends = [n for n in st.nodes if ends_kernel(n)]
+    if ends and len(st.nodes) > 1 and not _rows(st, ends) and not chained_alike(st.nodes):
+        if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
+            raise Boundary(reasons.IN_PLACE)
+
+
+def chained_alike(nodes: Sequence[Node]) -> bool:
+    """Whether all nodes are results of one chain of products."""
+    return nodes[0].op.chains and len({chain_of(n) for n in nodes}) == 1
+
+
+def chain_of(node: Node) -> tuple:
+    """What results of one chain of products have in common."""
+    return node.op, node.inputs, frozen({k: v for k, v in node.params.items() if k != "result"})
+
+
+def _rows(st: Structure, ends: list[Node]) -> bool:
+    """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
+    if any(n.op.kind != "scatter" or n.params["mode"] != "own" for n in ends):
+        return False
+    first = ends[0]
+    if st.product or st.splits or any(map(reduces, st.nodes)):
+        return False
+    return all(
+        n.inputs[2:] == first.inputs[2:] and n.params == first.params and n.shape == first.shape if n in ends
+        else n.shape == first.inputs[1].shape for n in (*ends, *st.stored)
+    )
+
+
+def _check_product(st: Structure) -> None:
+    assert st.product is not None
+    if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
+        raise Boundary(reasons.PRODUCT_REDUCED)
+    axes = [t for t in st.tokens(st.product) if t]
+    if len(set(axes)) != len(axes):
+        raise Boundary(reasons.OTHER_INDEX)
+    for node in st.stored:
+        if sorted(t for t in st.tokens(node) if t) != sorted(axes):
+            raise Boundary(reasons.PRODUCT_DOMAIN)
+    for node in st.nodes:
+        if st.facts[node].product and len([t for t in st.tokens(node) if t]) != len(axes):
+            raise Boundary(reasons.PRODUCT_DOMAIN)
+    if st.splits:
+        raise Boundary(reasons.SPLITTING)
+
+
+def _check_splits(st: Structure) -> None:
+    """A kernel of split axes stores one array: reductions cannot join it, and would read each of several from memory.
+
+    Of a batch norm's gradient behind pooling it would store four arrays, at strides.
+    """
+    if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored) > 1:
+        raise Boundary(reasons.UNPOOLED)
+    seen: dict[int, tuple[int, int]] = {}
+    for token, split in st.splits.items():
+        if seen.setdefault(st.find(token), split) != split:
+            raise Boundary(reasons.SPLITTING)
+    if st.shared is not None and any(t and st.find(t) in seen for t in st.shared):
+        raise Boundary(reasons.SPLITTING)
+    for node in st.nodes:
+        if reduces(node):
+            below = st.read(node.inputs[0])
+            if below is not None and any(t and st.find(t) in seen for t in below.dims):
+                raise Boundary(reasons.SPLITTING)

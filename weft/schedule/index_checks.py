@@ -1,0 +1,77 @@
+"""Checked indices of a Program: where they are, and which inputs may be written over although a check may still fail.
+
+A run that finds an index out of range ends there and raises. It must not have changed anything by then: an input's memory may
+become an output's only where no check can come after, or together with, the first write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft.graph.node import Node
+from weft.kernel.expressions import each, roots
+from weft.kernel.hazards import copies
+from weft.kernel.ir import Kernel, Phase
+from weft.schedule.fuse import Fused
+from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls, hosts
+
+
+def site(node: Node) -> Site:
+    """What is told of a checked index, an ``in_bounds`` node."""
+    p, unsigned = node.params, node.inputs[0].dtype.kind == "unsigned"
+    return Site(node.where, p["axis"], p["extent"], -p["extent"] if p["from_end"] and not unsigned else 0, unsigned)
+
+
+def sites(program: Program) -> tuple[Site, ...]:
+    """All of a Program, as a fault numbers them: kernel by kernel, those in the bodies of loops included."""
+    return tuple([s for call in calls(program) for s in call.sites])
+
+
+def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[int, int, int]]) -> list[bool]:
+    """For each (step, input, output of its kernel, or carries of its loop) whether writing there comes after all checks."""
+    may = _may_fault(steps, fused)
+    last = max((k for k, m in enumerate(may) if m), default=-1)
+    out = []
+    for k, i, o in pairs:
+        step = steps[k]
+        if k > last:
+            out.append(True)
+        elif k < last or not isinstance(step, Call):
+            out.append(False)
+        else:
+            out.append(_last(step.kernel) < _first_write(step.kernel, i, o))
+    return out
+
+
+def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
+    """Whether a step checks what no step before it has checked as a whole, or runs what may refuse its operands."""
+    seen: set[Node] = set()
+    out = []
+    for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
+        if isinstance(step, Loop):
+            out.append(bool(sites(step.body)) or any(h.raises for h in hosts(step.body)))
+        else:
+            out.append(any(n not in seen for n in f.sites) or (isinstance(step, Host) and step.raises))
+        seen |= f.covered
+    return out
+
+
+def _last(kernel: Kernel) -> int:
+    """The last phase that checks an index, or -1."""
+    return max((p for p, phase in enumerate(kernel.phases) if has_checks(phase)), default=-1)
+
+
+def has_checks(phase: Phase) -> bool:
+    """Whether a phase checks an index that users gave."""
+    return any(v.op == "check" and v.attr.site is not None for v in each(roots(phase.stages)))
+
+
+def _first_write(kernel: Kernel, i: int, o: int) -> int:
+    """The first phase that changes output ``o`` where it lies on input ``i``: there a copy changes nothing."""
+    idle = copies(kernel).get((i, o))
+    target = kernel.outputs[o].id
+    return min(
+        p for p, phase in enumerate(kernel.phases)
+        if p != idle and any(s.access.buffer.scope == "arg" and s.access.buffer.id == target
+                             for stage in phase.stages for s in stage.stores)
+    )

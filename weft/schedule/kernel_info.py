@@ -1,0 +1,78 @@
+"""What explain prints of a kernel: work, traffic, the user's lines, why its neighbours are other kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.graph.node import Node
+from weft.graph.source_lines import user_line
+from weft.kernel.expressions import stores_of
+from weft.kernel.hazards import copies
+from weft.kernel.ir import Contraction, Kernel
+from weft.schedule.fuse import Fused
+from weft.schedule.program import Call, KernelInfo, Loop, Program
+from weft.schedule.traffic import traffic
+
+
+def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
+    """``lines``: what user_line answered before, kept over the kernels of one Program."""
+    kernel = fused.kernel
+    assert kernel is not None
+    flops = 0
+    for node in fused.nodes:
+        if node.op.cost is not None:
+            flops += node.op.cost(node).flops
+    where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.where is not None)
+    boundary = dict.fromkeys(f"{r.consumer.op.name}: {r.reason}" for r in fused.boundaries)
+    return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary), _notes(kernel))
+
+
+def _notes(kernel: Kernel) -> tuple[str, ...]:
+    """What explain prints below a kernel: precisions, open orders, and which of its arrays lie otherwise than row by row."""
+    short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
+    notes = [f"products in {p}" for p in short if p != "float32"]
+    stores = [s for phase in kernel.phases for stage in phase.stages for s in stores_of(stage)]
+    if any(s.mode == "add_unordered" for s in stores):
+        notes.append("additions in any order")
+    count, both = [sum([bool(b.order) for b in some]) for some in (kernel.inputs, kernel.outputs)], ("read", "written")
+    if any(count):
+        notes.append(f"channels last: {', '.join([f'{n} {what}' for n, what in zip(count, both, strict=True) if n])}")
+    return tuple(notes)
+
+
+def _line(node: Node, lines: dict[Any, str]) -> str:
+    key = (id(node.where[0]), node.where[1])
+    if key not in lines:
+        lines[key] = user_line(node.where)
+    return lines[key]
+
+
+def in_place_infos(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
+    """What explain prints where the inputs ``given`` (positions) may be overwritten: what a kernel would only copy stays."""
+    return tuple(_infos(program, {(i, o) for i, o in program.donate if i in given}))
+
+
+def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo]:
+    """``pairs``: inputs and outputs of the program, or of a loop's body, that are one memory."""
+    own = iter(program.info)
+    for step in program.steps:
+        if isinstance(step, Loop):
+            yield from _infos(step.body, {(k, k) for k in step.in_place})
+        elif isinstance(step, Call):
+            info = next(own)
+            idle = _idle(program, step, pairs) if pairs else frozenset()
+            yield info._replace(bytes=traffic(step.kernel, idle)) if idle else info
+
+
+def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:
+    """The phases of a kernel that copy one of ``pairs`` (input and output of the program)."""
+    slots = [program.slots[a] for a in step.args]
+    slots = [program.slots[s.of] if s.kind == "alias" else s for s in slots]
+    count = len(step.kernel.inputs)
+    idle = set()
+    for (i, o), phase in copies(step.kernel).items():
+        source, target = slots[i], slots[count + o]
+        if source is target or (source.kind, target.kind) == ("input", "output") and (source.position, target.position) in pairs:
+            idle.add(phase)
+    return frozenset(idle)

@@ -1,0 +1,234 @@
+"""A profile as HTML: tables and drawings in one text, without scripts and without a network.
+
+A profile as a picture: phases by layer, or by line where there are no layers, and the roofline.
+
+A profile's time line in the Trace Event Format, which Perfetto and chrome://tracing open.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from weft.errors import seconds
+from weft.tools.profile_figures import Figures
+from weft.tools.profile_report import places
+from weft.tools.profile_text import foot, head, kernel_table, layer_table, line_table, unit_of
+from weft.tools.profile_words import UNKNOWN, amount, percent, short
+
+COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
+_STYLE = """
+.weft-profile{font:14px/1.45 system-ui,sans-serif;max-width:1100px;color:inherit}
+.weft-profile .name{font-size:1.3em;font-weight:600}
+.weft-profile .title{font-size:1.1em;font-weight:600;margin:1.3em 0 .4em}
+.weft-profile table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}
+.weft-profile td,.weft-profile th{padding:3px 10px;border-bottom:1px solid #8883;text-align:right;white-space:nowrap}
+.weft-profile td.t,.weft-profile th.t{text-align:left}
+.weft-profile td.code{font-family:ui-monospace,monospace;max-width:520px;overflow:hidden;text-overflow:ellipsis;text-align:left}
+.weft-profile .culprit{border-left:4px solid #d9822b;padding:.5em .9em;background:#d9822b18;margin:.8em 0}
+.weft-profile .key span{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .35em 0 1em}
+.weft-profile .quiet{opacity:.7;font-size:12px}
+.weft-profile .wide{overflow-x:auto}
+.weft-profile svg text{font:11px system-ui,sans-serif;fill:currentColor}
+"""
+_TEXT = {"layer", "kind", "line", "kernel", "reason", "where"}
+
+
+def page(profile: Figures) -> str:
+    """A whole page."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f"<title>{escape(profile.name)}: profile</title>"
+        "<style>body{margin:2em auto;max-width:1100px;padding:0 1em}</style></head>"
+        f"<body>{fragment(profile)}</body></html>\n"
+    )
+
+
+def fragment(profile: Figures) -> str:
+    """What a notebook shows."""
+    key = "".join(f'<span style="background:{c}"></span>{n}' for n, c in COLOURS.items())
+    return (
+        f'<style>{_STYLE}</style><div class="weft-profile"><div class="name">{escape(head(profile))}</div>'
+        f'<div class="culprit">{escape(profile.culprit.sentence)}</div>{_bar(profile)}<div class="key quiet">{key}</div>'
+        f"<div class='title'>Layers</div>{_table(layer_table(profile))}"
+        f"<div class='title'>Lines</div>{_table(line_table(profile))}"
+        f"<div class='title'>Kernels, worst first</div>{_table(kernel_table(profile))}"
+        f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}"
+        f'<p class="quiet">{escape(foot(profile))}</p></div>'
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    heads = rows[0]
+
+    def cells(row: tuple[str, ...], tag: str) -> str:
+        out = []
+        for name, cell in zip(heads, row, strict=True):
+            kind = ' class="code"' if name == "source" else ' class="t"' if name in _TEXT else ""
+            out.append(f"<{tag}{kind}>{escape(cell)}</{tag}>")
+        return "<tr>" + "".join(out) + "</tr>"
+
+    body = "".join(cells(r, "td") for r in rows[1:])
+    return f'<div class="wide"><table><thead>{cells(heads, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _bar(profile: Figures) -> str:
+    """Phases as one bar."""
+    x, out = 0.0, []
+    for name, value in (*profile.phases.items(), ("outside", profile.outside)):
+        width = 1000 * value / profile.seconds
+        if width > 0:
+            title = f"{name}: {seconds(value)}, {percent(value / profile.seconds)}"
+            out.append(
+                f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="26" fill="{COLOURS[name]}">'
+                f"<title>{escape(title)}</title></rect>"
+            )
+            if width > 110:
+                out.append(f'<text x="{x + 6:.1f}" y="17" style="fill:#fff">{name} {percent(value / profile.seconds)}</text>')
+        x += width
+    return f'<svg viewBox="0 0 1000 26" width="100%" role="img">{"".join(out)}</svg>'
+
+
+def _roofline(profile: Figures) -> str:
+    """Kernels by arithmetic per byte and by what they attain, below the roof; the area of a circle is its time."""
+    m = profile.machine
+    dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
+    if not dots:
+        return '<p class="quiet">no kernel with arithmetic</p>'
+    at = [math.log10(k.flops / k.bytes) for k in dots]
+    low, high = math.floor(min(*at, -1)), math.ceil(max(*at, math.log10(m.flops / m.memory) + 0.5))
+    top = math.ceil(math.log10(m.flops) + 0.1)
+    bottom = min(top - 2, math.floor(min(math.log10(k.flops_per_second) for k in dots)))
+    w, h = 760, 340
+
+    def x(intensity: float) -> float:
+        return 60 + (w - 80) * (intensity - low) / (high - low)
+
+    def y(rate: float) -> float:
+        return 15 + (h - 55) * (top - rate) / (top - bottom)
+
+    out = []
+    for e in range(bottom, top + 1):
+        out.append(f'<line x1="60" x2="{w - 20}" y1="{y(e):.1f}" y2="{y(e):.1f}" stroke="#8883"/>')
+        out.append(f'<text x="54" y="{y(e) + 4:.1f}" text-anchor="end">{amount(10.0 ** e)}</text>')
+    for e in range(low, high + 1):
+        out.append(f'<text x="{x(e):.1f}" y="{h - 24}" text-anchor="middle">{10.0 ** e:g}</text>')
+    out.append(f'<text x="{w / 2}" y="{h - 6}" text-anchor="middle">arithmetic a byte (FLOP/B)</text>')
+    out.append('<text x="60" y="11" text-anchor="start">FLOP/s</text>')
+    for rate, name in ((m.memory, "memory"), (m.bandwidth_at(1 << 15), "cache")):
+        knee = math.log10(m.flops / rate)
+        first = max(low, bottom - math.log10(rate))
+        corners = [first, knee, high] if knee < high else [first, high]
+        points = " ".join(f"{x(c):.1f},{y(min(math.log10(m.flops), c + math.log10(rate))):.1f}" for c in corners)
+        dash = "" if name == "memory" else ' stroke-dasharray="5 4"'
+        line = f'<polyline points="{points}" fill="none" stroke="#888" stroke-width="1.5"{dash}>'
+        out.append(f"{line}<title>{name}</title></polyline>")
+    for k, i in zip(dots, at, strict=True):
+        phase = k.parts[0].place.phase if k.parts else "outside"
+        radius = 4 + 16 * math.sqrt(k.seconds / profile.seconds)
+        title = f"{k.name}: {seconds(k.seconds)}, {amount(k.flops_per_second)}FLOP/s, {percent(k.of_floor)} of floor, {k.reason}"
+        out.append(
+            f'<circle cx="{x(i):.1f}" cy="{y(math.log10(k.flops_per_second)):.1f}" r="{radius:.1f}" fill="{COLOURS[phase]}" '
+            f'fill-opacity=".65"><title>{escape(title)}</title></circle>'
+        )
+    return (
+        f'<svg viewBox="0 0 {w} {h}" width="100%" style="max-width:{w}px" role="img">{"".join(out)}</svg>'
+        '<p class="quiet">Solid: memory; dashed: cache. The area of a circle is the time of its kernel.</p>'
+    )
+
+_MOST = 14
+
+
+def picture(profile: Figures) -> bytes:
+    """A PNG file's bytes.
+
+    Raises
+    ------
+    ImportError
+        where matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("Profile.save: a .png needs matplotlib: pip install weft[plot]") from None
+    import textwrap
+
+    layers = [r for r in profile.layers if r.name != "(outside layers)"]
+    rows = (profile.layers if layers else profile.lines)[:_MOST]
+    figure = Figure(figsize=(12, 1.8 + 0.33 * max(8, len(rows))), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    unit, size = unit_of(profile)
+    names = [f"{r.name} {r.detail}" if layers else short(r.name) for r in rows]
+    start = [0.0] * len(rows)
+    for phase in ("forward", "backward", "update"):
+        values = [getattr(r, phase) / size for r in rows]
+        left.barh(names, values, left=start, color=COLOURS[phase], label=phase)
+        start = [a + b for a, b in zip(start, values, strict=True)]
+    left.barh(["(calls and Python)"], [profile.outside / size], color=COLOURS["outside"])
+    left.invert_yaxis()
+    left.set_xlabel(f"{unit} a call; shares of fused kernels are estimates")
+    left.legend(frameon=False)
+    _roofline_figure(right, profile)
+    figure.suptitle(head(profile) + "\n" + "\n".join(textwrap.wrap(profile.culprit.sentence, 150)), fontsize=9, ha="left", x=0.01)
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=130)
+    return out.getvalue()
+
+
+def _roofline_figure(axes, profile: Figures) -> None:
+    m = profile.machine
+    dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
+    at = [k.flops / k.bytes for k in dots]
+    low, high = min([0.05, *at]), max([4 * m.flops / m.memory, *at])
+    for rate, style, name in ((m.memory, "-", "memory"), (m.bandwidth_at(1 << 15), "--", "cache")):
+        knee = m.flops / rate
+        axes.plot([low, knee, max(high, knee)], [low * rate / 1e9, m.flops / 1e9, m.flops / 1e9], style, color="#666", label=name)
+    for k, i in zip(dots, at, strict=True):
+        colour = COLOURS[k.parts[0].place.phase if k.parts else "outside"]
+        axes.scatter(i, k.flops_per_second / 1e9, s=20 + 600 * k.seconds / profile.seconds, color=colour, alpha=0.65)
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic a byte (FLOP/B)", ylabel="GFLOP/s")
+    axes.legend(frameon=False, loc="lower right")
+
+_TRACKS = {1: "kernels (measured)", 2: "layers (~ shares of kernels)", 3: "lines (~ shares of kernels)"}
+
+
+def chrome_trace(profile: Figures) -> dict[str, Any]:
+    """The measured kernels of one call, and below them the layers and the lines that share them; times in microseconds."""
+    process = {"pid": os.getpid()}
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": f"weft: {profile.name}"}, **process}]
+    for number, name in _TRACKS.items():
+        events.append({"ph": "M", "name": "thread_name", "tid": number, "args": {"name": name}, **process})
+        events.append({"ph": "M", "name": "thread_sort_index", "tid": number, "args": {"sort_index": number}, **process})
+    known = {k.name: k for k in reversed(profile.kernels)}
+    for e in profile.events:
+        begin, length = e.begin / 1e3, e.length / 1e3
+        found = known.get(e.name)
+        detail = {"kind": e.category, "flops": e.detail["flops"], "bytes": e.detail["bytes"]}
+        if e.length:
+            detail["GFLOP/s"] = round(e.detail["flops"] / e.length, 2)
+            detail["GB/s"] = round(e.detail["bytes"] / e.length, 2)
+        if found is not None:
+            detail["reason"], detail["where"] = found.why, places(found.parts)
+        own = {"name": e.name, "cat": e.category, "ts": begin, "dur": length, "tid": 1, "args": detail}
+        events.append({"ph": "X", **own, **process})
+        at = begin
+        for place, share in e.detail["parts"]:
+            args = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source,
+                    "estimated": len(e.detail["parts"]) > 1}
+            for number, name in ((2, place.layer or "(outside layers)"), (3, short(place.line) or UNKNOWN)):
+                events.append({
+                    "ph": "X", "name": f"{name} {place.phase}", "cat": place.phase, "ts": at, "dur": share * length,
+                    "tid": number, "args": args, **process,
+                })
+            at += share * length
+    about = {"function": profile.name, "culprit": profile.culprit.sentence}
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+
+
+def trace_text(profile: Figures) -> str:
+    return json.dumps(chrome_trace(profile))

@@ -1,0 +1,488 @@
+"""Entry: a traced and compiled call, and the short way through it.
+
+A warm call compares what could have changed with lists prepared before, one C-level comparison for all captured cells:
+their nodes are those of the last call, nobody else holds the nodes that are written, the Program wrote in place.
+Each node has a buffer of its own, so whoever keeps a content keeps its node, and reference counts of nodes tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter, is_
+from sys import getrefcount
+from typing import Any
+from weakref import getweakrefcount
+
+import numpy as np
+
+from weft.array import Array, Scalar, holding, ndarray, own, wrap
+from weft.array.convert import as_node
+from weft.array.shapes import lies
+from weft.devices.base import ELSEWHERE, Run
+from weft.graph.node import Node
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.runtime.auto_device import Placed
+from weft.runtime.cell import FOLLOWED
+from weft.runtime.context import LOCAL
+from weft.runtime.execute import here
+from weft.transforms import fast_call
+from weft.transforms.call import settings
+from weft.transforms.content import Content
+from weft.transforms.object_state import Held
+from weft.transforms.results import IN, LEAF, OUT, STATIC, needs_numbers, row_of, view_of
+from weft.transforms.traced import Traced, concrete, is_static
+from weft.transforms.tree import structure_changed, unflatten
+
+MISS = object()
+_NUMBER, _SAME = "number", "same"  # kinds of arguments that are no Arrays
+_NONE: Mapping[int, Array] = {}
+_node_of = attrgetter("_node")
+_MAKE: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
+
+
+def _free_count() -> int:
+    """What getrefcount tells, over map, of a node that only its cell and two lists of an Entry hold."""
+
+    class ModuleTree:
+        node: Any = None
+
+    cell = ModuleTree()
+    cell.node = Node(INPUT, (), {}, (), None)  # type: ignore[arg-type]
+    lists = [cell.node], [cell.node]
+    return next(map(getrefcount, lists[0]))
+
+
+_FREE = _free_count()
+
+
+class Entry:
+    """One Program with the guard of its arguments and the places of its results.
+
+    tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
+    place: where it runs, as ``LOCAL`` says it. settings: see ``call.py``. lands: the arguments that the function writes. count:
+    what ``Structure.count`` was when modules were looked at.
+    held: what function and arguments hold; ``fast`` is right where :meth:`holds` says so.
+    """
+
+    __slots__ = (  # noqa: RUF023  in the order in which a call meets them
+        # whether a call is of this kind: its tree and leaves, and what function and arguments hold
+        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_more", "_played",
+        # where among the values of ``held`` captured cells and written ones are, and what exists already among the results
+        "_of_cells", "_of_writes", "_of_results", "_of_views",
+        # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
+        "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
+        "_inputs",
+        # the run; the cells that it changes, and whether their memory is free for it
+        "_run", "_warm", "_watched", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
+        "_tail",
+        # its results, as the caller gets them
+        "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
+        # what is written when it has run
+        "_writes", "lands", "_survivors", "_sets",
+    )
+
+    def __init__(
+        self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
+        contents: Sequence[Content] = (),
+    ) -> None:
+        """moving : numbers of leaves, and behind them of the values in ``contents``, that each call tells"""
+        graph = traced.graph
+        self._nodes: list[Node] = []
+        self._values: list[Any] = []
+        self.place = LOCAL.place
+        self.settings = settings()
+        self.count = -1
+        self._tape = traced.tape
+        self._sets = traced.sets
+        floats = self._tape is None  # without a tape nothing is computed of them
+        self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
+        self._more = self._tape is not None or needs_numbers(traced.results, len(leaves))
+        self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and what the tape makes of them
+        self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
+        self._run = run
+        self._arrays = traced.arrays
+        self._bases = traced.bases
+        self._scalars = traced.scalars
+        self._scalar_dtypes = [n.dtype for n in graph.inputs[len(traced.arrays) :][: len(traced.scalars)]]
+        self._cells = list(traced.captured)
+        self._fixed_nodes = traced.fixed
+        self._fixed = [n.value for n in traced.fixed]
+        self._inputs = len(graph.inputs)
+        self._start = len(traced.arrays) + len(traced.scalars)
+        self._structure = traced.structure
+        self.tree: Any = None if isinstance(structure, int) else structure[0]
+        static = self.tree is not None and structure[1]
+        self._guard(graph.inputs, leaves, moving)
+        # the long way sees static arguments, and an Array that is another argument too
+        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)  # plain arrays are other calls, see _keys
+        self.quick = not static and None not in self._specs and not self._bases and not turned
+        self._results = [row_of(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._kinds = traced.kinds
+        self._made = [(*r, _MAKE[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
+        self._visible = len(traced.shows)
+        late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
+        self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
+        alone = len(self._results) == 1 and self._structure is None
+        self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
+        at = {id(cell): i for i, cell in enumerate(self._cells)}
+        self._writes = [
+            (target, *row_of(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
+        ]
+        self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
+        self._survivors = [(cell, row_of(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
+        self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
+        self._prepare_state(traced)
+        self._warm: Any = None
+        self._watched: list[Any] = []  # the records that ``_warm`` was made of
+        self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
+        self._find()
+
+    def _find(self) -> None:
+        """Note which cells and results are values and objects in what is held: in other calls these may be others."""
+        cells, same = self.held.places()
+        self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
+        self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
+        exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
+        self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
+        views = [(n, what[0][1]) for n, (same, _, what) in enumerate(self._later) if not same and what[0][0] == "static"]
+        self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
+
+    def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
+        """This entry for what ``contents`` hold: itself, or where objects and arrays are others a copy."""
+        held = self.held
+        if held.taken(contents):
+            return self
+        if held.same(contents):
+            held.take(contents)
+            return self
+        out: Entry = object.__new__(Entry)
+        for name in Entry.__slots__:
+            setattr(out, name, getattr(self, name))
+        out.held = held.of(contents)
+        specs = zip(self._specs, leaves, strict=True)
+        out._specs = tuple([(_SAME, x) if spec is not None and spec[0] is _SAME else spec for spec, x in specs])
+        out._bind()
+        return out
+
+    def _bind(self) -> None:
+        """Take cells, and results that exist already, from what is held."""
+        values, records = self.held.values, self.held.records() if self._of_results else []
+        cells = zip(self._cells, self._of_cells, strict=True)
+        self._cells = [values[k].cell if k >= 0 else cell for cell, k in cells]
+        writes = zip(self._writes, self._of_writes, strict=True)
+        self._writes = [(values[k].cell, *row[1:]) if k >= 0 else row for row, k in writes]
+        self._nodes, self._values = list(self._nodes), list(self._values)
+        self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
+        self._followed, self._warm = -1, None
+        self._made, self._later = self._made.copy(), self._later.copy()
+        for j, is_value, k in self._of_results:
+            self._made[j] = (STATIC, values[k] if is_value else records[k].owner, *self._made[j][2:])
+        for n, k in self._of_views:
+            same, j, ((kind, _), path) = self._later[n]
+            self._later[n] = (same, j, ((kind, values[k].cell), path))
+
+    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
+        specs: dict[int, Any] = {
+            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
+            for k, n in zip(self._arrays, inputs, strict=False)
+        }
+        given: list[Any] = []
+        for k, leaf in enumerate(leaves):
+            fixed = type(leaf) is float or is_static(leaf)
+            given.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
+        self._specs = tuple(given)
+
+    def _prepare_state(self, traced: Traced) -> None:
+        """The captured cells that the Program writes, in the order of their outputs."""
+        self._nodes = [cell._node for cell in self._cells]
+        self._values = [n.value for n in self._nodes]
+        sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
+        self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
+        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
+        numbers = [k for _, k in self._state]
+        first = len(traced.graph.outputs) - len(numbers)
+        counts = [s for s in sources if s[0] == "out"]
+        self._tail = -1  # where the outputs begin that are this state, each once, and all there is to land
+        if len(self._state) == len(self._writes) and numbers == list(range(first, first + len(numbers))):
+            if len(set(counts)) == len(counts) and not self._survivors:
+                self._tail = first
+        self._held = None
+        if self._state:
+            own = {self._start + i for i, _ in self._state}
+            self._held = [i not in own for i in range(self._inputs)]
+        self._expected, self._followed = [_FREE] * len(self._state), -1
+        self._gather()
+
+    def _gather(self) -> None:
+        """Lists of what the cells hold now."""
+        self._own = [self._nodes[i] for i, _ in self._state]
+        self._free = [self._values[i] for i, _ in self._state]
+        if any([node.op is CONSTANT for node in self._own]):
+            self._followed = -1
+
+    def holds(self, count: int) -> bool:
+        """Whether function and arguments hold what this entry was made for, but for numbers and arrays that others have replaced;
+        these are read.
+
+        count : what ``Structure.count`` is
+        """
+        held = self.held
+        if count == self.count and held.reached.values is held.seen:
+            for unchanged in held.checks:
+                if not unchanged():
+                    break
+            else:
+                if not held.settled:
+                    held.settle()
+                return True
+        before = held.values
+        if self.settings != settings() or not held.refresh():
+            return False
+        if held.values is not before and held.rebound(before):
+            self._bind()
+        self.count = count
+        return True
+
+    def warm(self, structures: int) -> Any:
+        """A table for warm calls (see ``weft.devices.native_protocols``), None where they need Python."""
+        if self._ints or self._tape or not self._single or self.tree is not None or not self.quick:
+            return None
+        if self._writes or self._survivors or self._shown:
+            return None
+        found = [rows for c in self.held.contents for rows in c.watch()]
+        if None in found:
+            return None
+        run = self._run.staying() if isinstance(self._run, Placed) else self._run
+        program = 0 if run is None else run.direct()
+        if run is None or not program:
+            return None
+        known, records = self._warm, [c.records for c in self.held.contents]
+        if known is None or not known.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
+            watch = [row for rows in found for row in rows or ()]
+            specs = [None if s[0] is _NUMBER else (s[1],) if s[0] is _SAME else s for s in self._specs]
+            cells = list(zip(self._cells, self._nodes, strict=True))
+            places = (self._arrays, self._scalars)
+            result = (*self._results[0][2:], self._kinds[0])
+            self._watched = records
+            self._warm = known = fast_call.table(run, structures, watch, specs, places, cells, self._fixed, result)
+        return known
+
+    def fast(self, args: Sequence[Any]) -> Any:
+        """Run with leaves that are Arrays and numbers, or MISS where anything is not as it was."""
+        specs = self._specs
+        if len(args) != len(specs):
+            return MISS
+        run: Any = self._run
+        if ELSEWHERE:
+            run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
+        inputs = []
+        for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
+            given = type(arg)
+            if given is not ndarray and given is not Scalar:
+                kind = spec[0]
+                if given is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
+                    continue
+                if given is np.ndarray and arg.shape == kind and not self.lands:
+                    return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])
+                return MISS
+            if arg._base is not None:
+                return MISS
+            node = arg._node
+            value = node.value
+            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or given is not spec[2]:
+                return MISS
+            inputs.append(value)
+        if self.lands and len(set(map(id, inputs))) < len(inputs):
+            return MISS  # what is written through one argument would have to show in another
+        if self._states and not self._states.isdisjoint(map(id, args)):
+            return MISS  # or in a captured cell
+        if self._more:
+            known, numbers = self._played
+            if known is self.held.numbers:
+                args = [*args, *numbers]
+            else:
+                numbers = self._all_numbers(args)
+                if numbers is None:
+                    return MISS
+                args = numbers
+        if self._pure:
+            _, k, shape, dtype = self._results[0]
+            return holding(run(inputs)[k], shape, dtype, self._kinds[0])
+        for k in self._scalars:
+            inputs.append(args[k])
+        if self._cells:
+            if list(map(_node_of, self._cells)) != self._nodes and not self._renew():
+                return MISS
+            inputs += self._values
+        if self._fixed:
+            inputs += self._fixed
+        if self._writes or self._survivors:
+            return self._stateful(run, inputs, args, args)
+        return self._results_of(run(inputs), inputs, args, args)
+
+    def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """The leaves, behind them the run-time numbers of objects, and what the tape computes of these; None if a condition on
+        them does not come out as it did."""
+        known = self.held.numbers
+        if self._tape is None:
+            return [*leaves, *known]
+        if self._ints:
+            return self._tape.played(leaves, known)
+        before, numbers = self._played
+        if before is not known:
+            played = self._tape.played(leaves, known)
+            if played is None:
+                return None
+            numbers = played[len(leaves):]
+            self._played = known, numbers
+        return [*leaves, *numbers]
+
+    def run_with(self, leaves: Sequence[Any]) -> Any:
+        """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
+        if not self._renew():
+            return MISS
+        if self._more:
+            numbers = self._all_numbers(leaves)
+            if numbers is None:
+                return MISS
+            leaves = numbers
+        cells = leaves if not self._bases else [
+            concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
+        ]
+        run: Any = self._run
+        if ELSEWHERE:
+            run = self._bring([cells[k] for k in self._arrays])
+        inputs: list[Any] = [cells[k].node.value for k in self._arrays]
+        inputs += [leaves[k] for k in self._scalars]
+        inputs += self._values
+        inputs += self._fixed
+        if self._writes or self._survivors:
+            return self._stateful(run, inputs, leaves, cells)
+        return self._results_of(run(inputs), inputs, leaves, cells)
+
+    def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
+        """The results of a Program that writes nothing."""
+        if self._single:
+            _, k, shape, dtype = self._results[0]
+            return holding(outputs[k], shape, dtype, self._kinds[0])
+        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._shown else {}, {})
+
+    def _bring(self, arrays: Sequence[Array]) -> Run:
+        """Bring all that the Program reads to the device where it is to run: what runs it there."""
+        nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
+        run: Run
+        if isinstance(self._run, Placed):
+            run = self._run.brought(nodes)
+        else:
+            run = self._run
+            here(nodes)
+        self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
+        self._gather()
+        return run
+
+    def _renew(self) -> bool:
+        """Bring the lists up to date; False where a captured cell has another shape or dtype now."""
+        changed = False
+        for i, cell in enumerate(self._cells):
+            node = concrete(cell)._node
+            before = self._nodes[i]
+            if node is not before:
+                if node.shape != before.shape or node.dtype != before.dtype:
+                    return False
+                self._nodes[i], self._values[i] = node, node.value
+                changed = True
+        if changed:
+            self._gather()
+        return True
+
+    def _stateful(self, run: Run, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
+        """Run a Program that writes cells; their buffers are given to it where nobody else holds them.
+
+        ``cells``: the leaves, or the cells that stand for them where the function was traced with these.
+        """
+        held = self._held
+        if held is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
+            self._followed, held = FOLLOWED[0], held.copy()
+            views = list(map(getweakrefcount, self._own))  # which know by the node whether the content is still the same
+            for count, seen, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
+                held[self._start + i] = count != _FREE or seen > 0 or self._nodes[i].op is CONSTANT  # which is read off the node
+        unchanged = self._unchanged(inputs, cells) if self._shown else {}
+        outputs = run(inputs, held)
+        if self._tail >= 0 and outputs[self._tail :] == self._free:
+            if self._single:
+                _, k, shape, dtype = self._results[0]
+                return holding(outputs[k], shape, dtype, self._kinds[0])
+            return self._pack(outputs, leaves, unchanged, {})
+        made: dict[int, Node] = {}
+        for target, kind, k, shape, dtype, i in self._writes:
+            if kind == IN:
+                node = unchanged[k]
+            elif kind == OUT and i >= 0 and held is not None and not held[self._start + i] and k not in made:
+                node = made[k] = self._nodes[i]  # nobody else knows this node
+                node.value = outputs[k]
+            else:
+                node = _made(made, k, shape, dtype, outputs)
+            if isinstance(target, int):
+                cells[target]._set(node)
+                continue
+            target._node = node
+            if i >= 0:
+                self._nodes[i], self._values[i] = node, node.value
+        alive: dict[int, Array] = {}
+        for cell, (kind, k, shape, dtype), j in self._survivors:
+            cell._node = unchanged[k] if kind == IN else _made(made, k, shape, dtype, outputs)
+            cell._trace = None
+            alive[j] = cell
+        self._gather()
+        return self._pack(outputs, leaves, unchanged, made, alive)
+
+    def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
+        """The nodes of the inputs that are results too; they share these nodes."""
+        return {k: self._node(k, cells, inputs) for k in self._shown}
+
+    def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
+        """The node behind input ``k``."""
+        if k < len(self._arrays):
+            return cells[self._arrays[k]].node
+        if k < self._start:
+            return as_node(inputs[k], self._scalar_dtypes[k - len(self._arrays)])
+        k -= self._start
+        return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
+
+    def _pack(
+        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], made: dict[int, Node],
+        alive: Mapping[int, Array] = _NONE,
+    ) -> Any:
+        """The results. ``alive``: those that are Arrays already, since somebody kept them while tracing."""
+        out: list[Any] = []
+        for j, (kind, k, shape, dtype, make) in enumerate(self._made):
+            if j in alive:
+                out.append(alive[j])
+            elif kind == OUT:
+                out.append(make(_made(made, k, shape, dtype, outputs)))
+            elif kind == IN:
+                out.append(make(unchanged[k]))
+            else:
+                out.append(leaves[k] if kind == LEAF else k)
+        for same, j, what in self._later:
+            out[j] = out[what] if same else view_of(what, leaves, out)
+        del out[self._visible :]
+        whole = out[0] if self._structure is None else unflatten(self._structure, out)
+        return self._set(whole) if self._sets else whole
+
+    def _set(self, whole: Sequence[Any]) -> Any:
+        """Set in objects what the function sets there; the rest is what it gives."""
+        records = self.held.records()
+        for (n, place), value in zip(self._sets, whole[1:], strict=True):
+            records[n].put(place, value)
+            if records[n].told:
+                structure_changed()
+        return whole[0]
+
+
+def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
+    """The node of output ``k``, one for all who get it."""
+    node = made.get(k)
+    if node is None:
+        node = made[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
+    return node
