@@ -50,7 +50,7 @@ test-gpu: $(GPU_STAMP)
 
 # The oldest Triton that weft takes, in three minutes: every primitive and program interpreted, each template compiled, and texts that
 # have every word of Triton's and every form of statement (test_every_text_compiles[cover]); the other 2,500 texts are left out.
-OLDEST := $(foreach name,primitives programs tf32 wide attention_launches walked tiles room compilers compile,tests/cuda/test_$(name).py)
+OLDEST := $(foreach name,primitives programs tf32 64bit_indices attention_launches walked tiles out_of_memory compilers compile,tests/cuda/test_$(name).py)
 test-gpu-oldest:
 	@$(MAKE) test-gpu TRITON=$(OLDEST_TRITON) GPU_TESTS="$(OLDEST) -k 'not every_text or cover'"
 

@@ -72,7 +72,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     ),
     **dict.fromkeys(
         (n for o in operations.RECORDS for n in (o.name, *o.aliases)),
-        "made of functions that programs call: tests/functions/test_meaning.py runs it beside NumPy",
+        "made of functions that programs call: tests/functions/test_operations_agree.py runs it beside NumPy",
     ),
     **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),
     **dict.fromkeys(

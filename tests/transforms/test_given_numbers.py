@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from tests.transforms.test_given_ints import ARRAYS, NEEDS, NUMBERS, copied, outcome
+from tests.transforms.test_traced_ints import ARRAYS, NEEDS, NUMBERS, copied, outcome
 from weft.transforms.jit import VARIANTS
 
 FLOATS = [0.5, 0.75, -1.5, 0.0, -0.0, 2.0, 1e-3, 7.25, 100.0, -3.0, 1.0, math.inf, math.nan, 1e300]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from tests.transforms.test_given_ints import told
+from tests.transforms.test_traced_ints import told
 from weft.graph.node import Graph, topological
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.runtime import execute

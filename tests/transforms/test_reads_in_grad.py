@@ -55,7 +55,7 @@ def test_every_way_to_look_is_refused(look):
         LOOKS[look](x * 2)
         return x.sum()
 
-    with pytest.raises(TraceError, match=r"test_looks_in_grad\.py:\d+: the value of this array depends on what"):
+    with pytest.raises(TraceError, match=r"test_reads_in_grad\.py:\d+: the value of this array depends on what"):
         grad(f)(array(normal(3)))
     assert float(array([1.0]).sum()) == 1.0  # and nothing is left behind
 
