@@ -152,8 +152,8 @@ def test_what_is_missing_is_named(library: Path) -> None:
 def test_functions_that_nobody_holds_are_unloaded(library: Path) -> None:
     run(library, """
         import gc
-        from weft import execute
-        from weft.devices.cuda import codes
+        from weft.devices.cuda import code_store
+        from weft.runtime import execute
         from weft.process.bounded_cache import Recent
         device = get_device("gpu")
         device.codes._loaded = Recent(4, 2)

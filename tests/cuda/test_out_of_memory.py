@@ -202,5 +202,6 @@ def test_by_name_it_raises(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
         fails(driver, monkeypatch, 0, None)
         with pytest.raises(MemoryError, match="a stub of a card has no .* left"):
             wf.jit(lambda x: wf.tanh(x) * 2)(x)
-        with pytest.raises(MemoryError, match=r"test_out_of_memory.py:\d+.*a stub of a card has no .* left.*the largest result here"):
+        message = r"test_out_of_memory.py:\d+.*a stub of a card has no .* left.*the largest result here"
+        with pytest.raises(MemoryError, match=message):
             wf.eval(wf.exp(x) * 2)

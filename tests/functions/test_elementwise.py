@@ -72,7 +72,7 @@ def test_floating(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool"])
-@pytest.mark.parametrize("name", [n for n in FLOATING if n != "reciprocal"])  # that stays an integer, see test_operations_agree.py
+@pytest.mark.parametrize("name", [n for n in FLOATING if n != "reciprocal"])  # it stays an integer: test_operations_agree.py
 def test_floating_of_integers_is_float32(name: str, dtype: str) -> None:
     other, low, high = FLOATING[name]
     x = draw((2, 5), dtype, 1 if low > 0 else 0, 1)

@@ -1,6 +1,6 @@
 """NumPy's ufuncs on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``.
 
-What weft has means what it means in ``wf`` (see ``meaning.py``); the rest runs in NumPy.
+What weft has means what it means in ``wf`` (see ``operations.py``); the rest runs in NumPy.
 """
 
 from __future__ import annotations

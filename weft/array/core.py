@@ -113,7 +113,7 @@ class Array(Habits):
     _path: Path
     _source: weakref.ref[Node] | None  # what a view was followed from
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
-    weak = is_value = read_only = False  # a run-time number; a Scalar; see ``readonly.py``
+    weak = is_value = read_only = False  # a run-time number; a Scalar; see ``read_only.py``
 
     def __hash__(self) -> int:
         raise TypeError("an Array is not hashable, its content may change; its elements are, and x.tolist() made a tuple")

@@ -5,7 +5,7 @@ makes floats out of integers weft makes float32; the rest is NumPy's answer.
 
 Operations on elements that are made of others: nodes of primitives say what they mean, so they fuse and have derivatives.
 
-Each is a record as in ``meaning.py``, which operators, functions and NumPy's ufuncs ask.
+Each is a record as in ``operations.py``, which operators, functions and NumPy's ufuncs ask.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operators of Array, and the functions of ``wf`` behind them: both are made of the records of ``meaning.py``.
+"""The operators of Array, and the functions of ``wf`` behind them: both are made of the records of ``operations.py``.
 
 Most expressions join two arrays of one shape and dtype, or an array and a number: these take a short way that asks no
 rule. A lazy operation should cost less than a microsecond.
@@ -138,7 +138,7 @@ def _weak(operation: Operation, otherwise: Callable, otherwise_reflected: Callab
 def call(name: str, arity: int) -> Callable[..., Any]:
     """The function of an operation: ``f(x)`` or ``f(x, y)``, what its operator does, for operands of any kind.
 
-    A primitive that has no record in ``meaning.py`` is one of floats: it takes integers as float32.
+    A primitive that has no record in ``operations.py`` is one of floats: it takes integers as float32.
     """
     if name not in _CALLS:
         base, array, scalar, wrap = _CLASSES

@@ -39,7 +39,7 @@ _LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) ->
 
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
-    """One operation: checks shapes and formats now, and computes it now if it is small work (see ``at_once.py``)."""
+    """One operation: checks shapes and formats now, and computes it now if it is small work (see ``compute_now.py``)."""
     limit = LOCAL.small
     if not limit or (ELSEWHERE and not _fetched(inputs)):
         return _left(table.bind(op, *inputs, **params))

@@ -2,7 +2,7 @@
 
 A look walks the pending graph behind the nodes it wants. Pending nodes in it that a living Array holds are
 computed by the same run, and so is what else is held and reads the same nodes: nothing is computed twice. Computed nodes
-keep their buffer and drop their inputs. What nobody looks at is computed unasked when it has grown, see ``held.py``.
+keep their buffer and drop their inputs. What nobody looks at is computed unasked when it has grown, see ``limit_pending.py``.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class Node:
     inputs : tuple of Node
     params : dict, never changed after construction; keys in the order the primitive declares them
     shape, dtype : of the result; ``dtype`` is a Format
-    where : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``origin.py``
+    where : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``source_lines.py``
     value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
     holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
         to its results

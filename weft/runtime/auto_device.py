@@ -211,7 +211,7 @@ class _Falling:
 def device_of(graph: Graph, values: Sequence[Any]) -> str:
     """Where a graph that is looked at runs: the name of a device.
 
-    One that was never compiled there waits on the CPU until compiling it would have been worth it, as ``unseen.py`` waits.
+    One that was never compiled there waits on the CPU until compiling it would have been worth it, as ``tiers.py`` waits.
     """
     figures: Figures = LOCAL.place
     if not ELSEWHERE.keys() & set(map(type, values)) and _is_small(graph, figures):

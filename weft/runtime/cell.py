@@ -19,7 +19,7 @@ from weft.graph.node import Node
 from weft.runtime.context import LOCAL, Undo
 
 WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
-BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``at_once.in_own_memory``
+BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``compute_now.in_own_memory``
 UNDO: dict[int, Undo] = {}  # thread -> what it is to remember what arrays held before it writes them
 FOLLOWED = [0]  # changes whenever a view remembers by a weak reference what it was followed from
 if hasattr(os, "register_at_fork"):

@@ -70,9 +70,9 @@ class _Local(threading.local):
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs
-    patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``unseen.py``; 0: none
+    patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``tiers.py``; 0: none
     refused: Any = None  # who was refused bytes that he could have written to, and where: see ``Looks._exported``
-    at_once: int  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
+    at_once: int  # bytes: results up to so many are computed in the operator, see ``compute_now.py``; 0: none
     small: int  # the same where operators may do so here and now, else 0: what the words above come to, set with them
 
     def __init__(self) -> None:

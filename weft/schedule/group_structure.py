@@ -6,7 +6,7 @@ Each dimension of each node gets a token; dimensions that run together share one
 follow the shared axes (the kept dimensions of reductions), the phases (a full reduction is complete only
 after its phase) and the stages (a reduction of a reduction comes later).
 
-What a group of nodes must fulfil as a whole to be one kernel, when each node has found its place (``structure.py``).
+What a group of nodes must fulfil as a whole to be one kernel, when each node has found its place (``group_structure.py``).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class CPUDevice:
         )
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
-        """The same, with stamps between its steps: see ``native/timed.py``."""
+        """The same, with stamps between its steps: see ``native/timed_executable.py``."""
         from weft.devices.cpu.native import timed_executable
         from weft.schedule.program import calls
 

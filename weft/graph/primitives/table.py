@@ -41,7 +41,7 @@ TABLE: dict[str, Primitive] = _Table()
 MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
 
 
-# nodes that may fail when they are computed, for who has to know first: see ``look.proven``
+# nodes that may fail when they are computed, for who has to know first: see ``materialise.proven``
 MAY_FAIL: WeakSet[Node] = WeakSet()
 
 

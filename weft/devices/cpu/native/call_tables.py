@@ -1,4 +1,4 @@
-"""Warm calls: tables for ``weft_warm`` (``warm_ir.py``), and the class that it is the ``__call__`` of.
+"""Warm calls: tables for ``weft_warm`` (``call_fast_ir.py``), and the class that it is the ``__call__`` of.
 
 Nothing here knows what an Array is: the layers above say which slots hold what.
 """

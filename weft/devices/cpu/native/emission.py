@@ -1,4 +1,4 @@
-"""LLVM text to an object file: in this process, and in a second one that compiles again what is hot (``again.py``).
+"""LLVM text to an object file: in this process, and in a second one that compiles again what is hot (``recompile.py``).
 
 The second one runs this file as a program, so nothing of weft is imported here. It is a process, not a thread: LLVM cannot be
 interrupted, so a thread inside it would hold up an exit and a fork, and a foreground compilation that waits for its lock Ctrl-C.
