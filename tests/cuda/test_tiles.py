@@ -147,7 +147,7 @@ def test_compiled_code_adds_up_in_the_same_order(capability: int) -> None:
         others = launch.alternatives[:: 2 if capability == 90 else 4]
         kinds = set()
         for each in (launch, *others):
-            text = adapter.compiled(each, capability).assembly
+            text = re.sub(r"add\.rn\.f32\s+%\w+, %\w+, 0f00000000;", "", adapter.compiled(each, capability).assembly)  # sum + 0.0
             assert not re.search(r"\badd(\.rn|\.ftz)*\.f32|shfl\.sync\.(bfly|down)|\bred\.", text)
             assert form is BFLOAT16 or len(re.findall(r"\bfma\.rn[.\w]*f32", text)) >= 16
             found = set(re.findall(r"\b((?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[.\w:]*)", text))

@@ -212,7 +212,9 @@ def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, s
     p.close(f"for {counter} in range({low}, {high}):")
     p.masks, p.places, p.axes = out_masks, out_places, out_axes
     p.forget()
-    if s.form.narrow:  # or ptxas waits for each wgmma where a product is followed by more than a bias (its warning C7514)
+    # Without it ptxas waits for each wgmma where a product is followed by more than a bias (its warning C7514); convolutions
+    # do not need it, and spill with it on compute capability 10.0.
+    if s.form.narrow and not outside:
         p.line(f"{total} = {total} + 0.0")
     return total
 
