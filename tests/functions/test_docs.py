@@ -16,7 +16,8 @@ DATA = (bool, np.bool_, tuple, dict)  # constants say what they are by what they
 FUNCTIONS = [n for n in NAMES if wf._HOME[n].startswith("weft.functions.") and not isinstance(getattr(wf, n), DATA)]
 OWN = {
     f"{m}.{n}": getattr(wf, m).__name__
-    for m in ("emath", "random", "linalg", "fft") for n in getattr(wf, m).__all__ if not inspect.isclass(getattr(getattr(wf, m), n))
+    for m in ("emath", "random", "linalg", "fft")
+    for n in getattr(wf, m).__all__ if not inspect.isclass(getattr(getattr(wf, m), n))
 }
 
 
