@@ -378,8 +378,7 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
     f = m.function(f"define internal {vtype} {name}({source} %from, {bits} %mask, {type_} %fill)", "nounwind noinline")
     out, allowed = f.local(f"[{lanes} x {type_}]", 64), f.local(f"[{lanes} x i8]", 64)
     places = f.local(f"[{lanes} x ptr]", 64) if gather else ""
-    m.declare(f"and.v{lanes}i1", f"declare i1 @llvm.vector.reduce.and.v{lanes}i1({bits})")
-    with f.when(f.let(f"call i1 @llvm.vector.reduce.and.v{lanes}i1({bits} %mask)")):
+    with f.when(m.all_lanes(f, "%mask", lanes)):
         read = f.load(vtype, "%from", size) if not gather else "poison"
         for k in range(lanes if gather else 0):
             one = f.load(type_, f.let(f"extractelement {source} %from, i32 {k}"), size)

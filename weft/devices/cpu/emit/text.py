@@ -224,7 +224,16 @@ class Module:
 
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
         """Whether a mask allows some lane."""
-        name, type_ = f"llvm.vector.reduce.or.v{lanes}i1", f"<{lanes} x i1>"
+        return self._reduced_mask(f, "or", mask, lanes)
+
+    def all_lanes(self, f: Function, mask: str, lanes: int) -> str:
+        """Whether a mask allows all lanes."""
+        return self._reduced_mask(f, "and", mask, lanes)
+
+    def _reduced_mask(self, f: Function, how: str, mask: str, lanes: int) -> str:
+        name, type_ = f"llvm.vector.reduce.{how}.v{lanes}i1", f"<{lanes} x i1>"
+        if lanes == 1:  # LLVM 22 fails an assertion where it reduces one lane
+            return f.let(f"extractelement {type_} {mask}, i32 0")
         self.declare(name, f"declare i1 @{name}({type_})")
         return f.let(f"call i1 @{name}({type_} {mask})")
 
