@@ -14,9 +14,9 @@ from weft.dtypes.formats import FLOAT64, INT64
 from weft.eager.materialise import look
 from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.functions.binary_search import count_leading
 from weft.functions.random.state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, permuted, shape_tuple
+from weft.functions.support.binary_search import count_leading
 from weft.kernel.summation import running
 from weft.runtime.context import LOCAL
 

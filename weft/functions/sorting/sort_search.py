@@ -20,7 +20,6 @@ from weft.dtypes.formats import BOOL, INEXACT, INT64, promote, weak
 from weft.dtypes.parse import spelled
 from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.binary_search import MAX_COMPARED, count_leading
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support.arguments import (
@@ -37,6 +36,7 @@ from weft.functions.support.arguments import (
     reshaped,
     several,
 )
+from weft.functions.support.binary_search import MAX_COMPARED, count_leading
 from weft.functions.support.comparison_operands import by_value
 from weft.runtime.traced_int import is_int
 
