@@ -1,11 +1,7 @@
-"""What the operations on elements mean: one record each, which operators, functions of ``wf.*`` and NumPy's ufuncs all ask.
+"""What element-wise operations mean: one record each, used by operators, the functions of ``wf.*`` and NumPy's ufuncs.
 
-A record's rule says for the dtype that the operands have together which primitive is bound and in which dtype. Where NumPy
-makes floats out of integers weft makes float32; the rest is NumPy's answer.
-
-Operations on elements that are made of others: nodes of primitives say what they mean, so they fuse and have derivatives.
-
-Each is a record as in ``operations.py``, which operators, functions and NumPy's ufuncs ask.
+The rule of a record takes the common dtype of the operands and gives the primitive and the dtype that it runs in. Integers become
+float32 where NumPy makes floats of them. Some records are composed of several primitives, so they fuse and have derivatives.
 """
 
 from __future__ import annotations

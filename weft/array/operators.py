@@ -1,9 +1,7 @@
-"""The operators of Array, and the functions of ``wf`` behind them: both are made of the records of ``operations.py``.
+"""The operators of Array and the functions of ``wf`` behind them, made from the records of ``operations.py``.
 
-Most expressions join two arrays of one shape and dtype, or an array and a number: these take a short way that asks no
-rule. A lazy operation should cost less than a microsecond.
-
-Operands that weft cannot hold: which are left to their own operators, and what ``==`` says of the rest.
+Two arrays of one shape and dtype, and an array and a number, skip dtype promotion: creating a pending node must take less than
+1 us. Operands that weft cannot hold are left to their own operators.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Small work in words: what the layers above tell a device that does it without Python in between, and what they are given.
+"""Protocols of native functions: small eager operations and warm jitted calls that run without Python in between.
 
-All that they are given are functions that answer None where the case is not a plain one; then Python does it. A plain case is one
-of arrays that hold their own content, which is there, in a thread where results may have any bytes.
+A native function for small work returns None unless its arrays hold their own, computed content and the thread has no trace,
+gradient or profile; then Python takes over.
 
-Warm calls in words: what the layers above tell a device that calls jitted functions without Python in between.
-
-A row of ``arguments`` says what an argument must be: ("array" or "value", shape, dtype), ("float", None, None), or
-("same", object, None). A row of ``inputs`` says where an input of the program is found: ("array" or "number", place among the
-arguments, None), ("cell", cell, the node it must hold), or ("fixed", buffer, None).
+For a jitted call, a row of ``arguments`` says what an argument must be: ("array" or "value", shape, dtype), ("float", None,
+None), or ("same", object, None). A row of ``inputs`` says where a program's input is found: ("array" or "number", place among
+the arguments, None), ("cell", cell, the node it must hold), or ("fixed", buffer, None).
 """
 
 from __future__ import annotations

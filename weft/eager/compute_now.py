@@ -1,4 +1,8 @@
-"""Compute a pending operation at once if it is small."""
+"""Compute an operation at once where its operands have values and its result is small.
+
+The bits are those of compiled kernels (``implementations.py``). Large results, operations on pending arrays, and everything in a
+trace, a gradient, a profile or under ``flush_denormals`` stay pending.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Choose how pending nodes are computed: compiled, or one primitive at a time while a graph is new.
-"""
+"""Choose how pending nodes are computed: compiled, or one primitive at a time while their graph is new."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Building Values: one object for each different expression, so that sharing is by identity.
+"""Build, rewrite and walk Values, the expressions of a kernel.
 
-Values are directed graphs; nothing here or in the printer walks them as trees.
-
-Values with some accumulators replaced; what is shared stays shared.
-
-Walks over the expressions of a kernel: they share parts, so each object is met once, and no walk recurses.
+Equal expressions are one object, so Values are directed graphs. No function here walks them as trees or recurses.
 """
 
 from __future__ import annotations

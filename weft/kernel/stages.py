@@ -1,14 +1,10 @@
-"""A kernel cut into parts: what one fork-join runs. Each part has shared axes and stages over their own axes.
+"""Cut a kernel into parts; each runs in one fork-join over shared axes, with stages over axes of their own.
 
 * Accesses become one-dimensional (the flat element offset); guards that always hold are dropped.
 * An accumulator that is read outside its part, or before its own loops are complete, goes through scratch.
 * A reduction over shared axes becomes a part of its own over the axes it keeps.
 * A contraction becomes a reduction with the monoid ``dot`` (each step one fma) and its stores.
-* Neighbouring axes that are jointly contiguous everywhere become one.
-
-The stages of a part as parts of their own, for who runs each by itself: what a stage has reduced goes through scratch.
-
-Several loops of the stores as one: possible where every access runs through them without a gap.
+* Neighbouring axes that are contiguous in every access become one axis.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""In which order a sum is made: lanes and blocks, from extents alone, so that no schedule and no machine changes the bits.
+"""The order in which sums are made, and its meaning in NumPy.
 
-Blocks bound the error: a chain of n roundings is off by about the root of n, and blocks are joined pairwise (see ``Order``).
-
-What an ``Order`` means, in NumPy: sums, products, extremes and their positions with the bits of every code generator.
+Lanes and blocks follow from extents alone, so no schedule and no machine changes the bits. Blocks bound the error: a chain of n
+roundings is off by about the root of n, and blocks are joined pairwise (see ``Order``).
 """
 
 from __future__ import annotations

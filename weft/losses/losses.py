@@ -1,9 +1,4 @@
-"""Losses of classes: scores and labels in, one number out.
-
-Losses of numbers and distributions: predictions and targets in, one number out.
-
-What the losses share: operands of one shape, and the reduction at the end.
-"""
+"""Loss functions of classes, numbers and distributions: predictions and targets in, one number out."""
 
 from __future__ import annotations
 

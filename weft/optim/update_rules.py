@@ -1,14 +1,7 @@
-"""Stochastic gradient descent, with momentum.
+"""Optimizers: each is one update rule, written as array code for one parameter.
 
-Adam and its nearest kin: AdamW, AMSGrad, AdaMax, Nadam, AdaBelief.
-
-Steps scaled by what each element's gradients were: AdaGrad, RMSprop (two forms), AdaDelta, SMORMS3.
-
-AdaBound and AMSBound: Adam's steps between limits that close on one rate.
-
-Eve: Adam with a rate for all that follows the loss.
-
-Lion and LAMB: made for large models and large batches.
+SGD; Adam, AdamW, AMSGrad, AdaMax, Nadam, AdaBelief; AdaGrad, RMSprop (two forms), AdaDelta, SMORMS3; AdaBound, AMSBound; Eve;
+Lion and LAMB.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The process that weft runs in: signals, locks, files, lazy imports, a bounded cache."""
+"""The process that weft runs in: signals, locks, files, the import hook, a bounded cache."""

@@ -1,4 +1,4 @@
-"""Recent: what was made lately, found again by a key; what was not asked for in a long while goes."""
+"""A cache of bounded size: values that have not been used for a long time are dropped."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""What is known of one node in a group: whether it needs a loop of its own, and along which dimensions it runs.
+"""How a group of nodes can be one kernel: which dimensions share a loop, and what must be complete before what.
 
-How a group of nodes can be one kernel: which dimensions are the same loop, what must be complete before what.
-
-Each dimension of each node gets a token; dimensions that run together share one (union-find). From tokens
-follow the shared axes (the kept dimensions of reductions), the phases (a full reduction is complete only
-after its phase) and the stages (a reduction of a reduction comes later).
-
-What a group of nodes must fulfil as a whole to be one kernel, when each node has found its place (``group_structure.py``).
+Each dimension of each node gets a token; dimensions that run together share one (union-find). The tokens give the shared axes
+(kept dimensions of reductions), the phases (a full reduction is complete only after its phase) and the stages (a reduction of a
+reduction comes later). The last part checks conditions on the group as a whole.
 """
 
 from __future__ import annotations

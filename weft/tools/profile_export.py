@@ -1,9 +1,4 @@
-"""A profile as HTML: tables and drawings in one text, without scripts and without a network.
-
-A profile as a picture: phases by layer, or by line where there are no layers, and the roofline.
-
-A profile's time line in the Trace Event Format, which Perfetto and chrome://tracing open.
-"""
+"""Export a profile as HTML, as a picture, or as a trace for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why a step takes the time it takes.
-
-The culprit of a profile: the place to look at first, and the one sentence that says why.
-"""
+"""Why a step takes the time it takes, and the place to look at first."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""A profiling session: while it lasts, what this thread runs is timed step by step, and new nodes know layer and phase.
+"""A profiling session: what this thread runs is timed step by step, and new nodes know their layer and phase.
 
-Programs that run in a session are compiled for it: the same kernels, found in the cache, with stamps between them.
-Jitted functions are traced again, by twins of their own, so that their nodes carry marks.
-
-Calls that are measured: what they can reach, what is refused, how often they run, and how long they take.
-
-What each step of a program has to do: arithmetic, memory traffic, and how both are shared by lines, layers and phases.
+Programs of a session are compiled with time stamps between their kernels, which come from the cache. Jitted functions are traced
+again by separate twins, so that their nodes carry marks. The last parts measure calls and count the work of each step.
 """
 
 from __future__ import annotations

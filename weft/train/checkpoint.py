@@ -1,11 +1,7 @@
-"""Checkpoints: a run on disk, whole at every moment, from which it goes on to the same bits.
+"""Checkpoints: a run on disk, complete at every moment, from which it continues to the same bits.
 
-A checkpoint is a safetensors file with checksums, as weights are; what is no array stands in it as JSON, in a tensor of
-bytes. How it is written: ``weft/process/files.py``; who may write it: ``writer.py``.
-
-What of a checkpoint is no array: ``state.json``, whose every value is what it should be before anything believes it.
-
-One run at a time writes a checkpoint: a lock beside the file, which says who holds it.
+A checkpoint is a safetensors file with checksums; whatever is no array is JSON in a tensor of bytes, and every value of it is
+validated before it is used. Files are written by ``weft/process/files.py``; a lock beside the file allows one writer at a time.
 """
 
 from __future__ import annotations

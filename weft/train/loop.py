@@ -1,11 +1,7 @@
-"""The loop of a run: epochs of steps, with callbacks, checkpoints, and an end by Ctrl-C or by a loss that is not finite.
+"""The loop of a run: epochs of steps, with callbacks, checkpoints, Ctrl-C, and an end where the loss is not finite.
 
-How many updates a native call makes: one, or many where steps are so short that Python between them would count.
-
-Many steps are one native loop (``wf.scan`` of the step). The bits are those of the same steps one by one, so it does not
-matter when, or whether, a run changes over.
-
-Ctrl-C during a run: the first one is noted and acted on after the step, the second ends it at once.
+Short steps run many at a time as one native loop (``wf.scan`` of the step), with the bits of the same steps one by one. The first
+Ctrl-C ends the run after the step, the second at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Progress of a run as text: a line an epoch, and in a terminal a bar below them.
-
-What shows the progress of a run: nothing, lines, a bar in a terminal, a plot and a table in a notebook.
-
-A run in a notebook: a plot of the losses and a table of the epochs, in one output that is written over.
-
-Figures of a run for TensorBoard (extra ``weft[tensorboard]``).
-"""
+"""Show the progress of a run: lines, a bar in a terminal, a plot and table in a notebook, or TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,21 +1,11 @@
-"""A choice for the whole process is made, or holds for what is written inside a ``with``.
+"""Settings: the default dtype, determinism, precision of products, flushing of denormals, and the device.
 
-Which dtype floats have that nobody gave one: ``set_default_dtype`` and ``with default_dtype(...)``.
+Each has a function that sets it for the process (``set_device``) and a context manager (``device``). Jitted functions are traced
+again when one changes.
 
-Whether every run gives the same bits: ``set_deterministic`` and ``with deterministic(...)``.
-
-How exactly products of float32 are computed: ``set_matmul_precision`` and ``with matmul_precision(...)``.
-
-flush_denormals: numbers too small to be normal count as zero, which keeps the processor fast.
-
-Which device programs run on: ``set_device`` and ``with device(...)``.
-
-A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is moved
-there first: the array holds the copy from then on, and lets go of what it held, also where somebody had put it there. So weights
-follow the first step that uses them, nobody moves them, and what is written has one place. To keep both would take the memory
-twice, and every write would have to reach, or forget, the other.
-
-With "auto" each program is placed by what it would take on each device, see ``weft/runtime/auto_device.py``.
+A program runs on the device that its thread uses when it is called or read. Inputs that lie elsewhere are moved there first; the
+array then holds the new copy alone, so weights follow the first step that uses them and every write has one place. With "auto"
+each program is placed by its estimated time on each device: see ``weft/runtime/auto_device.py``.
 """
 
 from __future__ import annotations

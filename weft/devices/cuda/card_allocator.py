@@ -1,11 +1,7 @@
-"""Memory of a card: pieces in classes of sizes, kept for the next who asks, and what to say when there is none left.
+"""Memory of a card: freed pieces are kept by size class and reused, and copies go through pinned memory of the host.
 
-Everything is asked for in the order of one stream. So a piece that nobody holds any more can be given out at once: whoever gets
-it writes after what still reads it.
-
-Copies between NumPy's memory and a card's, through memory that the card reads and writes by itself.
-
-Two pieces take turns: while the card copies one, the host fills or empties the other.
+Everything is asked for in the order of one stream, so a freed piece can be reused at once: the next owner writes after the last
+reader. Two pinned pieces take turns: while the card copies one, the host fills or empties the other.
 """
 
 from __future__ import annotations

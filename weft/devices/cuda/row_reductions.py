@@ -1,9 +1,8 @@
-"""Parts with reductions: each program has some rows (the shared axes) and runs the stages over their columns, one after another.
+"""Kernel parts for cards: each program takes some rows (the shared axes) and runs the stages over their columns in order.
 
-A row that is short enough stays in registers; a longer one is a loop of tiles with as many accumulators as the tile has elements.
-Where memory runs along the rows, tiles are high and narrow. A tile depends on extents and strides alone.
-
-Parts without reductions: every element for itself.
+A short row stays in registers; a longer one is a loop of tiles with as many accumulators as a tile has elements. Where memory
+runs along the rows, tiles are high and narrow. Tiles depend on extents and strides alone. Parts without reductions are one loop
+over all elements.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""Products of few tiles and a long k, weights' gradients above all: k is divided among programs, and a second launch adds up.
+"""Split work with few results among many programs: products with a long k, reductions and running folds along a few long rows.
 
-How many pieces there are depends on extents, formats and precision alone, and where they begin on no tile that a clock chose.
-
-Reductions of a few long rows: each row is cut among many programs, and a second launch joins what they found.
-
-Where it is cut depends on extents alone.
-
-Running folds along a few long rows: each row is cut among many programs, as reductions are.
-
-The first launch joins each piece, the second makes running folds of these, and in the third each piece goes on from what the
-pieces before it have. So elements are read twice and written once.
+A second launch adds up the pieces. A running fold takes three: pieces are reduced, their totals are folded, and each piece goes
+on from the total before it. The number of pieces depends on extents, formats and precision alone.
 """
 
 from __future__ import annotations

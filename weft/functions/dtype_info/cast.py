@@ -1,7 +1,4 @@
-"""Copies, and arrays in another dtype.
-
-What ``wf.float32(x)`` and its kin give.
-"""
+"""``astype``, ``copy``, and the scalars that calls such as ``wf.float32(x)`` make."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Kinds of dtypes, as classes above them, and which dtype holds others.
-
-Codes and names of dtypes: what NumPy's older programs ask for by letters.
-
-What the array API's programs ask before they begin: dtypes, devices, and what a library can do.
-"""
+"""Kinds of dtypes, type codes and names of dtypes, and the array API's ``__array_namespace_info__``."""
 
 from __future__ import annotations
 

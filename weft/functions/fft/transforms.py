@@ -1,11 +1,7 @@
-"""Discrete Fourier transforms: ``wf.fft``, with the names, arguments and answers of ``numpy.fft``.
+"""Discrete Fourier transforms with the names, arguments and results of ``numpy.fft``.
 
-float32 gives complex64 and back; integers and narrow floats are float32 first. They run through NumPy's on the host, and have
-derivatives.
-
-Fourier transforms along one axis, and what those of several share: how long each axis is to be, which way is divided.
-
-Fourier transforms along several axes.
+float32 gives complex64 and back; integers and narrow floats are cast to float32 first. NumPy computes them on the host, and they
+have derivatives.
 """
 
 from __future__ import annotations

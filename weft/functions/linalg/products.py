@@ -1,7 +1,4 @@
-"""Products of vectors and matrices; and ``wf.linalg``: these, norms, and what needs LAPACK, loaded when it is first used.
-
-Products of vectors and matrices beside ``matmul``: kron, cross, matvec, vecmat.
-"""
+"""Products of vectors and matrices: matmul, dot, inner, outer, tensordot, vdot, kron, cross and their variants."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Classes of NumPy's that programs ask by name: ``broadcast``, ``flatiter``, ``ufunc``.
+"""Iterate over elements (``nditer``, ``flatiter``) and apply Python functions (``vectorize``, ``apply_along_axis``).
 
-Walking over arrays element by element, as NumPy's ``nditer`` does: in Python, one at a time.
-
-Python functions called with slices, or with elements: in Python, as often as there are some.
+All of it runs in Python, one element or slice at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Polynomials as vectors of coefficients, the highest power first, as NumPy's old functions have them.
-
-Zeros of polynomials, and polynomials as objects under NumPy's older name ``poly1d``.
-"""
+"""Polynomials as coefficients, highest power first, and as ``poly1d`` objects; their roots."""
 
 from __future__ import annotations
 

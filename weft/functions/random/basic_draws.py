@@ -1,10 +1,8 @@
-"""Uniform, normal and whole random numbers, from the hidden state or from a key.
+"""Uniform, normal and integer random numbers, from the hidden state or from a key.
 
-Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base)
-comes from a state in two Cells, and a draw moves ``base`` on; so a jitted function draws new numbers at every
-call, and the same ones as without jit. With ``key=`` the numbers depend on the key alone: split it for more.
-
-Parameters of distributions that mean nothing, refused where their values are known.
+Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base) comes from the
+hidden state, and a draw advances ``base``; so a jitted function draws new numbers at every call, the same as without jit. With
+``key=`` the numbers depend on the key alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Sums, products, extremes and their places; ``axis`` is None (all), a number or a tuple.
+"""Sums, products, extremes, their positions, and running totals.
 
-Integers are summed in 64 bits as in NumPy.
-
-Running sums and products.
+``axis`` is None (all axes), an integer or a tuple. Integers are summed in 64 bits, as in NumPy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Shapes: reshape, and axes in another order.
+"""Reshape, and the order and number of axes.
 
-What can be a view is one, as in NumPy: writing to ``wf.reshape(x, ...)`` writes to ``x``.
-
-Axes turned: quarter turns, and NumPy's older way of moving an axis.
+Results are views where NumPy's are: writing to ``wf.reshape(x, ...)`` writes to ``x``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Joining, splitting and repeating arrays.
-
-Arrays beside each other in more ways: columns, depth, blocks; and taken apart again.
-
-Arrays with at least so many dimensions.
-"""
+"""Join, stack, split, repeat and tile arrays; add axes to reach a number of dimensions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Sorting, searching and sets. Sorting runs in NumPy between kernels; what has a shape that depends on values
-(``unique``) computes at once.
+"""Sorting, partitions, searching and sets.
 
-Orders of other kinds: partitions, and rows ordered by several keys.
-
-Arrays as sets. What a result holds depends on values, and so does its shape: all of it computes at once.
+NumPy sorts between kernels. Functions whose result has a shape that depends on values (``unique``, sets) compute at once.
 """
 
 from __future__ import annotations

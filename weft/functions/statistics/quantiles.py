@@ -1,6 +1,6 @@
-"""Medians and quantiles: sorted along the axes, then read between two neighbours. With ``nan`` in front, NaN are left out.
+"""Medians, percentiles and quantiles, also weighted.
 
-Quantiles that count each element by its weight.
+The elements are sorted along the axes and interpolated between two neighbours. Names that begin with ``nan`` skip NaN.
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
-"""What primitives on matrices share: the last two axes, results of several parts as one array, and LAPACK's errors.
+"""Primitives of linear algebra, run by LAPACK on the host: factorisations, systems of equations, inverses, determinants.
 
-A node has one shape, a factorisation several: its parts lie one after the other in the last axis of one array, and
-``unpacked`` gives them back as slices. Their memory is small beside the work.
-
-Factorisations through LAPACK on the host: cholesky, qr, svd, eigh, eig. Those of several parts are packed (``matrices.py``).
-
-``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does; their derivatives are those of symmetric matrices, and
-symmetric, as JAX's. Derivatives are written for the cotangents that mean the gradient, which are the conjugates of JAX's.
-
-Systems of equations and inverses, determinants, functions of matrices: through LAPACK on the host.
-
-Derivatives are those of JAX; no rule divides by a determinant, so that of a singular matrix has a derivative, too.
+A node has one shape, so the factors of a factorisation lie one after the other in the last axis of one array; ``unpacked``
+returns them as slices. ``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does, and have symmetric derivatives, as
+in JAX. The derivatives of complex operands are the conjugates of JAX's. No rule divides by a determinant, so singular matrices
+have derivatives, too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """A chain of products as LLVM text: units of rows, blocks of columns, and all products on one tile.
 
-No more of the middle exists at a time than a tile a worker.
-
-Columns come in ascending blocks, so sums over them do not depend on units or threads. Sums over rows (the gradients of keys and
-values) are made a unit each, in the order of its rows, and joined in the order of the units, which extents decide.
-
-Zeros times what lies in memory: NaN where that is not finite. So tiles that are skipped leave the NaNs that multiplying them
-would, and cost a look at what they would have met.
+Of the middle only one tile a worker exists at a time. Columns come in ascending blocks, so sums over them do not depend on units
+or threads. Sums over rows (gradients of keys and values) are made per unit in the order of its rows, and joined in the order of
+the units, which extents decide. Skipped tiles give the NaNs that multiplying zeros by infinite or NaN elements would give.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Loads of the kernel IR: which way of loading an access is, from its guards and from where its lanes lie.
+"""Loads of the kernel IR: choose how an access is loaded, from its guards and from where its lanes lie in memory.
 
-Addresses: of one element, of the elements in the lanes, and one that may always be read.
-
-Loads of several lanes: each way in which their elements can lie has its own.
-
-Masked loads of bytes and halves, which no machine has: one function a module instead of a branch a lane at each load.
+There is one way for each layout of the lanes. Masked loads of bytes and halves, which no machine has, are one function a module.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Values as they lie in memory and as they are kept in registers.
+"""Formats in memory and in registers: loads and stores of narrow types, casts as NumPy makes them, rounding.
 
-Casts as NumPy makes them, and narrow floats, which are held as float and rounded to their dtype.
-
-Floats that no instruction knows: rounded in registers, and brought to their bits in memory and back. One formula for all.
-
-What is added is the power of two beside which a float's last bit weighs as much as the last of the format does: then the
-addition rounds, and taking it away again is exact. Below the smallest normal number that power stays what it is, so subnormals
-need nothing of their own; that all of it happens among normal floats makes it right where denormals are flushed, too.
+A float that no instruction rounds is rounded by adding and subtracting a power of two, chosen so that the last bit of the sum has
+the weight of the format's last bit. Below the smallest normal number the power stays the same, so subnormals need no case of
+their own, and the result is also right where denormals are flushed.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""Column reductions of row-major memory: rows outside, a wide slab of columns inside.
+"""Column reductions of row-major memory: rows outside, a slab of columns inside.
 
-A slab of few columns would touch a new page with each row. Here each row is read a few hundred columns at a
-time; accumulators, totals and what the stores need of them (mean, 1 / sqrt(var + eps)) lie in local arrays
-of the slab's width, four rows sharing one trip to the accumulators. Same order, same bits as nest_tiles.
-
-Costly values that a column reduction computes and the stores need again, kept where the result will lie.
-
-Softmax down the columns: the second pass writes the exponentials it sums into the result, the third divides them
-there. (Rows are short enough for an array of their own: row_scratch.)
-
-Tall column reductions: every block of rows to a slot of its own, in parallel; then the slots are joined pairwise.
-
-The order of a reduction says the same (see Order), so the bits are those of one loop over all rows.
+Each row is read a few hundred columns at a time; accumulators, totals and what the stores need of them (mean, 1 / sqrt(var +
+eps)) lie in local arrays of the slab's width, and four rows share one trip to the accumulators. Costly values that the stores
+need again (the exponentials of a softmax) are written where the result will lie. Tall reductions give each block of rows a slot
+of its own, in parallel, and join the slots pairwise. The order of additions is that of ``Order``, so the bits are those of one
+loop.
 """
 
 from __future__ import annotations
