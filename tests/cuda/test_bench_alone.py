@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +34,14 @@ def started(folder: Path, rows: str, *more: str) -> subprocess.Popen[str]:
             f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder), *more]!r}))"
         )
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    end = time.monotonic() + 120
-    while time.monotonic() < end and not (record.read(folder, "launch") or {"rows": []})["rows"]:
-        time.sleep(0.05)
+    wait_for(lambda: (found := record.read(folder, "launch")) is not None and found["rows"] and found["doing"] is not None)
     return process
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not condition():
+        time.sleep(0.05)
 
 
 def working(folder: Path) -> list[int]:
@@ -51,9 +57,7 @@ def _words(pid: str) -> list[str]:
 
 
 def wait_until_nobody_works(folder: Path) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end and working(folder):
-        time.sleep(0.05)
+    wait_for(lambda: not working(folder), 30)
     assert working(folder) == []
 
 
@@ -61,6 +65,7 @@ def wait_until_nobody_works(folder: Path) -> None:
 def test_nothing_outlives_the_command(number: signal.Signals, tmp_path: Path) -> None:
     """However it ends, in the middle of a row: also what a row has started ends, and the run can go on."""
     process = started(tmp_path, "STARTS")
+    wait_for(lambda: len(working(tmp_path)) >= 2)
     assert len(working(tmp_path)) >= 2  # the step's process, and what a row of it has started
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)

@@ -220,7 +220,7 @@ def test_another_process_takes_it_at_once(tmp_path: Path) -> None:
 from pathlib import Path
 import sys
 from tests.cuda import test_tiles as t
-t.choices.LEAST, t.tuning.AFTER = 0, 2
+t.tile_choices.LEAST, t.tuning.AFTER = 0, 2
 device, driver = t.made(cache=t.Cache(Path({str(tmp_path)!r})))
 device.codes._cache = None  # the stub's code is of its process
 t.choice_of(driver, None if sys.argv[1] == "none" else tuple(map(int, sys.argv[1].split(","))))
