@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 import weft.functions
+from tests.kernel.samples.sample import Sample
 from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format, of_kind
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, Primitive, Sample
+from weft.graph.node import Graph, Node, Primitive
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.table import LATER
 

@@ -14,6 +14,7 @@ from test_gemm import Compiled as CompiledProduct
 from test_gemm import product as product_kernel
 
 import weft as wf
+from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
 from weft.devices.base import AnySize
 from weft.devices.cpu.native.each import each_kernel
@@ -292,7 +293,7 @@ INEXACT = sorted(name for name, op in TABLE.items() if op.kind == "elementwise" 
 def operands(rng, name: str, count: int, dtype: np.dtype) -> list[np.ndarray]:
     """From where it means something and from where it does not."""
     special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 0.5, 2.0, 88.8, -104.0, 1e30, 1e-5, 710.0, 65504.0]
-    sample = next(s for s in TABLE[name].samples(rng) if s.tag == "usual")
+    sample = next(s for s in draw_samples(TABLE[name], rng) if s.tag == "usual")
     out = []
     for array in sample.arrays:
         usual = rng.uniform(-3, 3, count) + 0 * np.asarray(array, np.float64).reshape(-1)[0]

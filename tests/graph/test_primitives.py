@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from tests.kernel.samples.sample import Sample
+from tests.kernel.samples.table import draw_samples, error_samples
 from weft.dtypes.formats import FLOAT32, FLOAT64, FROM_NUMPY
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, Primitive, Sample
+from weft.graph.node import Graph, Node, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
@@ -28,9 +30,8 @@ NOT_SMOOTH = {"bitcast", "nextafter", "stop_gradient"}  # zero by agreement, not
 
 
 def samples(op: Primitive) -> list[Sample]:
-    assert op.samples is not None
     print("seed", SEED)  # shown when a test fails
-    return list(op.samples(np.random.default_rng(SEED)))
+    return draw_samples(op, np.random.default_rng(SEED))
 
 
 def nudged(op: Primitive, arrays: tuple[np.ndarray, ...], generator: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -57,7 +58,7 @@ def test_entry_is_complete(op: Primitive) -> None:
     if op.name in ("argsort", "bitcast"):
         wanted -= {"usual"}
     assert wanted <= tags, f"{op.name} has no samples for {sorted(wanted - tags)}"
-    assert op.errors is not None and (list(op.errors()) or op.name in TAKE_ALL), f"{op.name} has no error sample"
+    assert error_samples(op) or op.name in TAKE_ALL, f"{op.name} has no error sample"
     assert op.reference is not None, f"{op.name} has no NumPy reference"
     assert op.vjp is not None or op.composed is not None, f"{op.name} has neither a derivative nor a stated zero"
     assert op.batch is not None, f"{op.name} has no batching rule"
@@ -83,8 +84,7 @@ def test_reference_matches_rule_and_cost(op: Primitive) -> None:
 
 @everyone
 def test_errors(op: Primitive) -> None:
-    assert op.errors is not None
-    for sample in op.errors():
+    for sample in error_samples(op):
         with pytest.raises(sample.error, match=sample.match):
             bind(op, *(input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in sample.arrays), **sample.params)
 

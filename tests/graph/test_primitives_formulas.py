@@ -10,8 +10,9 @@ import pytest
 from tests import oracle
 from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
+from tests.kernel.samples.sample import Sample
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INT64, Format, of_kind
-from weft.graph.node import Primitive, Sample
+from weft.graph.node import Primitive
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import MACHINE
 

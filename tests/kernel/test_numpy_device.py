@@ -10,6 +10,7 @@ import pytest
 import weft as wf
 from tests import oracle
 from tests.kernel.numpy_device import NumpyDevice
+from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
 from weft.devices.base import Device, Measuring, ReadsCode, Timing, WarmCalls
 from weft.functions.random import stream
@@ -45,8 +46,7 @@ def test_who_can_what() -> None:
 @pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
 def test_primitives(op, rng: np.random.Generator) -> None:
     device = NumpyDevice()
-    assert op.samples is not None
-    for s in op.samples(rng):
+    for s in draw_samples(op, rng):
         nodes = oracle.leaves(s.arrays)
         graph = Graph(nodes, [bind(op, *nodes, **s.params)])
         run = device.compile(build(graph, device.target))

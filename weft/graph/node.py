@@ -8,7 +8,7 @@ is in ``primitives``: an entry, which says everything about one operation, is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,25 +24,13 @@ Shape = tuple[int, ...]
 Along = tuple[tuple[int | None, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One call that tests make: arrays (NumPy), parameters, and what it is a sample of.
+class Domain(NamedTuple):
+    """Operands that an element-wise primitive takes; tests draw their samples from it (``tests/kernel/samples``)."""
 
-    ``tag`` is one of zero, one, prime, broadcast, strided, special (NaN and infinity), usual.
-    """
-
-    arrays: tuple[np.ndarray, ...]
-    params: dict[str, Any] = field(default_factory=dict)
-    tag: str = "usual"
-
-
-class ErrorSample(NamedTuple):
-    """A call that must be refused, with the pattern its message must match."""
-
-    arrays: tuple[np.ndarray, ...]
-    params: dict[str, Any]
-    error: type[Exception]
-    match: str
+    count: int
+    dtypes: frozenset[Format]
+    floats: tuple[float, float] = (-3.0, 3.0)
+    integers: tuple[float, float] = (-9.0, 9.0)
 
 
 class Cost(NamedTuple):
@@ -120,6 +108,8 @@ class Primitive:
         attention only: how many of its first operands it multiplies; they are read from memory, as a product's are.
     composed(*input_nodes, **params) -> Node
         the same in nodes of other primitives: for derivatives where there is no ``vjp``, and for devices without a kernel for it.
+    domain
+        elementwise only: number, dtypes and ranges of the operands that tests draw.
     raises
         it may fail on what its operands hold: a checked index, a matrix without an inverse, a loop of such steps.
     """
@@ -132,8 +122,6 @@ class Primitive:
     vjp: Callable[..., tuple[Node | None, ...]] | None = None
     batch: Callable[..., tuple[Node, int | None]] | None = None
     cost: Callable[[Node], Cost] | None = None
-    samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
-    errors: Callable[[], Iterable[ErrorSample]] | None = None
     exact: bool = False
     cheap: bool = False
     heavy: bool = False
@@ -148,6 +136,7 @@ class Primitive:
     composed: Callable[..., Node] | None = None
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
     along: Callable[[Node], Along | None] | None = None
+    domain: Domain | None = None
 
     def __repr__(self) -> str:
         return self.name

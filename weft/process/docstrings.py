@@ -35,8 +35,11 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
         if missing:
             raise KeyError(f"{other.__qualname__}: neither its docstring nor that of {head.__qualname__} describes {missing}")
         if names:
-            groups = [list(group) for _, group in groupby(names, key=lambda name: id(entries[name]))]
-            sections["Parameters"] = [line for group in groups for line in (", ".join(group) + entries[group[0]][0], *entries[group[0]][1:])]
+            sections["Parameters"] = []
+            for _, group in groupby(names, key=lambda name: id(entries[name])):
+                first, *more = group
+                kind, *body = entries[first]
+                sections["Parameters"] += [", ".join([first, *more]) + kind, *body]
         for title in ("Returns", "Raises"):
             if title in complete:
                 sections.setdefault(title, complete[title])

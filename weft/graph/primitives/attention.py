@@ -26,13 +26,12 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split
 from weft.graph.primitives.call import call, cast, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, product, spread, traffic
+from weft.graph.primitives.common import Batched, extent, front, product, spread, traffic
 from weft.graph.primitives.kinds import BOOL, FLOATS, UINT64
 from weft.graph.primitives.philox import word
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import TABLE, register
 
-draw = Later("draw_attention")
 _NAMES = ("query", "key", "value", "cotangent", "lse", "delta")
 
 
@@ -220,11 +219,11 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "attention", "attention", _rule, _reference, None, _vjp, _batch("attention", 3), _cost, draw.attention, draw.errors,
+    "attention", "attention", _rule, _reference, None, _vjp, _batch("attention", 3), _cost,
     last=True, multiplied=3, composed=composed.attention,
 ))
 register(Primitive(
     "attention_gradient", "attention_gradient", _gradient_rule, _gradient_reference, None, None,
-    _batch("attention_gradient", 6), _cost, draw.gradient, draw.gradient_errors, last=True, multiplied=4,
+    _batch("attention_gradient", 6), _cost, last=True, multiplied=4,
     composed=composed.gradient,
 ))

@@ -18,12 +18,11 @@ from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Form
 from weft.errors import DTypeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, number
-from weft.graph.primitives.common import Later, batch_elementwise, per_element, zero_vjp
+from weft.graph.primitives.common import batch_elementwise, per_element, zero_vjp
 from weft.graph.primitives.kinds import words
 from weft.graph.primitives.rules import broadcast, dtype_error, shapes_error
 from weft.graph.primitives.table import INPUT, register
 
-draw = Later("draw_complex")
 mul, div, neg, sub = call.multiply, call.divide, call.negative, call.subtract
 
 
@@ -179,8 +178,7 @@ def constant(value: Any, dtype: Format) -> Node:
 
 def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
     register(Primitive(
-        name, "host", rule, reference, None, vjp, batch_elementwise(name), per_element(1), getattr(draw, name),
-        getattr(draw, f"{name}_errors"), True,
+        name, "host", rule, reference, None, vjp, batch_elementwise(name), per_element(1), True,
     ))
 
 
@@ -192,6 +190,5 @@ _entry("conj", _parted("conj", COMPLEX, lambda f: f), np.conj, lambda g, out, x:
 _entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
 _CONSTANT = register(Primitive(
     "complex_constant", "host", _constant_rule, lambda value: np.asarray(value), None, zero_vjp,
-    lambda inputs, dims, value: (constant(value, FROM_NUMPY[value.dtype]), None), per_element(0), draw.constants,
-    draw.constants_errors, True,
+    lambda inputs, dims, value: (constant(value, FROM_NUMPY[value.dtype]), None), per_element(0), True,
 ))

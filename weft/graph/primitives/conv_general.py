@@ -17,13 +17,11 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, front, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
-
-draw = Later("draw_contract")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -218,6 +216,5 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "conv_general", "convolution", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions,
-    draw.convolution_errors,
+    "conv_general", "convolution", _rule, in_float32(_reference), None, _vjp, _batch, _cost,
 ))

@@ -14,13 +14,11 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, permute, reshape
-from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
-
-draw = Later("draw_contract")
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -139,5 +137,5 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "dot_general", "product", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.products, draw.product_errors,
+    "dot_general", "product", _rule, in_float32(_reference), None, _vjp, _batch, _cost,
 ))

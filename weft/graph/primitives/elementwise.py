@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.dtypes.formats import Format, converted
 from weft.errors import DTypeError
-from weft.graph.node import Node, Primitive, Shape
+from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
-from weft.graph.primitives.common import Later, batch_elementwise, in_float32, per_element, zero_vjp
+from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, register
 
-draw = Later("draw")
 HEAVY = 10  # operations an element from which a primitive is heavy
 
 
@@ -62,8 +60,7 @@ def entry(
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
         name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
-        per_element(flops), partial(draw.elementwise, arity, allowed, domain, integers),
-        partial(draw.elementwise_errors, name, arity, allowed), exact, cheap, flops >= HEAVY,
+        per_element(flops), exact, cheap, flops >= HEAVY, domain=Domain(arity, allowed, domain, integers),
     ))
 
 
@@ -182,18 +179,16 @@ ADD, MULTIPLY, DIVIDE, NEGATIVE, IDENTITY, STOP_GRADIENT = (
 )
 register(Primitive(
     "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
-    batch_elementwise("nextafter"), per_element(6), partial(draw.elementwise, 2, FLOATS, (-3.0, 3.0), (-9.0, 9.0)),
-    partial(draw.elementwise_errors, "nextafter", 2, FLOATS), True,
+    batch_elementwise("nextafter"), per_element(6), True, domain=Domain(2, FLOATS),
 ))
 register(Primitive(
     "where", "elementwise", where_rule, _where, f.where, d.where,
-    batch_elementwise("where"), per_element(1), draw.where, draw.where_errors, True,
+    batch_elementwise("where"), per_element(1), True,
 ))
 CAST = register(Primitive(
-    "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1),
-    draw.casts, draw.cast_errors, True, cheap=True,
+    "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1), True, cheap=True,
 ))
 register(Primitive(
     "bitcast", "elementwise", _bitcast_rule, _bitcast, f.bitcast,
-    zero_vjp, batch_elementwise("bitcast"), per_element(0), draw.bitcasts, draw.bitcast_errors, True, cheap=True,
+    zero_vjp, batch_elementwise("bitcast"), per_element(0), True, cheap=True,
 ))

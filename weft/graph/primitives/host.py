@@ -9,12 +9,10 @@ import numpy as np
 from weft.dtypes.formats import Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
-from weft.graph.primitives.common import Batched, Later, front, traffic, zero_vjp
+from weft.graph.primitives.common import Batched, front, traffic, zero_vjp
 from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import check_axis
 from weft.graph.primitives.table import register
-
-draw = Later("draw_host")
 
 
 def _argsort_rule(x: Node, axis: int) -> tuple[Shape, Format]:
@@ -67,9 +65,8 @@ def _sort_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "argsort", "host", _argsort_rule, _argsort, None, zero_vjp, _argsort_batch, _argsort_cost, draw.argsort, draw.argsort_errors,
-    True,
+    "argsort", "host", _argsort_rule, _argsort, None, zero_vjp, _argsort_batch, _argsort_cost, True,
 ))
 register(Primitive(
-    "sort", "host", _sort_rule, _sort, None, _sort_vjp, _sort_batch, _sort_cost, draw.sort, draw.sort_errors, True,
+    "sort", "host", _sort_rule, _sort, None, _sort_vjp, _sort_batch, _sort_cost, True,
 ))

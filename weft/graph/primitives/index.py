@@ -40,7 +40,6 @@ from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register
 
-draw = Later("draw_index")
 read = Later("index_rules")
 
 Inputs = Sequence[Node]
@@ -253,18 +252,16 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
 # 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
 IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
-    per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True, raises=True,
+    per_element(2), exact=False, cheap=True, raises=True,
     at=lambda reader, node, index, guards: reader.check(node, index, guards),
 ))
 register(Primitive(
-    "gather", "gather", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors,
+    "gather", "gather", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost,
     exact=True, at=read.gather,
 ))
 SCATTER = register(Primitive(
-    "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter,
-    draw.scatter_errors, exact=True, last=True,
+    "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, exact=True, last=True,
 ))
 register(Primitive(
-    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, draw.last_equal,
-    draw.last_equal_errors, exact=True, last=True,
+    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, exact=True, last=True,
 ))

@@ -17,7 +17,7 @@ from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
-from weft.graph.primitives.common import Batched, Later, front, product, rank, traffic
+from weft.graph.primitives.common import Batched, front, product, rank, traffic
 from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import broadcast, dtype_error
 from weft.graph.primitives.table import register
@@ -178,7 +178,6 @@ def as_of(found: Node, x: Node) -> Node:
     """A complex derivative as that of an operand, which may be real."""
     return found if x.dtype in COMPLEX else cast(call.real(found), x.dtype)
 
-draw = Later("draw_matrices")
 
 
 # ---- cholesky
@@ -399,9 +398,8 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 def _entry(
     name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None,
 ) -> None:
-    samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
     register(Primitive(
-        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), samples, errors, raises=True,
+        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), raises=True,
     ))
 
 

@@ -18,7 +18,6 @@ from weft.graph.primitives.kinds import UINT32, UINT64
 from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
 
-draw = Later("draw_random")
 read = Later("index_rules")
 
 
@@ -82,6 +81,6 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "random_bits", "random", _rule, _reference, None, zero_vjp, _batch, _cost, draw.random_bits, draw.random_errors, True,
+    "random_bits", "random", _rule, _reference, None, zero_vjp, _batch, _cost, True,
     heavy=True, at=read.random_bits,
 ))

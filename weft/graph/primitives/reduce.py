@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
-from weft.graph.primitives.common import Batched, Later, in_float32, inverse, per_input_element, product, zero_vjp
+from weft.graph.primitives.common import Batched, in_float32, inverse, per_input_element, product, zero_vjp
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
-
-draw = Later("draw")
 
 
 def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
@@ -115,7 +112,7 @@ def _entry(
 ) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
-        partial(draw.reductions, allowed, identity), partial(draw.reduction_errors, name, allowed, identity), monoid=monoid,
+        monoid=monoid,
     ))
 
 

@@ -21,7 +21,6 @@ from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
 
-draw = Later("draw_window")
 read = Later("index_rules")
 
 Ints = tuple[int, ...]
@@ -173,9 +172,9 @@ def _gather_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "reduce_window", "window", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.windows, draw.window_errors,
+    "reduce_window", "window", _rule, in_float32(_reference), None, _vjp, _batch, _cost,
 ))
 register(Primitive(
     "window_gather", "unwindow", _gather_rule, in_float32(_gather_reference), None, _gather_vjp, _gather_batch, _gather_cost,
-    draw.gathers, draw.gather_errors, at=read.window_gather,
+    at=read.window_gather,
 ))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,10 @@ import numpy as np
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full
-from weft.graph.primitives.common import Batched, Later, front, in_float32, per_input_element
+from weft.graph.primitives.common import Batched, front, in_float32, per_input_element
 from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import TABLE, Primitive, register
-
-draw = Later("draw")
 
 
 def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
@@ -84,7 +81,7 @@ def _part(x: Node, axis: int, start: int, stop: int) -> Node:
 def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
         name, "running", _rule(name, allowed), _reference(join), None, vjp, _batch(name), per_input_element,
-        partial(draw.cumulative, allowed), partial(draw.cumulative_errors, name, allowed), monoid=monoid, last=True,
+        monoid=monoid, last=True,
     ))
 
 

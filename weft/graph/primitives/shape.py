@@ -16,7 +16,6 @@ from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import register
 
-draw = Later("draw_shape")
 read = Later("index_rules")
 
 Inputs = Sequence[Node]
@@ -271,26 +270,33 @@ def _slice_set_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints) -> Bat
     return call.slice_set(x, value, start=(0, *start), step=(1, *step)), 0
 
 
-def _entry(
-    name: str, rule: Any, reference: Any, vjp: Any, batch: Any, samples: Any, errors: Any, kind: str = "shape", **more: Any,
-) -> Primitive:
-    return register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, samples, errors, True, **more))
+def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, kind: str = "shape", **more: Any) -> Primitive:
+    return register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, True, **more))
 
 
-RESHAPE = _entry("reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch, draw.reshape,
-       draw.reshape_errors, view=True, same_memory=True, at=read.reshape, along=read.reshape_along)
-PERMUTE = _entry("permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch, draw.permute,
-       draw.permute_errors, view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],))
-BROADCAST = _entry("broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
-       draw.broadcast_to, draw.broadcast_errors, view=True, at=read.broadcast_to, along=_broadcast_along)
-_entry("slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, _slice_batch,
-       draw.slice_, draw.slice_errors, view=True, moves=True, at=read.slice_, along=_slice_along)
-_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, draw.pad, draw.pad_errors, moves=True, at=read.pad, along=_where_equal)
-CONCAT = _entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch, draw.concat,
-       draw.concat_errors, moves=True, at=read.concat, along=_where_equal)
-IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors, at=read.iota)
-_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "write",
-       at=read.slice_set)
+RESHAPE = _entry(
+    "reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch,
+    view=True, same_memory=True, at=read.reshape, along=read.reshape_along,
+)
+PERMUTE = _entry(
+    "permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch,
+    view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],),
+)
+BROADCAST = _entry(
+    "broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
+    view=True, at=read.broadcast_to, along=_broadcast_along,
+)
+_entry(
+    "slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, _slice_batch,
+    view=True, moves=True, at=read.slice_, along=_slice_along,
+)
+_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, moves=True, at=read.pad, along=_where_equal)
+CONCAT = _entry(
+    "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch,
+    moves=True, at=read.concat, along=_where_equal,
+)
+IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, at=read.iota)
+_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, "write", at=read.slice_set)
 _PARTS = frozenset(("slice", "permute"))  # of a view, to be read in its place
 
 

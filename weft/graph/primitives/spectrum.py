@@ -15,12 +15,11 @@ from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, Later, front, traffic
+from weft.graph.primitives.common import Batched, front, traffic
 from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import register
 
-draw = Later("draw_spectrum")
 NORMS = ("backward", "ortho", "forward")
 SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL = frozenset((FLOAT32, FLOAT64))
@@ -112,8 +111,7 @@ def _irfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, 
 
 
 def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any) -> None:
-    samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
-    register(Primitive(name, "host", rule, reference, None, vjp, batch, _cost, samples, errors))
+    register(Primitive(name, "host", rule, reference, None, vjp, batch, _cost))
 
 
 _entry("fft", _fft_rule, _fft, _fft_vjp, _fft_batch)

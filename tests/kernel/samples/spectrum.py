@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, strided
+from tests.kernel.samples.complex import complexes
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.draw import numbers, strided
-from weft.graph.primitives.draw_complex import complexes
 
 HUGE = np.array([[1, np.inf, 0], [np.nan, 2, 3]])
 

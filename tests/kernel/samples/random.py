@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
 
 
 def random_bits(rng: np.random.Generator) -> Iterable[Sample]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.linear_algebra import MatrixError, operand_of
 
 Make = Callable[..., np.ndarray]

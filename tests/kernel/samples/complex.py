@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, special, strided
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.dtypes.formats import COMPLEX64, FLOAT64
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.draw import numbers, special, strided
 
 
 def complexes(rng: np.random.Generator, shape: tuple[int, ...], wide: bool = False) -> np.ndarray:

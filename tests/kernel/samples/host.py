@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, special, strided
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import AxisError
-from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import INT32
 
 

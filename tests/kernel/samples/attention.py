@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, special, strided
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample, Shape
-from weft.graph.primitives.draw import numbers, special, strided
+from weft.graph.node import Shape
 
 F = np.float32
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, special, strided
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.dtypes.formats import FROM_NUMPY
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, INT32
 from weft.graph.primitives.meeting import ADDITIONS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.samples.arrays import numbers, special, strided
+from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, FLOAT32, INT32, INT64
 
 _X = np.ones((2, 3), np.float32)
