@@ -22,7 +22,8 @@ def run(*command: object, cwd: Path, text: str | None = None) -> str:
 def test_a_script_beside_the_clone_imports_the_package(kind: str, tmp_path: Path) -> None:
     """Python takes a folder ``weft`` without ``__init__.py`` for a package only where no folder of the path has a real one."""
     clone, venv = tmp_path / "weft", tmp_path / "environment"
-    shutil.copytree(ROOT / "weft", clone / "weft", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("weft", "benchmarks"):
+        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)
     run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=tmp_path)
@@ -42,3 +43,6 @@ def test_a_script_beside_the_clone_imports_the_package(kind: str, tmp_path: Path
         assert run(python, "-c", SCRIPT, cwd=folder).strip() == expected
         assert run(python, "-i", "-q", cwd=folder, text=SCRIPT).strip() == expected
         assert run(venv / "bin" / "weft", "--help", cwd=folder).startswith("usage: weft")
+    command = [venv / "bin" / "weft", "bench", "convnets", "--nets", "none"]
+    bench = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert bench.returncode == 1 and ("no net 'none'" if kind == "editable" else "run `make setup` there") in bench.stderr

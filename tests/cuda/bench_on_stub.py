@@ -10,10 +10,10 @@ import os
 import sys
 from types import SimpleNamespace
 
+from benchmarks.gpu import __main__ as child
 from tests.cuda.stub import made
 from weft.devices import names
 from weft.devices.cuda import device as card_device
-from weft.tools.gpu_bench import __main__ as child
 
 if __name__ == "__main__":
     device, _ = made()

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.gpu.setting import Rows, Setting
 from weft.devices import get_device
 from weft.devices.cuda.driver import DriverError
-from weft.tools.gpu_bench.setting import Rows, Setting
 
 
 def good(setting: Setting) -> dict[str, Any]:

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from weft.tools import gpu_bench
+from benchmarks.gpu import command
 from weft.tools.cli import main
-from weft.tools.gpu_bench import command
 
 LAUNCH = ("--only", "launch", "--out")
 STUB = (sys.executable, "-m", "tests.cuda.bench_on_stub")
-ROOT = Path(gpu_bench.__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def over_the_stub(patch: pytest.MonkeyPatch, rows: str = "") -> None:

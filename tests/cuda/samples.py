@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.tools.gpu_bench.samples import Case, derivatives, primitives, samples, values
+from benchmarks.gpu.samples import Case, derivatives, primitives, samples, values
 
 __all__ = ["PRIMITIVES", "Case", "derivatives", "samples", "values"]
 

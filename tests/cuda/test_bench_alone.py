@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.gpu import record
 from tests.cuda.bench_running import LAUNCH, STUB, bench, over_the_stub, step
 from weft.tools.cli import main
-from weft.tools.gpu_bench import record
 
 pytest.importorskip("triton")
 
@@ -29,7 +29,7 @@ def started(folder: Path, rows: str, *more: str) -> subprocess.Popen[str]:
     with pytest.MonkeyPatch.context() as patch:
         over_the_stub(patch, rows)
         code = (
-            "import sys; from weft.tools.gpu_bench import command; command.why_not = lambda name: None; "
+            "import sys; from benchmarks.gpu import command; command.why_not = lambda name: None; "
             f"command._PACKING = 0.3; command.CHILD = {STUB!r}; from weft.tools.cli import main; "
             f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder), *more]!r}))"
         )

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.gpu import attention, command, convnets, convolutions, launch, products, record, shares, small
+from benchmarks.gpu.setting import normal
+from benchmarks.gpu.steps import NAMES
+from benchmarks.nets import blocks
 from tests.cuda.bench_running import bench, over_the_stub, step
 from tests.oracle import assert_close
 from weft.placement.device_figures import pinned_machines
-from weft.tools.gpu_bench import attention, command, convnets, convolutions, launch, products, record, shares, small
-from weft.tools.gpu_bench.setting import normal
-from weft.tools.gpu_bench.steps import NAMES
-from weft.tools.nets import blocks
 
 pytest.importorskip("triton")
 

@@ -201,8 +201,8 @@ def test_the_first_step_of_the_benchmark(library: Path, tmp_path: Path, stub: di
 def test_the_parts_of_the_first_step(library: Path) -> None:
     """Each that can work where nothing is computed, by itself: their calls are those that the driver takes."""
     told = run(library, """
-        from weft.tools.gpu_bench import basics
-        from weft.tools.gpu_bench.setting import Setting
+        from benchmarks.gpu import basics
+        from benchmarks.gpu.setting import Setting
         setting = Setting("gpu")
         rows = dict(basics.rows(setting))
         for name in ("driver", "compiler", "loading", "copies", "events", "memory", "two streams", "two cards"):

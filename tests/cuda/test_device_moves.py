@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import weft as wf
+from benchmarks.gpu.setting import Setting
 from weft.devices import get_device
 from weft.devices.names import why_not
 from weft.errors import DeviceError
 from weft.tools import cli
-from weft.tools.gpu_bench.setting import Setting
 
 pytest.importorskip("triton")
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from benchmarks.gpu.setting import Setting
 from tests.cuda.stub import Card, StubDriver, made
 from tests.cuda.test_launcher import standing
 from weft.devices import get_device
@@ -33,7 +34,6 @@ from weft.kernel.stages import split
 from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
-from weft.tools.gpu_bench.setting import Setting
 
 pytest.importorskip("triton")
 

@@ -214,7 +214,7 @@ def test_wrong_arguments() -> None:
 
 
 def test_the_step_of_the_digit_net_has_fifteen_kernels() -> None:
-    from weft.tools.nets import digit_net
+    from weft.tools.digit_net import digit_net
     from weft.train.fit import training_step
 
     net = digit_net(28)

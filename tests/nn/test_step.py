@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft.devices import counters, get_device
-from weft.tools.nets import digit_net
+from weft.tools.digit_net import digit_net
 from weft.train.fit import training_step
 
 

@@ -23,7 +23,7 @@ if sys.argv[1] == "forbidden":
     llvm.Target.create_target_machine = llvm.TargetMachine.emit_object = llvm.TargetMachine.emit_assembly = refuse
 import numpy as np
 import weft as wf
-from weft.tools.nets import digit_net
+from weft.tools.digit_net import digit_net
 from weft.train.fit import training_step
 wf.random.seed(5)
 net = digit_net(8)

@@ -8,8 +8,8 @@ from math import prod
 
 import pytest
 
+from benchmarks.nets import NETS, blocks, executed, layers
 from weft.tools.cli import main
-from weft.tools.nets import NETS, blocks, executed, layers
 
 
 @pytest.mark.parametrize("net, operations, weights", [
@@ -42,7 +42,7 @@ def test_branches_meet_and_one_gradient_is_not_computed() -> None:
 _SMALL = """
 import sys
 from weft.tools.cli import main
-from weft.tools.nets import NETS
+from benchmarks.nets import NETS
 NETS["small"] = (12, 8, "conv 4 3 1 1|pool 2 2|conv 6 3 2 0|inception 2 2 3 1 2 1|mean 2 1|dense 9|dense 9|dense 5")
 sys.exit(main(["bench", "convnets", "--nets", "small", "--batch", "2"]))
 """

@@ -15,11 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests import oracle
-from weft.devices.names import why_not
-from weft.errors import DataError
-from weft.tools.cli import main
-from weft.tools.gpu_bench import (
+from benchmarks.gpu import (
     attention,
     command,
     convnets,
@@ -33,12 +29,16 @@ from weft.tools.gpu_bench import (
     shares,
     small,
 )
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.pack import LOG_BYTES, Pack
-from weft.tools.gpu_bench.setting import Setting, formats, normal
-from weft.tools.gpu_bench.steps import NAMES, STEPS, broken
-from weft.tools.gpu_bench.tables import table
-from weft.tools.gpu_bench.timing import Effort, Side, spread, turns, watch_of
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.pack import LOG_BYTES, Pack
+from benchmarks.gpu.setting import Setting, formats, normal
+from benchmarks.gpu.steps import NAMES, STEPS, broken
+from benchmarks.gpu.tables import table
+from benchmarks.gpu.timing import Effort, Side, spread, turns, watch_of
+from tests import oracle
+from weft.devices.names import why_not
+from weft.errors import DataError
+from weft.tools.cli import main
 
 # ---- the command
 
@@ -318,7 +318,7 @@ echo '{said}'
     row = rows["racecheck scatters"]()
     assert row["right"] is right and row["errors"] == errors
     asked = (tmp_path / "asked").read_text()
-    assert "--tool racecheck" in asked and "weft.tools.gpu_bench scatters --device gpu:1" in asked and "--quick" in asked
+    assert "--tool racecheck" in asked and "benchmarks.gpu scatters --device gpu:1" in asked and "--quick" in asked
 
 
 def test_no_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

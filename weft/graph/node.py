@@ -27,7 +27,7 @@ Along = tuple[tuple[int | None, ...], ...]
 class Domain(NamedTuple):
     """Operands that an element-wise primitive takes; tests draw their samples from it (``tests/kernel/samples``)."""
 
-    count: int
+    operands: int
     dtypes: frozenset[Format]
     floats: tuple[float, float] = (-3.0, 3.0)
     integers: tuple[float, float] = (-9.0, 9.0)

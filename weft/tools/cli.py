@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import statistics
@@ -43,23 +44,9 @@ def _parser() -> argparse.ArgumentParser:
         help="afterwards say where the time of a step goes; with FILE also write it as .html, .png, .json (Perfetto) or .txt",
     )
     train.set_defaults(run=_train)
-    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or all that matters on a GPU")
-    kinds = bench.add_subparsers(required=True, metavar="what")
-    nets = kinds.add_parser("convnets", help="the layers of well-known convolutional nets, one by one")
-    nets.add_argument("--quick", action="store_true", help="alexnet alone, a small batch, three repeats")
-    nets.add_argument("--nets", metavar="A,B", help="of alexnet, vgg, overfeat and googlenet; default all")
-    nets.add_argument("--batch", type=int, default=None, help="default 128, for vgg 64; with --quick 4")
-    nets.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
-    nets.set_defaults(run=_bench)
-    gpu = kinds.add_parser("gpu", help="eight minutes on a GPU: is it right, and how fast; JSON for each step")
-    gpu.add_argument("--device", metavar="NAME", help="gpu, gpu:1 or gpu-sim; default gpu")
-    gpu.add_argument("--minutes", type=float, default=8.0, help="for all steps; what does not fit is cut; default 8")
-    gpu.add_argument("--only", metavar="A,B", help="some of the steps, by name")
-    gpu.add_argument("--out", metavar="DIR", help="where the results go; default weft-bench-gpu")
-    gpu.add_argument("--resume", action="store_true", help="go on with the results that are in DIR: what is done is not repeated")
-    gpu.add_argument("--quick", action="store_true", help="tiny sizes and few runs: it shows that the steps run, no more")
-    gpu.add_argument("--zip", metavar="FILE", help="keep all results in this one file, too, written anew while steps run")
-    gpu.set_defaults(run=_bench_gpu)
+    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or all that matters on a GPU", add_help=False)
+    bench.add_argument("rest", nargs=argparse.REMAINDER)
+    bench.set_defaults(run=_bench)
     commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
     return parser
 
@@ -67,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
     from weft.runtime.context import LOCAL
-    from weft.tools.nets import digit_net
+    from weft.tools.digit_net import digit_net
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
@@ -135,15 +122,16 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    from weft.tools.convnets import convnets
-
-    return convnets(arguments)
-
-
-def _bench_gpu(arguments: argparse.Namespace) -> int:
-    from weft.tools.gpu_bench.command import gpu
-
-    return gpu(arguments)
+    """Run ``benchmarks/command.py``, which lies beside the package in a checkout."""
+    root = Path(__file__).parents[2]
+    if not (root / "benchmarks" / "command.py").is_file():
+        raise ImportError(
+            "bench: the benchmarks are not part of the installed package. Clone weft's repository, run `make setup` there, and "
+            "then `.venv/bin/weft bench`; wf.bench times your own functions."
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return importlib.import_module("benchmarks.command").run(arguments.rest)
 
 
 def _profile(arguments: argparse.Namespace, net, split, history) -> None:

@@ -55,7 +55,7 @@ def elementwise(domain: Domain, rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def elementwise_errors(name: str, domain: Domain) -> Iterable[ErrorSample]:
-    arity, allowed = domain.count, domain.dtypes
+    arity, allowed = domain.operands, domain.dtypes
     good = FLOAT32 if FLOAT32 in allowed else INT32
     a = np.ones((2, 3), good.numpy)
     if arity == 2:

@@ -2,7 +2,7 @@
 
 ``table`` is what is filled; an entry is a Primitive (``graph/node.py``). ``elementwise``, ``shape``, ``reduce`` and the like
 hold the entries, one kind a file, with rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same
-in the words of kernels, ``draw*`` make samples for tests. A new primitive is one entry in one of these files:
+in the words of kernels. A new primitive is one entry in one of these files:
 CONTRIBUTING.md.
 """
 

@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from weft.tools.gpu_bench.setting import Rows, Setting
+from benchmarks.gpu import together
+from benchmarks.gpu.setting import Rows, Setting
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
@@ -39,11 +40,13 @@ def rows(setting: Setting) -> Rows:
 def _row(setting: Setting, tool: str, name: str, step: str) -> dict[str, Any]:
     limit = max(5.0, min(120.0, setting.left))
     with tempfile.TemporaryDirectory() as folder:
-        child = [sys.executable, "-m", "weft.tools.gpu_bench", step, "--device", setting.device, "--out", folder,
+        child = [sys.executable, "-m", "benchmarks.gpu", step, "--device", setting.device, "--out", folder,
                  "--seconds", f"{0.7 * limit:.1f}", "--quick"]
         begin = [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all"]
         try:
-            done = subprocess.run([*begin, *child], capture_output=True, text=True, timeout=limit, check=False)
+            done = subprocess.run(
+                [*begin, *child], capture_output=True, text=True, timeout=limit, check=False, env=together.environment()
+            )
         except subprocess.TimeoutExpired:
             return {"cut": f"not done in {limit:.0f} s"}
         ran = (Path(folder) / f"{step}.json").exists()

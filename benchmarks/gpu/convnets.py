@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import told
-from weft.tools.gpu_bench.peers import TorchWords
-from weft.tools.gpu_bench.setting import Rows, Setting, numpys
-from weft.tools.gpu_bench.timing import Effort
-from weft.tools.nets import NETS, Net, Weft, executed, forward, layers, weights
+from benchmarks.gpu.closeness import told
+from benchmarks.gpu.peers import TorchWords
+from benchmarks.gpu.setting import Rows, Setting, numpys
+from benchmarks.gpu.timing import Effort
+from benchmarks.nets import NETS, Net, Weft, executed, forward, layers, weights
 
 EFFORT = Effort(runs=10, seconds=1.0)
 SCALE = 2.0**-5  # of the last layer's gradient, so that sums over a batch stay within float16

@@ -1,6 +1,6 @@
 """One step of ``weft bench gpu``, in a process of its own: its rows, each noted when it is done.
 
-    python -m weft.tools.gpu_bench STEP --device gpu --out DIR --seconds 60 [--quick] [--follow]
+    python -m benchmarks.gpu STEP --device gpu --out DIR --seconds 60 [--quick] [--follow]
 
 Rows that the step's file has are not repeated. The status says how it ended: 0, or 3 where the device is lost (an illegal address
 ends all that a process can do on a card), so that another process goes on behind the row that did it.
@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.tools.gpu_bench import record, together
-from weft.tools.gpu_bench.setting import Rows, Setting, made
-from weft.tools.gpu_bench.steps import STEPS, Step, broken
+from benchmarks.gpu import record, together
+from benchmarks.gpu.setting import Rows, Setting, made
+from benchmarks.gpu.steps import STEPS, Step, broken
 
 LOST = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the rows of a step that its file has not."""
-    parser = argparse.ArgumentParser(prog="python -m weft.tools.gpu_bench")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
     parser.add_argument("step", choices=[step.name for step in STEPS])
     parser.add_argument("--device", required=True)
     parser.add_argument("--out", required=True, type=Path)
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
     """The rows of a step; returns the exit status."""
     import weft as wf
-    from weft.tools.gpu_bench.about import about
+    from benchmarks.gpu.about import about
 
     begin = time.monotonic()
     found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
@@ -59,7 +59,7 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
         wf.set_device(setting.device)
         found["about"] = found["about"] or about(setting.device)
     known = {row["name"] for row in found["rows"]}
-    room = importlib.import_module(f"weft.tools.gpu_bench.{step.room}")
+    room = importlib.import_module(f"benchmarks.gpu.{step.room}")
     rows: Rows = getattr(room, step.function)(setting)
     try:
         for name, measure in rows:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, normal
 from weft.devices import get_device
 from weft.devices.base import Measuring
 from weft.devices.cuda.measure import measure
@@ -17,8 +19,6 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.placement.choose import choose
 from weft.placement.device_figures import Machine, machine
 from weft.schedule.build import build
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, normal
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, formats, numpys
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, formats, numpys
 
 SIZES = (512, 1024, 2048, 4096, 8192)
 QUICK_SIZES = (17, 32)

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from weft.tools.nets import NETS, Layer, Weft, layers
+from benchmarks.nets import NETS, Layer, Weft, layers
 
 QUICK_BATCH = 4
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, normal
 from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, normal
 
 SIDE = 16
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.peers import Torch, torch_beside
+from benchmarks.gpu.timing import QUICK, Clock, Effort, Side, Watch, turns, watch_of
 from weft.devices import get_device
 from weft.devices.base import ChoosesByMeasuring
-from weft.tools.gpu_bench.peers import Torch, torch_beside
-from weft.tools.gpu_bench.timing import QUICK, Clock, Effort, Side, Watch, turns, watch_of
 
 TUNING_S = 20.0  # that choosing tiles may take in a row
 Rows = Iterator[tuple[str, Callable[[], dict[str, Any]]]]  # names, and what measures; names come without measuring

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.samples import Case, derivatives, primitives, values
+from benchmarks.gpu.setting import Rows, Setting
+from benchmarks.gpu.steps import COMPILERS
 from weft.devices.base import ELSEWHERE
 from weft.devices.cuda.adapter import compiled
 from weft.devices.cuda.arguments import Launch
@@ -21,10 +25,6 @@ from weft.graph.node import Primitive, topological
 from weft.graph.primitives.meeting import UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.samples import Case, derivatives, primitives, values
-from weft.tools.gpu_bench.setting import Rows, Setting
-from weft.tools.gpu_bench.steps import COMPILERS
 
 SEED = 20
 UNWRITTEN = 0xAB  # of every byte that a program has not written

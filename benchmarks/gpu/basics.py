@@ -17,6 +17,10 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.about import versions
+from benchmarks.gpu.attention import always_chained
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, normal
 from weft.devices import get_device
 from weft.devices.cuda.adapter import compiled, toolchain
 from weft.devices.cuda.arguments import Launch
@@ -29,10 +33,6 @@ from weft.graph.node import Graph
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build
 from weft.schedule.program import calls
-from weft.tools.gpu_bench.about import versions
-from weft.tools.gpu_bench.attention import always_chained
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, normal
 
 CAPABILITY = 90  # for which a text is compiled where there is no card
 LENGTH = 64  # kernels of the chain that is replayed

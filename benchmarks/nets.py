@@ -120,7 +120,7 @@ def layers(net: str | Net) -> list[Layer]:
 
     Examples
     --------
-    >>> from weft.tools.nets import layers
+    >>> from benchmarks.nets import layers
     >>> print(layers("alexnet")[0].outside, f"{128 * sum(layer.flops for layer in layers('alexnet')) / 1e9:.3f} GFLOP")
     (64, 55, 55) 178.275 GFLOP
     """
@@ -209,13 +209,3 @@ class Weft:
         import weft as wf
 
         return wf.concatenate(list(parts), axis=1)
-
-
-def digit_net(side: int):
-    """The seed's net for images of ``side`` x ``side``: conv 10 filters 3x3 + ReLU, max-pool 2, dense 100 + ReLU, dense 10."""
-    from weft import nn
-
-    return nn.Sequential(
-        nn.Conv2d(1, 10, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(10 * (side // 2) ** 2, 100), nn.ReLU(), nn.Linear(100, 10),
-    )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, formats, normal
-from weft.tools.nets import NETS, Layer, layers
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, formats, normal
+from benchmarks.nets import NETS, Layer, layers
 
 CHOSEN = (
     ("vgg", "conv4"), ("vgg", "conv6"), ("alexnet", "conv2"), ("overfeat", "conv4"), ("googlenet", "inc3.3x3"),

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, formats, normal
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, formats, normal
 
 ROWS, COLUMNS = 16384, 4096  # 256 MB of float32
 IMAGES = (64, 64, 128, 128)

@@ -12,18 +12,28 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 from weft.process.signals import uninterrupted
 
 FLAG = "--follow"
+ROOT = Path(__file__).parents[2]  # of the checkout, where a step's process finds ``benchmarks``
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def started(command: Sequence[str], log: IO[bytes], speaks: bool = False) -> subprocess.Popen[bytes]:
     """A process that follows this one, first of a group of its own. speaks : what it prints goes where this one prints"""
     out = None if speaks else log
-    return subprocess.Popen([*command, FLAG], stdout=out, stderr=log, stdin=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        [*command, FLAG], stdout=out, stderr=log, stdin=subprocess.PIPE, env=environment(), start_new_session=True
+    )
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a step's process, in which Python finds ``benchmarks``."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import weft as wf
+from benchmarks.gpu.closeness import apart, told
+from benchmarks.gpu.setting import Rows, Setting, formats, normal
 from weft.nn import attention as layer
-from weft.tools.gpu_bench.closeness import apart, told
-from weft.tools.gpu_bench.setting import Rows, Setting, formats, normal
 
 BATCH, HEADS, WIDTH = 2, 16, 64
 LENGTHS = (512, 2048, 8192)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.tools.gpu_bench.timing import Clock, Watch
+from benchmarks.gpu.timing import Clock, Watch
 
 
 class Events:
@@ -65,7 +65,7 @@ class Torch:
 
 
 class TorchWords:
-    """See :class:`weft.tools.nets.Words`."""
+    """See :class:`benchmarks.nets.Words`."""
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._f = torch, torch.nn.functional

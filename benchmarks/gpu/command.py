@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu import record, together
+from benchmarks.gpu.__main__ import LOST
+from benchmarks.gpu.needed import missing_packages
+from benchmarks.gpu.pack import Pack
+from benchmarks.gpu.steps import NAMES, STEPS, Step, broken
+from benchmarks.gpu.tables import table
 from weft.devices.names import named, why_not
 from weft.errors import DeviceError
 from weft.process.run_lock import only_one
-from weft.tools.gpu_bench import record, together
-from weft.tools.gpu_bench.__main__ import LOST
-from weft.tools.gpu_bench.needed import missing_packages
-from weft.tools.gpu_bench.pack import Pack
-from weft.tools.gpu_bench.steps import NAMES, STEPS, Step, broken
-from weft.tools.gpu_bench.tables import table
 
 FOLDER = "weft-bench-gpu"
-CHILD = (sys.executable, "-m", "weft.tools.gpu_bench")
+CHILD = (sys.executable, "-m", "benchmarks.gpu")
 _DAY = 24 * 60
 _GRACE = 0.25  # of a step's share, in which its last row may end by itself
 _LEAST_GRACE = 10.0  # seconds

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import told
-from weft.tools.gpu_bench.setting import Rows, Setting
-from weft.tools.nets import digit_net
+from benchmarks.gpu.closeness import told
+from benchmarks.gpu.setting import Rows, Setting
+from weft.tools.digit_net import digit_net
 
 EPOCH = 60_000
 TRIED = 2048  # images, by which it is seen how many fit into the time

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft.tools.gpu_bench.closeness import told
-from weft.tools.gpu_bench.setting import Rows, Setting, normal
+from benchmarks.gpu.closeness import told
+from benchmarks.gpu.setting import Rows, Setting, normal
 
 TOLERANCE = 1e-3  # of the losses of three steps, relative
 RATE = 1e-3

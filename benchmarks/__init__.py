@@ -1,0 +1,1 @@
+"""Benchmarks; ``python -m weft.tools bench`` runs ``convnets`` and ``gpu``, the others are scripts."""
