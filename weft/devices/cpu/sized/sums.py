@@ -1,4 +1,4 @@
-"""Sums of any extents and strides: one function a dtype."""
+"""Sums of any extents and strides: one function per dtype."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 
-# work: how many elements there are
+# work: number of elements
 WORDS = ("work", "x", "out", "outer", "x_outer", "inner", "x_inner", "k", "x_k", "lanes", "block")
 VECTORS = 4
 
 
 def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
-    """``void @weft_sum(ptr args)``, args: a word for each of WORDS; strides in elements.
+    """Return the text of ``void @weft_sum(ptr args)``, args: a word for each of WORDS; strides in elements.
 
-    out[outer, inner] = sum over k of x[outer, inner, k]; lanes of more than one are those of a reduction.
+    out[outer, inner] = sum over k of x[outer, inner, k]; orders of several lanes are those of a reduction.
     """
     module = Module()
     v = Vectors(module, isa, dtype)
