@@ -22,7 +22,7 @@ class Emitter:
         self.isa = isa
         self.env = env
 
-    # where code goes
+    # placement
 
     def place(self, deps: frozenset) -> tuple[int, bool]:
         """Return the loop level of a value with these dependencies, and whether it differs between lanes."""

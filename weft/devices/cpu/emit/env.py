@@ -34,7 +34,7 @@ class Env:
     tag: identifies the unrolled copy; copies share values that do not depend on the vector axis.
     minor, span: an axis of extent ``span`` inside the lanes: lane l is iteration l // span of the vector axis and l % span of
     this axis (whose entry in axes is "0").
-    turn: an axis whose next ``lanes`` iterations are Envs of their own, told apart by its offset: a load along it is a
+    turn: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset: a load along it is a
     square of memory, read in rows and transposed in registers.
     whole: the vector axis starts at multiples of the lanes, offsets and constants aside; fours: at multiples of four.
     streamed: None, or a set that a store past the caches adds to (the function then ends with a fence).

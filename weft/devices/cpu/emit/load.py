@@ -68,9 +68,9 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     if uniform is None and count is not None and not affine.gather:
         if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
             return load_turned(e, access, affine, type_, size, count)
-    near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
+    contiguous = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
     reach = lanes if step is None else (lanes - 1) * abs(step) + 1
-    if scattered or not near or (uniform is not None and reach * size > DUMMY):
+    if scattered or not contiguous or (uniform is not None and reach * size > DUMMY):
         pointers = pointers_of(e, access, affine)
         if uniform is None or mask is not None:
             mask = both_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))

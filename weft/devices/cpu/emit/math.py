@@ -16,24 +16,24 @@ from weft.devices.cpu.emit.reals import Reals
 _LOG2_E = 1.44269504088896341
 _EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
          6.931472028550421e-1)
-_POLYNOMIALS: dict[str, Callable[[Ops, str, str], str]] = {
+_BOTH: dict[str, Callable[[Ops, str, str], str]] = {
     "exp": exp_log.exp, "expm1": exp_log.expm1, "log": exp_log.log, "log1p": exp_log.log1p, "tanh": exp_log.tanh,
     "sin": sin_cos.sin, "cos": sin_cos.cos,
 }
-VECTORS = frozenset((*_POLYNOMIALS, "erf"))  # have polynomials, at least for float
+VECTORS = frozenset((*_BOTH, "erf"))  # have polynomials, at least for float
 
 
 def function(o: Ops, op: str, t: str, args: list[str]) -> str:
     """Emit one of kernel.MACHINE's functions on float or double registers."""
     if op == "erf" and t == "float":
         return _erf(o, *args)
-    own = _POLYNOMIALS.get(op)
+    own = _BOTH.get(op)
     return own(o, t, *args) if own else libm(o, op, t, args)
 
 
 def has_vectors(op: str, t: str) -> bool:
     """Return whether a function is computed in vectors; the others call the C library lane by lane."""
-    return op in _POLYNOMIALS or (op == "erf" and t == "float")
+    return op in _BOTH or (op == "erf" and t == "float")
 
 
 def _erf(o: Ops, x: str) -> str:

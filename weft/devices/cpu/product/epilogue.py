@@ -143,16 +143,16 @@ class Epilogue:
 
     def _hoist(self, f: Function, env: Env, column: bool) -> None:
         """Emit values that depend only on the column (or only on the row) once for all rows (columns)."""
-        mine = self.p.n if column else self.p.m
+        axis = self.p.n if column else self.p.m
         other = self.p.m if column else self.p.n
-        if mine is None:
+        if axis is None:
             return
 
-        def depends_on_mine(value: Value) -> bool:
+        def depends_on_axis(value: Value) -> bool:
             deps = dependencies(value, self.deps)
-            return mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
+            return axis.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
 
-        for value in uppermost([s.value for s in self.p.stores], depends_on_mine):
+        for value in uppermost([s.value for s in self.p.stores], depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
     def _store(self, f: Function, env: Env, acc: str, live: int) -> None:

@@ -274,10 +274,10 @@ class _Driver:
 
         def tile(index: str, tall: bool, copy: bool) -> None:
             i = self._first_row(f, index)
-            near = f.let(f"sub i64 {index}, {c.first}")
-            rows = self._rows_pointer(f, a, i, near, fresh, tall, c)
-            self._prefetch_b(f, ahead, near)
-            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.pieces else t
+            local_panel = f.let(f"sub i64 {index}, {c.first}")
+            rows = self._rows_pointer(f, a, i, local_panel, fresh, tall, c)
+            self._prefetch_b(f, ahead, local_panel)
+            at = f.offset(t, f.add(column, f.mul(local_panel, self.tile_bytes))) if self.pieces else t
             outer = "".join(f", i64 {o}" for o in c.outer)
             f.do(
                 f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
@@ -296,16 +296,16 @@ class _Driver:
                 with f.loop(lo, hi) as index:
                     tile(index, tall, False)
 
-    def _rows_pointer(self, f: Function, a: str, i: str, near: str, fresh: str, tall: bool, c: _Calls) -> str:
+    def _rows_pointer(self, f: Function, a: str, i: str, local_panel: str, fresh: str, tall: bool, c: _Calls) -> str:
         """Return the address of a panel's rows; the first column panel packs them."""
         plan, p = self.plan, self.p
         source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.bytes))
         if not plan.pack_a:
             return source
         if self.a_along_k:
-            at = f.offset("%work", f.mul(near, plan.rows * self.a_stride * self.size))
+            at = f.offset("%work", f.mul(local_panel, plan.rows * self.a_stride * self.size))
         else:
-            at = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
+            at = f.offset("%work", f.mul(local_panel, plan.rows * self.k_room * self.size))
         with f.when(fresh):
             if self.a_along_k:
                 f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
@@ -313,10 +313,10 @@ class _Driver:
                 f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
         return at
 
-    def _prefetch_b(self, f: Function, ahead: tuple[str, int, int], near: str) -> None:
+    def _prefetch_b(self, f: Function, ahead: tuple[str, int, int], local_panel: str) -> None:
         start, count, step = ahead
         if count:
-            line = f.offset(start, f.mul(near, count * step))
+            line = f.offset(start, f.mul(local_panel, count * step))
             for x in range(count):
                 self._prefetch(f, f.offset(line, x * step))
 

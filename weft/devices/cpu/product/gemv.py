@@ -182,14 +182,14 @@ class _Driver:
         f.do("ret void")
 
     def _sum_blocks(
-        self, f: Function, whole: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
+        self, f: Function, full_end: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
     ) -> list[str]:
         """Emit the sums of all blocks, joined; return ``count`` registers of ``type_``.
 
-        ``block(first, end, last)`` emits one block: its steps below ``whole``, and later ones if ``last`` holds (None: always).
+        ``block(first, end, last)`` emits one block: the steps below ``full_end``, and later ones if ``last`` (None: always).
         """
         if self.blocks == 1:
-            return block(0, whole, None)
+            return block(0, full_end, None)
         bytes_ = max(16, self.lanes * self.size)
         cells = [f.local(type_, bytes_) for _ in range(count)]
         levels = f.local(f"[{pairwise.depth(self.blocks) * count * bytes_} x i8]", bytes_)
@@ -197,7 +197,7 @@ class _Driver:
         with f.loop(0, self.blocks) as number:
             last = f.let(f"icmp eq i64 {number}, {self.blocks - 1}", "c")
             first = f.mul(number, self.block)
-            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), whole), last), strict=True):
+            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), full_end), last), strict=True):
                 f.store(type_, value, cell)
             self._join(f, pairwise.rows(f, levels, count * bytes_, places), number, last, type_, cells)
         return [f.load(type_, cell) for cell in cells]

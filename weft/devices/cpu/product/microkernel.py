@@ -136,15 +136,15 @@ def _prefetch_sums(module: Module, f: Function, micro: Micro) -> None:
 def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
     """Emit the blocks of a piece, joined. The function returns unless all of k is done.
 
-    A piece of 2**near blocks joins them in local memory: only its result goes to %T, whose levels then count pieces.
+    A piece of 2**local_levels blocks joins them in local memory: only its result goes to %T, whose levels then count pieces.
     """
     vec, width, block = micro.vector, micro.lanes * micro.size, micro.block
     types, places = [vec] * len(cells), [n * width for n in range(len(cells))]
-    blocks, own = -(-micro.k // block), len(cells) * width
-    near = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
-    local_sums = f.local(f"[{near * len(cells)} x {vec}]", width) if near else "null"
+    blocks, level_bytes = -(-micro.k // block), len(cells) * width
+    local_levels = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
+    local_sums = f.local(f"[{local_levels * len(cells)} x {vec}]", width) if local_levels else "null"
 
-    near_at = pairwise.rows(f, local_sums, own, places)
+    near_at = pairwise.rows(f, local_sums, level_bytes, places)
     far_at = pairwise.rows(f, "%T", micro.levels, places)
 
     def join(at: pairwise.Places, mask: str) -> None:
@@ -160,34 +160,34 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
             for cell, pointer in zip(cells, far_at(slot), strict=True):
                 f.store(vec, f.load(vec, pointer, width), cell, width)
     at, end = ("%at", f.add("%at", "%kc")) if micro.piece else ("0", str(micro.k))
-    again, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
+    block_label, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
     place = f.local("i64")
-    if near:
+    if local_levels:
         f.store("i64", at, place)
-        f.do(f"br label %{again}")
-        f.label(again)
+        f.do(f"br label %{block_label}")
+        f.label(block_label)
         at = f.load("i64", place)
     number = f.let(f"udiv i64 {at}, {block}")
-    stop = f.minimum(f.mul(f.add(number, 1), block), end) if near else end
-    loop.run(f.let(f"sub i64 {stop}, {at}") if near else "%kc")
+    stop = f.minimum(f.mul(f.add(number, 1), block), end) if local_levels else end
+    loop.run(f.let(f"sub i64 {stop}, {at}") if local_levels else "%kc")
     last = f.let(f"icmp eq i64 {stop}, {micro.k}", "c")
     mask = pairwise.joins(f, number, last)
     if micro.partial:
         ends_block = f.let(f"icmp eq i64 {f.let(f'urem i64 {stop}, {block}')}, 0", "c")
         mask = f.let(f"select i1 {f.let(f'or i1 {last}, {ends_block}')}, i64 {mask}, i64 0")
-    if near:
-        join(near_at, f.let(f"and i64 {mask}, {(1 << near) - 1}") if micro.piece else mask)
+    if local_levels:
+        join(near_at, f.let(f"and i64 {mask}, {(1 << local_levels) - 1}") if micro.piece else mask)
         with f.when(f.let(f"icmp ne i64 {stop}, {end}", "c")):
             pairwise.keep(module, f, near_at, number, types, cells, width)
             for cell in cells:
                 f.store(vec, "zeroinitializer", cell, width)
             f.store("i64", stop, place)
-            f.do(f"br label %{again}")
+            f.do(f"br label %{block_label}")
             f.label(next_)
     if micro.piece:
-        join(far_at, f.let(f"lshr i64 {mask}, {near}"))
+        join(far_at, f.let(f"lshr i64 {mask}, {local_levels}"))
         with f.when(f.let(f"xor i1 {last}, true")):
-            piece = f.let(f"lshr i64 {number}, {near}")
+            piece = f.let(f"lshr i64 {number}, {local_levels}")
             pairwise.keep(module, f, far_at, piece, types, cells, width)
             f.do("ret void")
             f.label(over)

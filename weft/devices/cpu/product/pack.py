@@ -95,7 +95,7 @@ class Packer:
 
     @property
     def quad(self) -> int:
-        """The elements in 16 bytes: the side of the squares that are transposed at once."""
+        """Return the elements in 16 bytes: the side of the squares that are transposed at once."""
         return 16 // self.size_out
 
     def square(self, f: Function, src: str, first: int, count: int, stride: int) -> list[str]:

@@ -131,8 +131,8 @@ def make_plan(
     if kc is None:
         kc = k
         if pack_b and not in_cache:
-            near = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # bytes for a panel that tiles reuse
-            kc = max(32, near // (nr * size))
+            panel_bytes = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # that tiles reuse
+            kc = max(32, panel_bytes // (nr * size))
         elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
             # as many rows of b as the nearest cache holds; a single tile row sweeps whole rows of b
             kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8

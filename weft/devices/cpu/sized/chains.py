@@ -58,11 +58,11 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
         f.store("ptr", f.offset("%a", f.mul(first, "%a_k")), places[0])
         f.store("ptr", f.offset("%b", f.mul(first, "%b_k")), places[1])
         turn = chains if chains > 1 else max(1, ADDITIONS_PER_TURN // (rows * vectors))
-        whole = f.let(f"and i64 {count}, {-turn}")
-        with f.loop(0, whole, turn):
+        full_count = f.let(f"and i64 {count}, {-turn}")
+        with f.loop(0, full_count, turn):
             for u in range(turn):
                 step(u % chains)
-        rest = f.let(f"sub i64 {count}, {whole}")
+        rest = f.let(f"sub i64 {count}, {full_count}")
         if chains == 1 and turn > 1:
             with f.loop(0, rest):
                 step(0)
@@ -135,8 +135,8 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
         for row in cells:
             for cell in row:
                 f.store(vec, "zeroinitializer", cell, width)
-        whole = f.let(f"and i64 {count}, {-chains}")
-        end = middle = f.add(first, whole)
+        full_count = f.let(f"and i64 {count}, {-chains}")
+        end = middle = f.add(first, full_count)
         if rows > 1 and not apart:
             middle = f.add(first, f.let(f"and i64 {count}, {-UNROLLED_TURNS * chains}"))
             with f.loop(first, middle, UNROLLED_TURNS * chains) as k:
@@ -146,7 +146,7 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
         with f.loop(first, end, chains) as k:
             step(k, None)
         if chains > 1:
-            rest = f.let(f"sub i64 {count}, {whole}")
+            rest = f.let(f"sub i64 {count}, {full_count}")
             with f.when(f.let(f"icmp ne i64 {rest}, 0", "c")):
                 step(end, rest)
         for row, cell in zip(cells, results, strict=True):

@@ -61,8 +61,8 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
         for b, start, step in zip(kernel.inputs, starts, steps, strict=True):
             source = f.element(start, memory_type(b.dtype), i)
             one = f.let(f"icmp eq i64 {step}, 0", "c")
-            many = f.let(f"and i1 {short}, {f.let(f'xor i1 {one}, true')}")
-            with f.when(many):
+            needs_copy = f.let(f"and i1 {short}, {f.let(f'xor i1 {one}, true')}")
+            with f.when(needs_copy):
                 _copy(module, f, rooms[b.id], source, f.mul(left, b.dtype.bytes))
             at[b.id] = f.let(f"select i1 {f.let(f'or i1 {one}, {short}')}, ptr {rooms[b.id]}, ptr {source}")
         last = f.element(target, memory_type(out.dtype), i)

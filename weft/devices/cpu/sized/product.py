@@ -63,7 +63,7 @@ def _select(f: Function, condition: str, type_: str, yes: str, no: str) -> str:
 
 
 def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
-    """Emit ``@matrix`` for orders of one lane. most: the width of a tile in registers."""
+    """Emit ``@matrix``, for orders of one lane. most: the largest width of a tile in registers."""
     for vectors in range(1, most + 1):
         for height in heights:
             chains.panel(v, f"tile{height}x{vectors}", rows=height, vectors=vectors)
@@ -82,8 +82,8 @@ def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
     wide = most * v.lanes
     with f.loop(0, n, wide) as j:
         live = f.minimum(f.let(f"sub i64 {n}, {j}"), wide)
-        many = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
-        width = f.let(f"select i1 {many}, i64 {wide}, i64 {v.lanes}")
+        is_wide = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
+        width = f.let(f"select i1 {is_wide}, i64 {wide}, i64 {v.lanes}")
         source, target = f.offset(b, f.mul(j, b_n)), f.offset("%c", f.mul(j, c_n))
         in_place = f.let(f"and i1 {dense}, {f.let(f'icmp eq i64 {live}, {width}')}")
         with f.when(f.let(f"xor i1 {in_place}, true")):
@@ -95,7 +95,7 @@ def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
         if most == 1:
             f.do(f"call void @tiles1({arguments})")
         else:
-            with f.when(many):
+            with f.when(is_wide):
                 f.do(f"call void @tiles{most}({arguments})")
             with f.otherwise():
                 f.do(f"call void @tiles1({arguments})")
@@ -188,7 +188,7 @@ def _emit_vector(v: Vectors) -> None:
     step, x_k = _select(f, right, "i64", "%a_k", "%b_k"), _select(f, right, "i64", "%b_k", "%a_k")
     with f.when(f.let(f"icmp eq i64 {free}, {v.size}", "c")):
         wide = VECTORS * v.lanes
-        whole = f.let(f"and i64 {count}, {-wide}")
+        full_count = f.let(f"and i64 {count}, {-wide}")
 
         def across(name: str, j: str, live: str | int) -> None:
             at = f.mul(j, v.size)
@@ -197,13 +197,13 @@ def _emit_vector(v: Vectors) -> None:
                 f"i64 {step}, i64 0, i64 {v.size}, i64 {live}, i64 %block)"
             )
 
-        with f.loop(0, whole, wide) as j:
+        with f.loop(0, full_count, wide) as j:
             across("across", j, wide)
-        with f.loop(whole, count, v.lanes) as j:
+        with f.loop(full_count, count, v.lanes) as j:
             across("across.last", j, f.minimum(f.let(f"sub i64 {count}, {j}"), v.lanes))
         f.do("ret void")
     x = f.let(f"call ptr @copied(ptr {x}, i64 {x_k}, i64 %k, ptr %scratch)")
-    near = f.let(f"icmp eq i64 {step}, {v.size}", "c")
+    contiguous = f.let(f"icmp eq i64 {step}, {v.size}", "c")
 
     def along(name: str, i: str) -> None:
         f.do(
@@ -211,11 +211,11 @@ def _emit_vector(v: Vectors) -> None:
             f"i64 {free}, i64 {step}, i64 {v.size}, i64 %block)"
         )
 
-    with f.when(near):
-        whole = f.let(f"and i64 {count}, -8")
-        with f.loop(0, whole, 8) as i:
+    with f.when(contiguous):
+        full_count = f.let(f"and i64 {count}, -8")
+        with f.loop(0, full_count, 8) as i:
             along("along", i)
-        with f.loop(whole, count) as i:
+        with f.loop(full_count, count) as i:
             along("along.last", i)
     with f.otherwise(), f.loop(0, count) as i:
         along("along.apart", i)

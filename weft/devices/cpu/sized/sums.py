@@ -35,7 +35,7 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
     block = at_least_one(f, word["block"])
     in_lanes = f.let(f"icmp ne i64 {word['lanes']}, 1", "c")
     dense = f.let(f"icmp eq i64 {x_inner}, {v.size}", "c")
-    near = f.let(f"icmp eq i64 {x_k}, {v.size}", "c")
+    contiguous = f.let(f"icmp eq i64 {x_k}, {v.size}", "c")
     with f.loop(0, word["outer"]) as number:
         source = f.offset(x, f.mul(number, x_outer))
         target = f.element(out, v.scalar, f.mul(number, inner))
@@ -55,16 +55,16 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
 
         with f.when(in_lanes):
             with f.loop(0, inner) as j:
-                with f.when(near):
+                with f.when(contiguous):
                     row("lanes", j)
                 with f.otherwise():
                     row("lanes.apart", j)
         with f.otherwise():
             with f.when(dense):
-                whole = f.let(f"and i64 {inner}, {-wide}")
-                with f.loop(0, whole, wide) as j:
+                full_count = f.let(f"and i64 {inner}, {-wide}")
+                with f.loop(0, full_count, wide) as j:
                     across("across", j, wide)
-                with f.loop(whole, inner, v.lanes) as j:
+                with f.loop(full_count, inner, v.lanes) as j:
                     across("across.last", j, f.minimum(f.let(f"sub i64 {inner}, {j}"), v.lanes))
             with f.otherwise():
                 four = f.let(f"and i64 {inner}, -4")
