@@ -1,8 +1,9 @@
-"""LLVM text of one expression at one iteration, or at neighbouring ones in vectors.
+"""LLVM text of one expression, at one iteration or at neighbouring iterations in vectors.
 
-``text`` writes functions, blocks and loops; ``types`` and ``isa`` say what registers there are. ``machine`` turns one operation
-into instructions, with ``math``, ``libm`` and ``philox`` for those that no instruction does. An ``env`` names what an iteration
-has at hand, ``emit`` turns a Value into registers in it, and ``access``, ``address``, ``masks`` and ``store`` reach memory.
+``text`` builds functions, blocks and loops; ``types`` and ``isa`` describe the registers. ``machine_operations`` turns one
+operation into instructions, with ``math``, ``libm`` and ``philox`` for functions that have no instruction. An ``env`` names the
+axes, buffers and accumulators of an iteration, ``emit`` turns a Value into registers, and ``load``, ``affine``, ``masks`` and
+``store`` access memory.
 
-Loops are not made here: nest, product and convolution call this room, never the other way round.
+Loops are built in nest, product and convolution, which call this package; it never imports them.
 """

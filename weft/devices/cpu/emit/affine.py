@@ -1,4 +1,4 @@
-"""Indices: an Affine as an integer, at one iteration or in lanes."""
+"""Indices: the value of an Affine as an integer, at one iteration or per lane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.kernel.ir import Affine, Value
 
 
 def index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:
-    """The integer of an Affine as a value of ``dtype``."""
+    """Emit an Affine as a value of ``dtype``."""
     name = affine_text(e, affine, vector)
     return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
 
@@ -22,7 +22,7 @@ def _narrow(e: Emitter, name: str, dtype: Format, vector: bool) -> str:
 
 
 def integer(e: Emitter, v: Value, vector: bool) -> str:
-    """An index value as i64 (in lanes if asked)."""
+    """Emit an index value as i64, per lane if ``vector``."""
     name, is_vector = e.value(v)
     if v.dtype.bytes < 8 or v.dtype.kind == "bool":
         lanes = e.env.lanes if is_vector else None
@@ -32,7 +32,7 @@ def integer(e: Emitter, v: Value, vector: bool) -> str:
 
 
 def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str, int]]], int]:
-    """What does not differ between lanes, lane 0 of the vector axis included: (name, factor) by loop level, and the constant."""
+    """Return the terms equal in all lanes, with lane 0 of the vector axis: (name, factor) by loop level, and the constant."""
     env = e.env
     const = affine.const
     groups: dict[int, list[tuple[str, int]]] = {}
@@ -48,9 +48,9 @@ def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str
         level, vector = e.place(dependencies(v, env.deps))
         if vector:
             continue
-        keep, e.f.lines = e.f.lines, e.lines(level)
+        saved, e.f.lines = e.f.lines, e.lines(level)
         name = integer(e, v, vector=False)
-        e.f.lines = keep
+        e.f.lines = saved
         if name.startswith("%"):
             groups.setdefault(level, []).append((name, c))
         else:
@@ -59,24 +59,24 @@ def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str
 
 
 def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
-    """(SSA sum of the uniform terms, outer levels first, or int; constant)."""
+    """Return (sum of the uniform terms, outer levels first, as SSA name or int; constant)."""
     groups, const = uniform_groups(e, affine)
     total: str | int = 0
     for level in sorted(groups):
         memo = e.memo(level)
         key = ("sum", total, tuple(groups[level]))
         if key not in memo:
-            keep, e.f.lines = e.f.lines, e.lines(level)
+            saved, e.f.lines = e.f.lines, e.lines(level)
             for text, c in groups[level]:
                 total = e.f.add(total, e.f.mul(text, c))
-            e.f.lines = keep
+            e.f.lines = saved
             memo[key] = total
         total = memo[key]
     return total, const
 
 
 def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
-    """An Affine as i64 (in lanes if asked)."""
+    """Emit an Affine as i64, per lane if ``vector``."""
     base, const = _uniform_terms(e, affine)
     start = e.f.add(base, const)
     if not vector:
@@ -95,12 +95,12 @@ def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
 
 
 def lanes_text(numbers: list[int], plus: int = 0) -> str:
-    """Integers as a constant."""
+    """Return integers as a constant vector."""
     return "<" + ", ".join(f"i64 {n + plus}" for n in numbers) + ">"
 
 
 def known_lanes(e: Emitter, affine: Affine) -> list[int] | None:
-    """The lanes' integers where all of them are known while the text is written."""
+    """Return the integers of the lanes if all of them are constant, else None."""
     if any(e.env.axes[a].startswith("%") for a, _ in affine.terms) or affine.gather:
         return None
     _, const = _uniform_terms(e, affine)
@@ -114,7 +114,7 @@ def lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
 
 
 def lane_step(e: Emitter, affine: Affine) -> int | None:
-    """How far neighbouring lanes lie apart, gathered indices aside; None where that differs."""
+    """Return the distance of neighbouring lanes, gathered indices aside; None if it varies."""
     step, inner = lane_terms(e, affine)
     if e.env.minor is None:
         return step
@@ -122,7 +122,7 @@ def lane_step(e: Emitter, affine: Affine) -> int | None:
 
 
 def ramp(e: Emitter, affine: Affine) -> list[int]:
-    """How far each lane lies from lane 0, gathered indices aside."""
+    """Return the distance of each lane from lane 0, gathered indices aside."""
     step, inner = lane_terms(e, affine)
     span = e.env.span
     return [i // span * step + i % span * inner for i in range(e.env.lanes)]

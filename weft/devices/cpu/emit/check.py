@@ -1,7 +1,7 @@
-"""Checked indices: what is out of range is told once, in the record of the run, and becomes 0, so that memory is safe.
+"""Bounds checks of indices: the first index out of range is recorded, and index 0 replaces it, so that memory stays safe.
 
-The record is two words that the run owns: the number of a site plus one, 0 while there is no fault, and the index. Whoever
-comes first writes it; later kernels do not run (see ``walk_ir.py``), nor later parts of this one.
+The record is two 64-bit words that the run owns: the number of a site plus one, 0 while there is no fault, and the index. The
+first writer wins. Later kernels (see ``walk_ir.py``) and later parts of this kernel do not run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from weft.kernel.ir import Kernel, Value
 
 
 def record_slot(kernel: Kernel) -> int:
-    """Where a kernel that checks indices finds the record among its arguments: behind scratch."""
+    """Return the position of the fault record among a kernel's arguments: after scratch."""
     return len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars) + 1
 
 
 def emit_check(e: Emitter, v: Value, vector: bool) -> str:
-    """The index where it lies in the range, else 0."""
+    """Return the index if it is in range, else 0; record the fault."""
     f, (index, matters) = e.f, v.args
     name = e.in_lanes(index, vector)
     if v.attr.site is None:
@@ -33,11 +33,11 @@ def emit_check(e: Emitter, v: Value, vector: bool) -> str:
         bad = f.let(f"and {bits} {bad}, {e.in_lanes(matters, vector)}")
     if vector:
         bad = both_masks(e, bad, e.env.mask) or bad
-    some = bad if lanes is None else f.let(f"extractelement {bits} {bad}, i64 0") if lanes == 1 else e.m.any_lane(f, bad, lanes)
-    with f.when(some):
-        if lanes == 1:  # LLVM 22 aborts on a single bit that is handed over as a vector
-            alone = f.let(f"extractelement {type_} {name}, i64 0")
-            f.do(f"call void @{_teller(e.m, None)}(ptr {e.env.record}, i64 {v.attr.site + 1}, i64 {alone}, i1 true)")
+    faulty = bad if lanes is None else f.let(f"extractelement {bits} {bad}, i64 0") if lanes == 1 else e.m.any_lane(f, bad, lanes)
+    with f.when(faulty):
+        if lanes == 1:  # LLVM 22 aborts on an argument of type <1 x i1>
+            only = f.let(f"extractelement {type_} {name}, i64 0")
+            f.do(f"call void @{_teller(e.m, None)}(ptr {e.env.record}, i64 {v.attr.site + 1}, i64 {only}, i1 true)")
         else:
             f.do(f"call void @{_teller(e.m, lanes)}(ptr {e.env.record}, i64 {v.attr.site + 1}, {type_} {name}, {bits} {bad})")
     zero = "0" if lanes is None else "zeroinitializer"
@@ -45,14 +45,14 @@ def emit_check(e: Emitter, v: Value, vector: bool) -> str:
 
 
 def stop_here(f: Function, record: str) -> None:
-    """Return where a fault has been told."""
+    """Emit a return if a fault is recorded."""
     with f.when(f.let(f"icmp ne i64 {f.load('i64', record, 8)}, 0", "c")):
         f.do("ret void")
         f.label(f.fresh_label("on"))
 
 
 def _teller(m: Module, lanes: int | None) -> str:
-    """``@name(record, site, index, bad)``: the first bad lane's index, unless another fault was told before."""
+    """Return the name of ``@name(record, site, index, bad)``, which records the first bad lane's index if the record is empty."""
     name = f"weft_out_of_bounds{lanes or ''}"
     if not m.once(name):
         return name

@@ -1,4 +1,4 @@
-"""The entry of a kernel: it counts itself, and its chunks are handed to the pool or run one after another."""
+"""The entry of a kernel: it counts the launch and runs the chunks in the pool or one after another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from weft.kernel.ir import Kernel
 
 
 def count_entry(m: Module, entry: Function) -> None:
-    """Every kernel adds one to weft_counters[0]; where two run at once, one may be lost, which costs less than a lock."""
+    """Add one to weft_counters[0]. The addition is not atomic: a concurrent kernel may lose one, which costs less than a lock."""
     m.declare("weft_counters", "@weft_counters = external global i64")
     entry.store("i64", entry.let(f"add i64 {entry.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
 
 
 def run_chunks(m: Module, f: Function, body: str, chunks: int, parallel: bool, context: str = "%args") -> None:
-    """``body(context, chunk, worker)`` for every chunk; those of a small kernel run here, as worker 0."""
+    """Emit ``body(context, chunk, worker)`` for each chunk. A small kernel runs its chunks on this thread, as worker 0."""
     if chunks > 1:
         m.took("parallel" if parallel else "chunks")
     if parallel and chunks > 1:
@@ -27,7 +27,7 @@ def run_chunks(m: Module, f: Function, body: str, chunks: int, parallel: bool, c
 
 
 def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch: int) -> None:
-    """The entry of a product: each chunk does its share of the calls ``unit(args, unit, work)``."""
+    """Emit the entry of a product: each chunk runs its share of the calls ``unit(args, unit, work)``."""
     symbol = kernel.name
     slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
     f = m.function(f"define internal void @{symbol}.chunk(ptr %args, i64 %chunk, i64 %worker)")
@@ -45,14 +45,14 @@ def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch
 
 
 def divide(f: Function, value: str, by: int) -> tuple[str, str]:
-    """(quotient, remainder)"""
+    """Return (quotient, remainder)."""
     if by == 1:
         return value, "0"
     return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
 
 
 def share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:
-    """[from, to) of ``index``'s balanced share of ``total`` things."""
+    """Return the bounds [from, to) of share ``index`` of ``total`` items, divided evenly into ``parts``."""
     if parts == 1:
         return "0", str(total)
     after = f.let(f"add i64 {index}, 1")

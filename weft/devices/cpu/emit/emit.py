@@ -1,4 +1,4 @@
-"""Values to LLVM text: one expression at one iteration, or at ``lanes`` neighbouring ones."""
+"""Values as LLVM text: one expression at one iteration, or at ``lanes`` neighbouring ones."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "llvm_type", "m
 
 
 def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:
-    """The SSA name (or constant) of a value: ``<lanes x T>`` where env.vector is set, else a scalar.
+    """Return the SSA name (or constant) of a value: ``<lanes x T>`` if env.vector is set, else a scalar.
 
-    T is :func:`llvm_type` of value.dtype. What does not depend on the vector axis is computed once as a
-    scalar; what does not depend on an open loop is computed in front of it (env.levels).
+    T is :func:`llvm_type` of value.dtype. A value that does not depend on the vector axis is computed once, as a scalar; a
+    value that does not depend on an open loop is computed before the loop (env.levels).
     """
     e = ValueEmitter(f, m, isa, env)
     name, vector = e.value(value)
@@ -31,21 +31,21 @@ def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:
 
 
 def emit_store(f: Function, m: Module, isa: ISA, store: Store, env: Env) -> None:
-    """Write store.value to its place: only allowed lanes touch memory.
+    """Store store.value; masked lanes do not touch memory.
 
-    Mode "add" reads, adds and writes; lanes in order where several may meet the same element.
+    Mode "add" reads, adds and writes, lane by lane in order if several lanes may write the same element.
     """
     e = ValueEmitter(f, m, isa, env)
     emit_store_access(e, store)
 
 
 class ValueEmitter(Emitter):
-    """Emission of whatever a Value may be."""
+    """Emission of all operations of a Value."""
 
     __slots__ = ()
 
     def one(self, v: Value, vector: bool) -> str:
-        """Emit one value whose operands are known."""
+        """Emit one value whose operands are emitted already."""
         ops = Ops(self.f, self.m, self.isa, self.env.lanes if vector else None)
         if v.op == "const":
             return ops.const(v.dtype, v.attr)
@@ -66,7 +66,10 @@ class ValueEmitter(Emitter):
         return machine(ops, v, [self.in_lanes(a, vector) for a in v.args])
 
     def quads(self, v: Value) -> str | None:
-        """Random words of neighbouring elements that begin at a multiple of four: each block of four is made once."""
+        """Emit random words of neighbouring elements that begin at a multiple of four, each block of four once.
+
+        Return None for other elements.
+        """
         env = self.env
         key, base, element = v.args
         while element.op == "cast":
@@ -83,10 +86,10 @@ class ValueEmitter(Emitter):
                 const += c * int(text)
             elif a != env.vector and c % 4:
                 return None
-        known = [self.value(x) for x in (key, base)]
-        if const % 4 or any(is_vector for _, is_vector in known):
+        operands = [self.value(x) for x in (key, base)]
+        if const % 4 or any(is_vector for _, is_vector in operands):
             return None
         first = affine_text(self, element.attr, vector=False)
         ops = Ops(self.f, self.m, self.isa, None)
-        counter = ops.op("add", "i64", known[1][0], ops.op("lshr", "i64", first, "2"))
-        return four_words(Ops(self.f, self.m, self.isa, env.lanes), known[0][0], counter)
+        counter = ops.op("add", "i64", operands[1][0], ops.op("lshr", "i64", first, "2"))
+        return four_words(Ops(self.f, self.m, self.isa, env.lanes), operands[0][0], counter)

@@ -1,4 +1,4 @@
-"""Where the text of values goes: in front of which loop, once for all lanes or in each, and what is there already."""
+"""Placement of the code of values: the loop it precedes, scalar or per lane, and the reuse of emitted values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.kernel.ir import Value
 
 
 class Emitter:
-    """Emission of values into one function under one Env. What one operation becomes is ``one``: see ValueEmitter in emit.py."""
+    """Emit values into one function under one Env. Subclasses implement ``one``: see ValueEmitter in emit.py."""
 
     __slots__ = ("env", "f", "isa", "m")
 
@@ -22,12 +22,12 @@ class Emitter:
         self.isa = isa
         self.env = env
 
-    # where code goes
+    # placement
 
     def place(self, deps: frozenset) -> tuple[int, bool]:
-        """The level that a value with these dependencies belongs to, and whether it differs between lanes."""
+        """Return the loop level of a value with these dependencies, and whether it differs between lanes."""
         env = self.env
-        vector = env.vector is not None and (env.vector in deps or env.minor in deps or self._differs(deps))
+        vector = env.vector is not None and (env.vector in deps or env.minor in deps or self._has_vector_acc(deps))
         if env.levels is None:
             return 0, vector
         level = 0
@@ -37,8 +37,8 @@ class Emitter:
             level = max(level, at)
         return level, vector
 
-    def _differs(self, deps: frozenset) -> bool:
-        """Whether one of the accumulators is a vector."""
+    def _has_vector_acc(self, deps: frozenset) -> bool:
+        """Return whether one of the accumulators is a vector."""
         for d in deps:
             if type(d) is tuple and d[1] not in self.env.uniform:
                 return True
@@ -51,19 +51,19 @@ class Emitter:
         return self.f.lines if self.env.levels is None else self.env.levels[level].lines
 
     def splat(self, name: str, type_: str) -> str:
-        """A scalar in all lanes, made where the scalar is known."""
+        """Return a scalar broadcast to all lanes, emitted at the level of the scalar."""
         lanes = self.env.lanes
         if not name.startswith("%"):
             return f"splat ({type_} {name})"
         level = self.memo_level(name)
         memo = self.memo(level)
-        if ("at", name) not in memo and self.f.lines is not self.lines(level):  # known here, perhaps not further in
+        if ("at", name) not in memo and self.f.lines is not self.lines(level):  # defined in the current lines only
             return Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
         key = ("splat", name, lanes)
         if key not in memo:
-            keep, self.f.lines = self.f.lines, self.lines(level)
+            saved, self.f.lines = self.f.lines, self.lines(level)
             memo[key] = Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
-            self.f.lines = keep
+            self.f.lines = saved
         return memo[key]
 
     def memo_level(self, name: str) -> int:
@@ -78,7 +78,7 @@ class Emitter:
     # values
 
     def value(self, value: Value) -> tuple[str, bool]:
-        """(name, whether it is a vector) of a value and of all that it needs."""
+        """Return (name, whether it is a vector) of a value. Emit the value and its operands if necessary."""
         env = self.env
         stack = [value]
         while True:
@@ -94,9 +94,9 @@ class Emitter:
                 if env.levels is None or level == len(env.levels) - 1:
                     name = self.one(v, vector)
                 else:
-                    keep, self.f.lines = self.f.lines, env.levels[level].lines
+                    saved, self.f.lines = self.f.lines, env.levels[level].lines
                     name = self.one(v, vector)
-                    self.f.lines = keep
+                    self.f.lines = saved
                 memo[key] = name
                 memo[("at", name)] = True
             stack.pop()
@@ -109,15 +109,15 @@ class Emitter:
         return None if name is None else (name, vector)
 
     def tag(self, v: Value, vector: bool) -> int | None:
-        """Copies share what is the same in all of them."""
+        """Return the memo tag: the Env's tag if the value differs between unrolled copies, None if all copies share it."""
         env = self.env
         return env.tag if vector or (env.offsets and not env.deps[id(v)].isdisjoint(env.offsets)) else None
 
     def in_lanes(self, v: Value, vector: bool) -> str:
-        """The operand v as the lanes of its user need it."""
+        """Return the operand ``v``, broadcast if its user is a vector."""
         name, is_vector = self.value(v)
         return self.splat(name, llvm_type(v.dtype)) if vector and not is_vector else name
 
     def one(self, v: Value, vector: bool) -> str:
-        """Emit one value whose operands are known."""
+        """Emit one value whose operands are emitted already."""
         raise NotImplementedError

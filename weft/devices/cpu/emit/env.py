@@ -1,8 +1,8 @@
-"""Where a Value is evaluated: what its axes, accumulators, buffers and scalars are called, and where code may go.
+"""The context of one emitted Value: names of axes, accumulators, buffers and scalars, and the open loops.
 
-Levels. A nest of loops is written from inside out: each open loop has a Level with its own list of lines, and
-the loop's text is appended to the outer level's list when it closes. So whatever is appended to an outer
-level's list stands in front of the loop: a value that does not depend on the loop is emitted there, once.
+Levels. A nest of loops is written from inside out: each open loop has a Level with its own list of lines, and the loop's text is
+appended to the outer level's list when the loop closes. Lines appended to an outer level's list therefore precede the loop: a
+value that does not depend on the loop is emitted there, once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.kernel.ir import Buffer
 
 @dataclass(slots=True)
 class Level:
-    """One open loop (or block): its lines and what was computed in it."""
+    """One open loop or block: its lines and the values emitted in it."""
 
     lines: list[str]
     memo: dict = field(default_factory=dict)
@@ -25,21 +25,21 @@ class Env:
     """One iteration (or ``lanes`` neighbouring ones along the axis ``vector``).
 
     axes: axis id -> i64 SSA name or integer text; for the vector axis the index of lane 0.
-    offsets: a constant added to an axis (unrolled copies share addresses through it).
+    offsets: constants added to axes; unrolled copies that differ only here share addresses.
     mask: SSA <lanes x i1>, or None for all lanes.
-    accs: accumulator id -> SSA value; a vector, or a scalar where the id is in ``uniform``.
+    accs: accumulator id -> SSA value; a vector, or a scalar if the id is in ``uniform``.
     pointers: buffer key (see :func:`key_of`) -> SSA pointer. scalars: number -> SSA value.
-    memo: what was emitted here already (when ``levels`` is None).
-    levels: open loops, outermost first; level_of: axis id -> its level; acc_level: the same of accumulators.
-    tag: names the unrolled copy: copies share what does not depend on the vector axis.
-    minor, span: an axis of extent ``span`` that runs inside the lanes: lane l is iteration l // span of the vector
-    axis and l % span of this one (its entry in axes is "0").
-    turn: an axis whose next ``lanes`` iterations are Envs of their own (its offset says which): a load along it is a
+    memo: the values emitted so far (if ``levels`` is None).
+    levels: open loops, outermost first; level_of: axis id -> its level; acc_level: the same for accumulators.
+    tag: identifies the unrolled copy; copies share values that do not depend on the vector axis.
+    minor, span: an axis of extent ``span`` inside the lanes: lane l is iteration l // span of the vector axis and l % span of
+    this axis (whose entry in axes is "0").
+    turn: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset: a load along it is a
     square of memory, read in rows and transposed in registers.
-    whole: vectors begin at multiples of their lanes (the counter does; offsets and constants are seen); fours: of four.
-    streamed: None, or where a store past the caches leaves a mark (the function then ends with a fence).
-    pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
-    record: where faults are told, "" where nothing is checked.
+    whole: the vector axis starts at multiples of the lanes, offsets and constants aside; fours: at multiples of four.
+    streamed: None, or a set that a store past the caches adds to (the function then ends with a fence).
+    pairs: (buffer, terms, constant) -> constant of the first of two neighbouring loads at stride 2.
+    record: pointer of the fault record, "" if nothing is checked.
     """
 
     axes: dict[int, str] = field(default_factory=dict)
@@ -72,5 +72,5 @@ class Env:
 
 
 def key_of(buffer: Buffer) -> int:
-    """The key of a buffer in Env.pointers: its id, complemented for kernel scratch."""
+    """Return the key of a buffer in Env.pointers: its id, complemented for kernel scratch."""
     return buffer.id if buffer.scope == "arg" else ~buffer.id

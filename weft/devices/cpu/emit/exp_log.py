@@ -1,4 +1,4 @@
-"""exp, expm1, log, log1p and tanh as vector polynomials, of float and of double: one course, two sets of numbers.
+"""exp, expm1, log, log1p and tanh as vector polynomials: one algorithm with constants for float and for double.
 
 The polynomials of float are Cephes'; the logarithm of double, and its order of additions, are FreeBSD's msun (fdlibm).
 """
@@ -15,14 +15,13 @@ _INF, _NAN = float("inf"), float("nan")
 
 
 class Numbers(NamedTuple):
-    """What a type brings along.
+    """Constants of one float type.
 
-    digits : bits of the mantissa; bias : of the exponent; magic : 1.5 * 2**digits, adding it rounds to an integer, held in
-        the low bits
+    digits : bits of the mantissa; bias : of the exponent; magic : 1.5 * 2**digits, adding it rounds to an integer in the low bits
     ln2_high, ln2_low : their sum is log(2)
-    exp : coefficients; lowest, highest : beyond, exp is 0 and infinite; gone : below, expm1 is -1
-    root : the bits of sqrt(1/2), where log cuts the mantissa; tiny : the smallest normal number
-    lift : makes denormals normal, as a power of 2; full : from this power of 2 on, x + 1 has lost nothing that counts
+    exp : coefficients; lowest, highest : exp is 0 below and infinite above; gone : expm1 is -1 below
+    root : the bits of sqrt(1/2), where log splits the mantissa; tiny : the smallest normal number
+    lift : power of 2 that makes denormals normal; full : from this power of 2 on, x + 1 loses nothing significant
     """
 
     digits: int
@@ -58,12 +57,12 @@ _LOG_DOUBLE = (1.479819860511658591e-01, 1.531383769920937332e-01, 1.81835721616
                2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01)
 
 
-def _parts(o: Ops, t: str) -> tuple[Reals, Numbers]:
+def _reals_and_numbers(o: Ops, t: str) -> tuple[Reals, Numbers]:
     return Reals(o, t), NUMBERS[t]
 
 
 def _exp_parts(f: Reals, z: Numbers, x: str, bias: int) -> tuple[str, str]:
-    """x = n ln 2 + r: (the bits of magic + n + bias, exp(r) - 1)."""
+    """Split x = n ln 2 + r; return the bits of magic + n + bias, and exp(r) - 1."""
     t = f.fma(x, f.c(1.4426950408889634), f.c(z.magic + bias))
     n = f.sub(t, f.c(z.magic + bias))
     r = f.fma(n, f.c(-z.ln2_high), x)
@@ -72,11 +71,11 @@ def _exp_parts(f: Reals, z: Numbers, x: str, bias: int) -> tuple[str, str]:
 
 
 def exp(o: Ops, t: str, x: str) -> str:
-    """2**n is multiplied in two halves: the first keeps all bits, the second rounds to a denormal or to infinity."""
-    f, z = _parts(o, t)
-    bits, p = _exp_parts(f, z, f.clamped(x, z.lowest, z.highest), 2 * z.bias)  # their low bits: the sum of two exponents
+    """Emit exp. 2**n is multiplied in two halves: the first is exact, the second rounds to a denormal or to infinity."""
+    f, z = _reals_and_numbers(o, t)
+    bits, p = _exp_parts(f, z, f.clamped(x, z.lowest, z.highest), 2 * z.bias)  # low bits: the sum of two exponents
     if t == "double":
-        bits = f.i("and", bits, 0xFFFF)  # in float the shifts push the rest out
+        bits = f.i("and", bits, 0xFFFF)  # in float the shifts drop the other bits
     low = f.i("lshr", bits, 1)
     first = f.real(f.i("shl", low, z.digits))
     second = f.real(f.i("shl", f.i("sub", bits, low), z.digits))
@@ -91,26 +90,26 @@ def _expm1_core(f: Reals, z: Numbers, x: str) -> str:
 
 
 def expm1(o: Ops, t: str, x: str) -> str:
-    f, z = _parts(o, t)
-    # x is its own expm1 there; the core halves, and the last bit would not outlive that where the half is a denormal
+    f, z = _reals_and_numbers(o, t)
+    # expm1(x) is x there; the core halves x, which loses the last bit if the half is denormal
     return f.where("olt", f.abs(x), f.c(2 * z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
 
 
 def tanh(o: Ops, t: str, x: str) -> str:
-    f, z = _parts(o, t)
+    f, z = _reals_and_numbers(o, t)
     y = f.mul(f.abs(x), f.c(-2.0))
     e = _expm1_core(f, z, f.where("olt", y, f.c(z.gone), f.c(z.gone), y))
-    return f.copysign(f.div(e, f.add(e, f.c(2.0))), x)  # the fraction is minus tanh(|x|)
+    return f.copysign(f.div(e, f.add(e, f.c(2.0))), x)  # the fraction is -tanh(|x|)
 
 
 def _log_split(f: Reals, z: Numbers, x: str) -> tuple[str, str]:
-    """A normal x as 2**n * m with m near 1: (n as an integer, m)."""
+    """Split a normal x = 2**n * m with m near 1; return n, as an integer, and m."""
     n = f.i("ashr", f.i("sub", f.bits(x), z.root), z.digits)
     return n, f.real(f.i("sub", f.bits(x), f.i("shl", n, z.digits)))
 
 
 def _log_core(f: Reals, z: Numbers, n: str, d: str) -> str:
-    """log(2**n * (1 + d))."""
+    """Emit log(2**n * (1 + d))."""
     return (_log_float if f.type_ == "float" else _log_double)(f, z, n, d)
 
 
@@ -124,7 +123,7 @@ def _log_float(f: Reals, z: Numbers, n: str, d: str) -> str:
 
 
 def _log_double(f: Reals, z: Numbers, n: str, d: str) -> str:
-    k = f.sub(f.real(f.i("add", f.bits(f.c(z.magic)), n)), f.c(z.magic))  # few machines convert 64-bit integers in vectors
+    k = f.sub(f.real(f.i("add", f.bits(f.c(z.magic)), n)), f.c(z.magic))  # few CPUs convert vectors of 64-bit integers
     s = f.div(d, f.add(d, f.c(2.0)))
     square = f.mul(s, s)
     half = f.mul(f.mul(d, d), f.c(0.5))
@@ -134,7 +133,7 @@ def _log_double(f: Reals, z: Numbers, n: str, d: str) -> str:
 
 
 def _log_edges(f: Reals, x: str, at_zero: str, out: str) -> str:
-    """Infinity and NaN stay, below zero is NaN, zero is minus infinity; ``at_zero`` is compared with zero."""
+    """Select special cases: infinity and NaN stay, below zero is NaN, zero is -infinity. ``at_zero`` is compared with zero."""
     out = f.where("uno", x, x, x, out)
     out = f.where("ult", x, f.c(_INF), out, x)
     out = f.where("olt", at_zero, f.c(0.0), f.c(_NAN), out)
@@ -142,7 +141,7 @@ def _log_edges(f: Reals, x: str, at_zero: str, out: str) -> str:
 
 
 def log(o: Ops, t: str, x: str) -> str:
-    f, z = _parts(o, t)
+    f, z = _reals_and_numbers(o, t)
     tiny = o.cmp("olt", t, x, f.c(z.tiny))
     n, m = _log_split(f, z, o.select(tiny, t, f.mul(x, f.c(2.0**z.lift)), x))
     n = o.select(tiny, f.whole, f.i("sub", n, z.lift), n)
@@ -150,14 +149,14 @@ def log(o: Ops, t: str, x: str) -> str:
 
 
 def log1p(o: Ops, t: str, x: str) -> str:
-    f, z = _parts(o, t)
+    f, z = _reals_and_numbers(o, t)
     one = f.c(1.0)
     u = f.add(x, one)
     v = f.sub(u, one)
-    rest = f.add(f.sub(one, f.sub(u, v)), f.sub(x, v))  # what rounding took from u
+    rest = f.add(f.sub(one, f.sub(u, v)), f.sub(x, v))  # the rounding error of u
     n, m = _log_split(f, z, u)
     scale = f.real(o.op("sub", f.whole, o.c(f.whole, z.bias << z.digits), f.i("shl", n, z.digits)))
-    # beyond, the rest is below the last bit, and its scale would be out of range
+    # for larger x the error is below the last bit, and its scale would be out of range
     rest = f.where("olt", x, f.c(2.0**z.full), f.mul(rest, scale), f.c(0.0))
     out = _log_edges(f, x, u, _log_core(f, z, n, f.add(f.sub(m, one), rest)))
     return f.where("oeq", x, f.c(0.0), x, out)

@@ -1,4 +1,4 @@
-"""What a code generator gives: the text of one kernel, and what it needs to run."""
+"""The result of code generation: the text of one kernel and its requirements at run time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from weft.devices.cpu.emit.text import Module
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """LLVM text of one kernel. scratch: bytes shared by all workers; worker_scratch: bytes a worker.
+    """LLVM text of one kernel. scratch: bytes shared by all workers; worker_scratch: bytes per worker.
 
-    paths: the ways of generating code that were entered, in words: what tests ask whether they have met them all.
-    vectors: whether several elements are computed together. called: functions of the C library, with the type of their numbers.
+    paths: names of the code paths taken; tests check that they have covered all of them.
+    vectors: whether several elements are computed together. called: functions of the C library, with their float type.
     """
 
     symbol: str
@@ -25,5 +25,5 @@ class Generated:
 
 
 def generated(module: Module, symbol: str, scratch: int, worker_scratch: int) -> Generated:
-    """What a module holds when all is written."""
+    """Return the Generated of a finished module."""
     return Generated(symbol, module.text(), scratch, worker_scratch, tuple(module.paths), module.vectors, tuple(module.called))

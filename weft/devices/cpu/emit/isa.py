@@ -1,4 +1,4 @@
-"""What the generator must know of a CPU, from its feature flags, never from its name."""
+"""CPU properties that code generation depends on, derived from feature flags, never from the CPU's name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ISA:
-    """One target.
+    """Vector registers and caches of one target.
 
     bits: vector width. registers: number of vector registers. fma: fused multiply-add in hardware.
-    l1, l2: bytes of data cache a core. features: LLVM's feature string.
+    l1, l2: bytes of data cache per core. features: LLVM's feature string.
     """
 
     bits: int
@@ -26,7 +26,7 @@ class ISA:
         return self.bits // (8 * itemsize)
 
 
-def _cache(level: int, default: int) -> int:
+def _read_cache_bytes(level: int, default: int) -> int:
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
             if int((folder / "level").read_text()) != level or (folder / "type").read_text().strip() == "Instruction":
@@ -39,7 +39,7 @@ def _cache(level: int, default: int) -> int:
 
 
 def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -> ISA:
-    """The ISA that a set of feature flags describes."""
+    """Return the ISA that a set of feature flags describes."""
     arm = any(features.get(k) for k in ("neon", "asimd", "fp-armv8"))
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     if all(features.get(k) for k in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
@@ -51,7 +51,7 @@ def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -
 
 @lru_cache(maxsize=1)
 def host_isa() -> ISA:
-    """The machine this process runs on. llvmlite is imported here, when first asked."""
+    """Return the ISA of this machine. The first call imports llvmlite."""
     import platform
 
     import llvmlite.binding as llvm
@@ -59,4 +59,4 @@ def host_isa() -> ISA:
     features = dict(llvm.get_host_cpu_features())
     if not features and platform.machine().lower() in ("arm64", "aarch64"):
         features = {"neon": True}
-    return isa_of(features, _cache(1, 32 << 10), _cache(2, 512 << 10))
+    return isa_of(features, _read_cache_bytes(1, 32 << 10), _read_cache_bytes(2, 512 << 10))

@@ -1,4 +1,4 @@
-"""Functions of the C library, lane by lane: the runtime resolves the symbols in the process."""
+"""Calls of the C library, lane by lane. The runtime resolves the symbols in the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from weft.devices.cpu.emit.types import wide
 
 
 def libm(o: Ops, name: str, t: str, args: list[str]) -> str:
-    """``name`` (the double's, as ``exp``) on each lane of float or double registers."""
+    """Emit ``name`` (that of the double function, as ``exp``) on each lane of float or double registers."""
     symbol = name + ("f" if t == "float" else "")
     o.m.called[name, t] = None
     types = ", ".join([t] * len(args))
@@ -29,7 +29,7 @@ def libm(o: Ops, name: str, t: str, args: list[str]) -> str:
 
 
 def rare(o: Ops, name: str, t: str, x: str, where: str, out: str) -> str:
-    """``out``, but the C library's answer in the lanes ``where`` (NaN and infinity among them)."""
+    """Return ``out`` with the C library's result in the lanes ``where``, which include NaN and infinity."""
     f, type_ = o.f, o.t(t)
     cell = f.local(type_)
     f.store(type_, out, cell)

@@ -1,6 +1,6 @@
-"""Loads of the kernel IR: choose how an access is loaded, from its guards and from where its lanes lie in memory.
+"""Loads of the kernel IR: one function for each layout of the lanes in memory, chosen by guards and strides.
 
-There is one way for each layout of the lanes. Masked loads of bytes and halves, which no machine has, are one function a module.
+Masked loads of 8- and 16-bit elements, which have no instruction, call one function per module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.kernel.ir import Access, Affine
 
 
 def emit_load(e: Emitter, access: Access, dtype: Format, vector: bool) -> str:
-    """A load; where the guard is false, the fill."""
+    """Emit a load in the register type; its value is the fill where the guard is false."""
     lanes = e.env.lanes if vector else None
     raw = load_raw(e, access, vector)
     name = from_memory(e.f, raw, access.buffer.dtype, lanes)
@@ -29,10 +29,10 @@ def emit_load(e: Emitter, access: Access, dtype: Format, vector: bool) -> str:
 
 
 def load_raw(e: Emitter, access: Access, vector: bool) -> str:
-    """As it lies in memory; where the guard is false, the fill."""
+    """Emit a load in the memory type; its value is the fill where the guard is false."""
     if access.buffer.dtype is not FLOAT16:
         return _load(e, access, memory_type(access.buffer.dtype), vector)
-    bits = _load(e, access, "i16", vector)  # LLVM moves single halves about by converting them
+    bits = _load(e, access, "i16", vector)  # LLVM converts single halves to move them
     lanes = e.env.lanes if vector else None
     return e.f.let(f"bitcast {wide('i16', lanes)} {bits} to {wide('half', lanes)}")
 
@@ -44,7 +44,7 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     fill = memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None
     if uniform == "false":
-        return splat_text(type_, fill, lanes) if vector else _named(e, type_, fill)
+        return splat_text(type_, fill, lanes) if vector else _name_constant(e, type_, fill)
     affine = access.flat()
     if not vector:
         pointer = pointer_of(e, access, affine)
@@ -58,9 +58,9 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     fills = splat_text(type_, fill, lanes)
     scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
     step = lane_step(e, affine)
-    filled = mask is not None  # lanes outside get the fill; outside the Env's own mask nobody looks
+    filled = mask is not None  # lanes outside the guard get the fill; lanes outside the Env's mask are unused
     mask = both_masks(e, mask, e.env.mask)
-    if step == 0 and not scattered:  # the lanes differ by the guard only
+    if step == 0 and not scattered:  # all lanes read one element
         return load_same(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
     count = lanes if mask is None else None if filled else first_lanes(mask)
     if step == 2 and e.env.turn is None and not scattered and (mask is None or bits_of(mask) is not None):
@@ -68,19 +68,19 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     if uniform is None and count is not None and not affine.gather:
         if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
             return load_turned(e, access, affine, type_, size, count)
-    near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
+    contiguous = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
     reach = lanes if step is None else (lanes - 1) * abs(step) + 1
-    if scattered or not near or (uniform is not None and reach * size > DUMMY):
+    if scattered or not contiguous or (uniform is not None and reach * size > DUMMY):
         pointers = pointers_of(e, access, affine)
         if uniform is None or mask is not None:
             mask = both_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))
             return gather(e, pointers, mask, fill, type_, size)
-        kind = wide("ptr", lanes)  # a mask would be asked about lane by lane
+        kind = wide("ptr", lanes)  # a mask would be tested lane by lane
         pointers = f.let(f"select i1 {uniform}, {kind} {pointers}, {kind} {e.splat(dummy(e), 'ptr')}", "a")
         read = gather(e, pointers, None, fill, type_, size)
         return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
     pointer = pointer_of(e, access, affine)
-    if uniform is not None:  # a bit for all lanes is no part of the mask: the whole vector is read elsewhere
+    if uniform is not None:  # a uniform guard is no part of the mask: the vector reads the dummy
         back = f.offset(dummy(e), (lanes - 1) * -step * size if step is not None and step < 0 else 0)
         pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {back}", "a")
     if step is None:
@@ -92,14 +92,14 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     return read if uniform is None else f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
 
 
-def _named(e: Emitter, type_: str, text: str) -> str:
+def _name_constant(e: Emitter, type_: str, text: str) -> str:
     return e.f.let(f"select i1 true, {type_} {text}, {type_} {text}")
 
-DUMMY = 256  # bytes
+DUMMY = 256  # bytes that loads with a false guard may read
 
 
 def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
-    """The address of lane 0: outer terms first, each summed at its own level, the constant last."""
+    """Return the address of lane 0: outer terms first, each summed at its own level, the constant last."""
     type_ = memory_type(access.buffer.dtype)
     pointer = e.env.pointers[key_of(access.buffer)]
     groups, const = uniform_groups(e, affine)
@@ -107,25 +107,25 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
         memo = e.memo(level)
         key = ("address", type_, pointer, tuple(groups[level]))
         if key not in memo:
-            keep, e.f.lines = e.f.lines, e.lines(level)
+            saved, e.f.lines = e.f.lines, e.lines(level)
             total: str | int = 0
             for text, c in groups[level]:
                 total = e.f.add(total, e.f.mul(text, c))
             memo[key] = e.f.element(pointer, type_, total)
-            e.f.lines = keep
+            e.f.lines = saved
         pointer = memo[key]
     return e.f.offset(pointer, const * access.buffer.dtype.bytes)
 
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
-    """A vector of addresses."""
+    """Return a vector of addresses."""
     index = affine_text(e, affine, vector=True)
     base = e.env.pointers[key_of(access.buffer)]
     return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
 
 
 def dummy(e: Emitter) -> str:
-    """Memory that may always be read: where a load goes whose guard is false."""
+    """Return memory that is always readable: loads whose guard is false read it."""
     memo = e.memo(0)
     if "dummy" not in memo:
         memo["dummy"] = e.f.local(f"[{DUMMY} x i8]", 64)
@@ -135,25 +135,27 @@ def dummy(e: Emitter) -> str:
 def load_same(
     e: Emitter, pointer: str, uniform: str | None, mask: str | None, filled: bool, fill: str, type_: str, size: int,
 ) -> str:
-    """One element for all lanes, or the fill."""
+    """Load one element for all lanes, or the fill."""
     f, lanes = e.f, e.env.lanes
-    known = mask is None or bits_of(mask) is not None  # some lane reads it
-    if not known:
+    has_lane = mask is None or bits_of(mask) is not None  # a constant mask has a lane set
+    if not has_lane:
         assert mask is not None
-        some = e.m.any_lane(f, mask, lanes)
-        uniform = some if uniform is None else f.let(f"and i1 {uniform}, {some}")
+        any_set = e.m.any_lane(f, mask, lanes)
+        uniform = any_set if uniform is None else f.let(f"and i1 {uniform}, {any_set}")
     if uniform is not None:
         pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {dummy(e)}", "a")
     one = f.load(type_, pointer, size)
     if uniform is not None:
         one = f.let(f"select i1 {uniform}, {type_} {one}, {type_} {fill}")
-    every = e.splat(one, type_)
-    return _filled(e, every, mask, fill, type_) if filled and mask is not None else every
+    splat = e.splat(one, type_)
+    return _fill_masked(e, splat, mask, fill, type_) if filled and mask is not None else splat
 
 
-def _filled(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str:
-    """What was read where the mask allows, elsewhere ``fill``. By places where they are known: LLVM 22 turns constant
-    selections of many bytes round and round, for ever."""
+def _fill_masked(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str:
+    """Return ``read`` in the lanes of the mask, elsewhere ``fill``.
+
+    A constant mask becomes a shuffle: LLVM 22 never terminates on constant selects of many bytes.
+    """
     lanes = e.env.lanes
     vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), bits_of(mask)
     if bits is None:
@@ -163,9 +165,9 @@ def _filled(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str:
 
 
 def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
-    """Neighbours where the mask allows, elsewhere ``fill``.
+    """Load neighbours in the lanes of the mask; the others are ``fill``.
 
-    Vectors wider than a register are loaded in pieces: LLVM 22 splits such a masked load wrongly where one half of the mask
+    Vectors wider than a register are loaded in pieces: LLVM 22 splits such a masked load wrongly if one half of the mask
     turns out to be all or nothing (it reads unmasked, or an assertion fails).
     """
     f, vtype = e.f, wide(type_, lanes)
@@ -174,30 +176,30 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
         return f.load(vtype, pointer, size)
     if bits is not None and not any(bits):
         return splat_text(type_, fill, lanes)
-    if bits is not None and size < 4:  # no machine masks bytes: halves, quarters, ...
+    if bits is not None and size < 4:  # no instruction masks bytes: load powers of two
         low, count = bits.index(True), sum(bits)
         if all(bits[low:low + count]):
             read = _load_first(e, f.offset(pointer, low * size), count, lanes, type_, size)
             places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
             return f.let(f"shufflevector {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}, <{lanes} x i32> <{places}>")
-    most = e.isa.bits // (8 * size)
-    if lanes > most and size >= 4:
+    widest = e.isa.bits // (8 * size)
+    if lanes > widest and size >= 4:
         parts = []
-        for at in range(0, lanes, most):
-            piece = some_lanes(e, mask, lanes, list(range(at, at + most)))
-            parts.append(load_masked(e, f.offset(pointer, at * size), piece, most, fill, type_, size))
-        return _joined(e, parts, most, type_)
+        for at in range(0, lanes, widest):
+            piece = some_lanes(e, mask, lanes, list(range(at, at + widest)))
+            parts.append(load_masked(e, f.offset(pointer, at * size), piece, widest, fill, type_, size))
+        return _concatenate(e, parts, widest, type_)
     if size < 4 and bits is None:
-        some = load_function(e.m, type_, lanes, size, gather=False)
-        return f.let(f"call {vtype} {some}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
+        helper = load_function(e.m, type_, lanes, size, gather=False)
+        return f.let(f"call {vtype} {helper}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
     e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
     fills = splat_text(type_, fill, lanes)
     return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
 
 
-def _joined(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
-    """Vectors of ``lanes`` one after another, a power of two of them."""
+def _concatenate(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
+    """Concatenate vectors of ``lanes``; their number is a power of two."""
     while len(parts) > 1:
         lanes *= 2
         half, places = wide(type_, lanes // 2), ", ".join(f"i32 {i}" for i in range(lanes))
@@ -207,7 +209,7 @@ def _joined(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
 
 
 def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, size: int) -> str:
-    """The first ``count`` of ``lanes`` neighbours; lanes beyond are 0 (a division must not meet poison)."""
+    """Load the first ``count`` of ``lanes`` neighbours; the other lanes are 0, since a division must not meet poison."""
     f, vtype = e.f, wide(type_, lanes)
     if count == lanes:
         return f.load(vtype, pointer, size)
@@ -233,12 +235,12 @@ def load_seconds(
     e: Emitter, access: Access, affine: Affine, type_: str, size: int, bits: list[bool] | None, filled: bool,
     uniform: str | None, fills: str,
 ) -> str:
-    """Every second element in the lanes of ``bits``, at the others and where not ``uniform`` the fills."""
+    """Load every second element in the lanes of ``bits``; the others, or all if not ``uniform``, are the fills."""
     f, lanes = e.f, e.env.lanes
     vtype = wide(type_, lanes)
     low, high = (0, lanes) if bits is None else (bits.index(True), lanes - bits[::-1].index(True))
     start = Affine(affine.const + 2 * low, affine.terms, affine.gather)
-    read = _load_second(e, access, start, type_, size, high - low, uniform)
+    read = _load_stride_2(e, access, start, type_, size, high - low, uniform)
     if filled and bits is not None:
         places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
         read = f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
@@ -247,16 +249,16 @@ def load_seconds(
     return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
 
 
-def _load_second(
+def _load_stride_2(
     e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int, uniform: str | None,
 ) -> str:
-    """Every second element, ``count`` of them. Where the elements between are read too, both come from the same vectors."""
+    """Load ``count`` elements at stride 2. If the elements between them are loaded too, both loads share the same vectors."""
     f, lanes = e.f, e.env.lanes
     vtype = wide(type_, lanes)
 
     def pointer(affine: Affine) -> str:
-        there = pointer_of(e, access, affine)
-        return there if uniform is None else f.let(f"select i1 {uniform}, ptr {there}, ptr {dummy(e)}", "a")
+        address = pointer_of(e, access, affine)
+        return address if uniform is None else f.let(f"select i1 {uniform}, ptr {address}, ptr {dummy(e)}", "a")
 
     key = (key_of(access.buffer), affine.terms, affine.const)
     base = e.env.pairs.get(key) if uniform is None and not affine.gather else None
@@ -279,7 +281,7 @@ def _load_second(
 
 
 def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
-    """A column of a square: its rows are loaded once for all the Envs of the group and transposed by halves."""
+    """Load a column of a square: its rows are loaded once for all Envs of the group and transposed by halves."""
     f, env, lanes = e.f, e.env, e.env.lanes
     assert env.turn is not None and env.vector is not None
     vtype = wide(type_, lanes)
@@ -308,23 +310,23 @@ def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: in
 
 
 def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill: str, type_: str, size: int) -> str:
-    """Neighbours, each in ``span`` lanes."""
+    """Load neighbours, each repeated in ``span`` lanes."""
     f, lanes, span = e.f, e.env.lanes, e.env.span
-    few = lanes // span
+    count = lanes // span
     if mask is None:
-        read = f.load(wide(type_, few), pointer, size)
+        read = f.load(wide(type_, count), pointer, size)
     else:
-        some = some_lanes(e, mask, lanes, list(range(0, lanes, span)))
+        narrow_mask = some_lanes(e, mask, lanes, list(range(0, lanes, span)))
         for r in range(1, span):
-            some = either(e, some, some_lanes(e, mask, lanes, list(range(r, lanes, span))), few)
-        read = load_masked(e, pointer, some, few, fill, type_, size)
+            narrow_mask = either(e, narrow_mask, some_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
+        read = load_masked(e, pointer, narrow_mask, count, fill, type_, size)
     places = ", ".join(f"i32 {i // span}" for i in range(lanes))
-    out = f.let(f"shufflevector {wide(type_, few)} {read}, {wide(type_, few)} poison, <{lanes} x i32> <{places}>")
-    return _filled(e, out, mask, fill, type_) if filled and mask is not None else out
+    out = f.let(f"shufflevector {wide(type_, count)} {read}, {wide(type_, count)} poison, <{lanes} x i32> <{places}>")
+    return _fill_masked(e, out, mask, fill, type_) if filled and mask is not None else out
 
 
 def load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> str:
-    """All lanes from pointer, ``step`` elements apart; nothing outside first and last lane is read."""
+    """Load all lanes, ``step`` elements apart; nothing beyond the first and the last lane is read."""
     f, lanes = e.f, e.env.lanes
     vtype = wide(type_, lanes)
     if step == 1:
@@ -353,8 +355,8 @@ def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, s
     lanes = e.env.lanes
     vtype = wide(type_, lanes)
     if size < 4 and mask is not None and bits_of(mask) is None:
-        some = load_function(e.m, type_, lanes, size, gather=True)
-        return e.f.let(f"call {vtype} {some}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
+        helper = load_function(e.m, type_, lanes, size, gather=True)
+        return e.f.let(f"call {vtype} {helper}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
     mask = mask or "splat (i1 true)"
@@ -365,7 +367,7 @@ def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, s
 
 
 def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) -> str:
-    """The name of ``vector (ptr | vector of ptr, mask, fill)``: whole vectors where the mask allows all, else lane by lane."""
+    """Return the name of ``vector (ptr | vector of ptr, mask, fill)``: whole vectors if all lanes are set, else lane by lane."""
     vtype, bits = wide(type_, lanes), wide("i1", lanes)
     name = f"@weft_{'gather' if gather else 'load'}_v{lanes}{type_}"
     if not m.once(name):
@@ -381,8 +383,8 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
             read = f.let(f"insertelement {vtype} {read}, {type_} {one}, i32 {k}")
         f.do(f"ret {vtype} {read}")
         f.label(f.fresh_label("unused"))
-    some = m.any_lane(f, "%mask", lanes)
-    with f.when(f.let(f"xor i1 {some}, true")):
+    any_set = m.any_lane(f, "%mask", lanes)
+    with f.when(f.let(f"xor i1 {any_set}, true")):
         one = f.let(f"insertelement {vtype} poison, {type_} %fill, i32 0")
         f.do(f"ret {vtype} {f.let(f'shufflevector {vtype} {one}, {vtype} poison, <{lanes} x i32> zeroinitializer')}")
         f.label(f.fresh_label("unused"))
@@ -393,7 +395,7 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
         place = f.element(out, type_, i)
         f.store(type_, "%fill", place)
         with f.when(f.let(f"icmp ne i8 {f.load('i8', f.element(allowed, 'i8', i))}, 0")):
-            there = f.load("ptr", f.element(places, "ptr", i)) if gather else f.element("%from", type_, i)
-            f.store(type_, f.load(type_, there, size), place)
+            address = f.load("ptr", f.element(places, "ptr", i)) if gather else f.element("%from", type_, i)
+            f.store(type_, f.load(type_, address, size), place)
     f.do(f"ret {vtype} {f.load(vtype, out)}")
     return name

@@ -1,4 +1,4 @@
-"""The machine operations of kernel.MACHINE as LLVM text, with NumPy's answers where LLVM leaves them open."""
+"""The machine operations of kernel.MACHINE as LLVM text, with NumPy's results where LLVM defines none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Value
 
-# which rounding a half needs after an operation: none of these can leave the dtype
+# operations whose results need no rounding to a storage-only dtype
 _EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint", "select"))
 _COMPARE = {
     "eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"),
@@ -24,7 +24,7 @@ _INTRINSIC = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round
 
 
 def machine(o: Ops, v: Value, args: list[str]) -> str:
-    """One machine operation; args are registers of the operands' dtypes."""
+    """Emit one machine operation; ``args`` are registers of the operands' dtypes."""
     op = v.op
     if op == "select":
         return o.select(args[0], llvm_type(v.dtype), args[1], args[2])
@@ -72,7 +72,7 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
 
 
 def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
-    """Some exponents have short forms. A power has the same bits whether its exponent is known here or comes with the call."""
+    """Emit a power. Some exponents have short forms, also if the exponent is a run-time argument, so that the bits are equal."""
     x, y = args
     if power.op == "const":
         short = _POWERS.get(float(power.attr))
@@ -88,7 +88,7 @@ def _square(o: Ops, t: str, x: str) -> str:
 
 
 def _cube(o: Ops, t: str, x: str) -> str:
-    """x * x * x and what both products lost: two roundings would be 1.5 ulp."""
+    """Emit x * x * x plus the rounding errors of both products; without them the error is up to 1.5 ulp."""
     square = _square(o, t, x)
     out = o.op("fmul", t, square, x)
     lost = o.intrinsic("fma", t, x, x, o.op("fneg", t, square))
@@ -102,13 +102,13 @@ def _inverse(o: Ops, t: str, x: str) -> str:
 
 
 def _root(o: Ops, t: str, x: str) -> str:
-    """The square root, but of -0 and -inf, of which powers are positive."""
+    """Emit the square root, but 0 for -0 and infinity for -infinity, as powers have it."""
     root = o.op("fadd", t, o.intrinsic("sqrt", t, x), o.c(t, 0.0))
     return o.select(o.cmp("oeq", t, x, o.c(t, -math.inf)), t, o.c(t, math.inf), root)
 
 
 def _inverse_root(o: Ops, t: str, x: str) -> str:
-    """1 / sqrt(x), and what the root and the quotient lost: two roundings would be 1.5 ulp."""
+    """Emit 1 / sqrt(x), corrected by the rounding errors of root and quotient; without them the error is up to 1.5 ulp."""
     root = _root(o, t, x)
     out, minus = _inverse(o, t, root), o.op("fneg", t, root)
     of_quotient = o.intrinsic("fma", t, minus, out, o.c(t, 1.0))
@@ -123,12 +123,12 @@ _POWERS: dict[float, Callable[[Ops, str, str], str]] = {
 
 
 def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
-    """As npy_divmod: the remainder has the divisor's sign, the quotient is its floor."""
+    """Emit npy_divmod: the remainder has the divisor's sign, the quotient is rounded down."""
     zero, one = o.c(t, 0.0), o.c(t, 1.0)
     r = libm(o, "fmod", t, [a, b])
-    rest = o.cmp("une", t, r, zero)
-    apart = o.op("xor", "i1", o.cmp("olt", t, b, zero), o.cmp("olt", t, r, zero))
-    fix = o.op("and", "i1", rest, apart)
+    nonzero = o.cmp("une", t, r, zero)
+    signs_differ = o.op("xor", "i1", o.cmp("olt", t, b, zero), o.cmp("olt", t, r, zero))
+    fix = o.op("and", "i1", nonzero, signs_differ)
     if op == "rem":
         fixed = o.select(fix, t, o.op("fadd", t, r, b), r)
         return o.select(o.cmp("oeq", t, r, zero), t, o.intrinsic("copysign", t, zero, b), fixed)
@@ -191,30 +191,30 @@ def _int_op(o: Ops, op: str, dtype: Format, args: list[str]) -> str:
 
 
 def _int_divmod(o: Ops, op: str, t: str, bits: int, signed: bool, a: str, b: str) -> str:
-    """x / 0 is 0 and x % 0 is 0; INT_MIN / -1 is INT_MIN; floors as Python does (div truncates)."""
+    """Emit integer division: x / 0 and x % 0 are 0, INT_MIN / -1 is INT_MIN. ``div`` truncates, the others floor as Python."""
     zero, one = o.c(t, 0), o.c(t, 1)
-    none = o.cmp("eq", t, b, zero)
+    by_zero = o.cmp("eq", t, b, zero)
     if not signed:
-        safe = o.select(none, t, one, b)
+        safe = o.select(by_zero, t, one, b)
         out = o.op("urem" if op == "rem" else "udiv", t, a, safe)
-        return o.select(none, t, zero, out)
+        return o.select(by_zero, t, zero, out)
     wraps = o.op("and", "i1", o.cmp("eq", t, a, o.c(t, -(1 << (bits - 1)))), o.cmp("eq", t, b, o.c(t, -1)))
-    safe = o.select(o.op("or", "i1", none, wraps), t, one, b)
+    safe = o.select(o.op("or", "i1", by_zero, wraps), t, one, b)
     q = o.op("sdiv", t, a, safe)
     if op == "div":
-        return o.select(none, t, zero, q)
+        return o.select(by_zero, t, zero, q)
     r = o.op("sub", t, a, o.op("mul", t, q, safe))
-    apart = o.cmp("slt", t, o.op("xor", t, r, safe), zero)
-    fix = o.op("and", "i1", apart, o.cmp("ne", t, r, zero))
+    signs_differ = o.cmp("slt", t, o.op("xor", t, r, safe), zero)
+    fix = o.op("and", "i1", signs_differ, o.cmp("ne", t, r, zero))
     if op == "floordiv":
         q = o.select(fix, t, o.op("sub", t, q, one), q)
-        return o.select(none, t, zero, q)
+        return o.select(by_zero, t, zero, q)
     r = o.select(fix, t, o.op("add", t, r, safe), r)
-    return o.select(none, t, zero, r)
+    return o.select(by_zero, t, zero, r)
 
 
 def _int_pow(o: Ops, t: str, a: str, b: str) -> str:
-    """Square and multiply over the exponent's bits; negative exponents are the formula's."""
+    """Emit square and multiply over the bits of the exponent. The primitive's formula handles negative exponents."""
     f = o.f
     vt = o.t(t)
     base, left, out = f.local(vt), f.local(vt), f.local(vt)

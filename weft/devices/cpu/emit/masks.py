@@ -1,4 +1,4 @@
-"""Guards as what LLVM sees of them: one bit for all lanes, and a mask. What is known while the text is written is decided here.
+"""Guards of accesses as LLVM values: one bit for all lanes, and a mask. Guards that are constant at generation time vanish here.
 
 A mask is the text of an ``<n x i1>``: a constant ``<i1 true, ...>`` or a name.
 """
@@ -17,17 +17,17 @@ def constant_mask(bits: list[bool]) -> str:
 
 
 def first_mask(lanes: int, live: int) -> str:
-    """A mask of the first ``live`` lanes."""
+    """Return a mask of the first ``live`` lanes."""
     return constant_mask([k < live for k in range(lanes)])
 
 
 def bits_of(mask: str | None) -> list[bool] | None:
-    """The lanes of a constant mask, or None."""
+    """Return the lanes of a constant mask as bools, or None for any other mask."""
     return [word.endswith("true") for word in mask[1:-1].split(",")] if mask is not None and mask.startswith("<") else None
 
 
 def first_lanes(mask: str | None) -> int | None:
-    """How many lanes a constant mask allows where these are the first ones, or None."""
+    """Return the number of lanes that a constant mask sets if they are the first ones, else None."""
     bits = bits_of(mask)
     if bits is None:
         return None
@@ -36,15 +36,15 @@ def first_lanes(mask: str | None) -> int | None:
 
 
 def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
-    """(uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included.
+    """Return (uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included.
 
-    A constant mask speaks of the lanes that the Env's mask allows: it is None where it allows all of those, and
-    uniform is "false" where it allows none.
+    A constant mask counts only in lanes that the Env's mask allows: it is None if it allows all of them, and uniform is
+    "false" if it allows none.
     """
     uniform: str | None = None
     mask: str | None = None
     for affine, lo, hi in access.guard:
-        one, lanes = _guard(e, affine, lo, hi)
+        one, lanes = _emit_guard(e, affine, lo, hi)
         if one == "false":
             return "false", None
         if one is not None:
@@ -52,42 +52,45 @@ def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
         mask = both_masks(e, mask, lanes)
     bits = bits_of(mask)
     if bits is not None:
-        asked = bits_of(e.env.mask) or [True] * len(bits)
-        if not any(a and b for a, b in zip(asked, bits, strict=True)):
+        active = bits_of(e.env.mask) or [True] * len(bits)
+        if not any(a and b for a, b in zip(active, bits, strict=True)):
             return "false", None
-        if all(b or not a for a, b in zip(asked, bits, strict=True)):
+        if all(b or not a for a, b in zip(active, bits, strict=True)):
             mask = None
     return uniform, mask
 
 
-def _guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | None, str | None]:
-    """One guard; made once where its axes are known."""
+def _emit_guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | None, str | None]:
+    """Emit one guard at the level of its axes; return its uniform bit or its mask, the other as None."""
     deps: set = {a for a, _ in affine.terms}
     for v, _ in affine.gather:
         deps |= dependencies(v, e.env.deps)
     level, vector = e.place(frozenset(deps))
     if vector:
-        known = known_lanes(e, affine)
-        if known is not None:
-            return None, constant_mask([lo <= i < hi for i in known])
+        indices = known_lanes(e, affine)
+        if indices is not None:
+            return None, constant_mask([lo <= i < hi for i in indices])
     copy = e.env.tag if vector or not deps.isdisjoint(e.env.offsets) else None
     key = ("guard", affine.const, affine.terms, tuple([(id(v), c) for v, c in affine.gather]), lo, hi, vector, copy)
     memo = e.memo(level)
     if key not in memo:
-        keep, e.f.lines = e.f.lines, e.lines(level)
+        saved, e.f.lines = e.f.lines, e.lines(level)
         memo[key] = _compare(e, affine_text(e, affine, vector), lo, hi, e.env.lanes if vector else None)
-        e.f.lines = keep
-    found = memo[key]
-    return (None, found) if vector else (found, None)
+        e.f.lines = saved
+    condition = memo[key]
+    return (None, condition) if vector else (condition, None)
 
 
 def _compare(e: Emitter, index: str, lo: int, hi: int, lanes: int | None) -> str | None:
-    """lo <= index < hi as one unsigned comparison: index - lo < hi - lo. Uniform: None where it holds, or "false"."""
+    """Emit lo <= index < hi as one unsigned comparison: index - lo < hi - lo.
+
+    For a constant uniform index, return None if the guard holds, else "false".
+    """
     if lanes is None and not index.startswith("%"):
         return None if lo <= int(index) < hi else "false"
     type_ = wide("i64", lanes)
-    moved = e.f.let(f"sub {type_} {index}, {splat_text('i64', str(lo), lanes)}") if lo else index
-    return e.f.let(f"icmp ult {type_} {moved}, {splat_text('i64', str(max(hi - lo, 0)), lanes)}", "g")
+    shifted = e.f.let(f"sub {type_} {index}, {splat_text('i64', str(lo), lanes)}") if lo else index
+    return e.f.let(f"icmp ult {type_} {shifted}, {splat_text('i64', str(max(hi - lo, 0)), lanes)}", "g")
 
 
 def both_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
@@ -100,7 +103,7 @@ def both_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
 
 
 def some_lanes(e: Emitter, mask: str, lanes: int, places: list[int]) -> str:
-    """The mask of these lanes."""
+    """Return the mask of the lanes ``places``."""
     bits = bits_of(mask)
     if bits is not None:
         return constant_mask([bits[i] for i in places])

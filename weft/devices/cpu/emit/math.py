@@ -1,6 +1,6 @@
 """Mathematical functions: vector polynomials where weft has its own, else the C library lane by lane.
 
-Errors are measured in tests/cpu/test_math.py (in ulp; NaN, infinities, signed zero and denormals as NumPy).
+tests/cpu/test_math.py measures errors in ulp; NaN, infinities, signed zeros and denormals give NumPy's results.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BOTH: dict[str, Callable[[Ops, str, str], str]] = {
     "exp": exp_log.exp, "expm1": exp_log.expm1, "log": exp_log.log, "log1p": exp_log.log1p, "tanh": exp_log.tanh,
     "sin": sin_cos.sin, "cos": sin_cos.cos,
 }
-VECTORS = frozenset((*_BOTH, "erf"))  # those that have polynomials, of float at least
+VECTORS = frozenset((*_BOTH, "erf"))  # have polynomials, at least for float
 
 
 def function(o: Ops, op: str, t: str, args: list[str]) -> str:
-    """One of kernel.MACHINE's functions on float or double registers."""
+    """Emit one of kernel.MACHINE's functions on float or double registers."""
     if op == "erf" and t == "float":
         return _erf(o, *args)
     own = _BOTH.get(op)
@@ -32,16 +32,16 @@ def function(o: Ops, op: str, t: str, args: list[str]) -> str:
 
 
 def has_vectors(op: str, t: str) -> bool:
-    """Whether a function is computed with vectors; others are the C library's, lane by lane."""
+    """Return whether a function is computed in vectors; the others call the C library lane by lane."""
     return op in _BOTH or (op == "erf" and t == "float")
 
 
 def _erf(o: Ops, x: str) -> str:
-    """Near zero Norbert Juffa's polynomial; beyond, 1 - 2**r with his polynomial for r and Cephes' exp2."""
+    """Emit erf: near zero Norbert Juffa's polynomial; beyond, 1 - 2**r with his polynomial for r and Cephes' exp2."""
     f = Reals(o, "float")
     magic = NUMBERS["float"].magic + 127
     t = f.abs(x)
-    t = f.where("ogt", t, f.c(4.0), f.c(4.0), t)  # beyond, it is 1
+    t = f.where("ogt", t, f.c(4.0), f.c(4.0), t)  # erf(4) rounds to 1
     s = f.mul(t, t)
     r = f.pairs(t, s, *(k * _LOG2_E for k in (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1,
                                               -6.34846687e-1)))

@@ -1,4 +1,4 @@
-"""A writer of operations on LLVM values: one text for scalars and for vectors of any number of lanes."""
+"""Operations on LLVM values: the same calls write scalars and vectors of any number of lanes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ops:
         return splat_text(llvm_type(dtype), literal(dtype, value), self.lanes)
 
     def c(self, type_: str, value: float | int) -> str:
-        """A constant of an LLVM type."""
+        """Return a constant of an LLVM type."""
         if type_ in ("float", "double"):
             text = float_text(float(np.float32(value)) if type_ == "float" else float(value))
         elif type_ == "i1":
@@ -40,7 +40,7 @@ class Ops:
         return splat_text(type_, text, self.lanes)
 
     def kept(self, type_: str, value: float) -> str:
-        """A constant as a whole vector in memory: arithmetic reads it there, without an instruction of its own."""
+        """Load a constant as a whole vector: arithmetic takes it as a memory operand, without an instruction for the constant."""
         if self.lanes is None:
             return self.c(type_, value)
         text = self.c(type_, value)
@@ -60,12 +60,15 @@ class Ops:
         return self.f.let(f"shufflevector {vtype} {one}, {vtype} poison, {wide('i32', self.lanes)} zeroinitializer", "s")
 
     def op(self, word: str, type_: str, *args: str) -> str:
-        """``word <type> a, b``."""
+        """Emit ``word <type> a, b``."""
         return self.f.let(f"{word} {self.t(type_)} {', '.join(args)}")
 
     def divided(self, type_: str, a: str, b: str) -> str:
-        """A quotient of floats. LLVM 22 takes a lane for zero, too, where it knows both operands to be zero, and leaves out what
-        chooses another number there; through a fence it sees nothing."""
+        """Emit a quotient of floats.
+
+        LLVM 22 assumes 0 in a lane whose operands it knows to be zero, and drops a selection of another number there. A fence
+        hides the operands.
+        """
         out = self.op("fdiv", type_, a, b)
         return out if self.lanes is None else self.intrinsic("arithmetic.fence", type_, out)
 
@@ -80,7 +83,7 @@ class Ops:
         return self.f.let(f"{word} {self.t(source)} {name} to {self.t(target)}")
 
     def intrinsic(self, name: str, type_: str, *args: str, extra: str = "") -> str:
-        """``llvm.name.type(args)``; extra: a trailing immediate argument, as ``i1 false``."""
+        """Emit ``llvm.name.type(args)``; extra: a trailing immediate argument, such as ``i1 false``."""
         short = {"float": "f32", "double": "f64", "half": "f16"}.get(type_, type_)
         full = f"llvm.{name}." + (short if self.lanes is None else f"v{self.lanes}{short}")
         t = self.t(type_)

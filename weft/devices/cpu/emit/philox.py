@@ -1,4 +1,4 @@
-"""Philox4x32-10 in vector registers: the word of each element from 64-bit multiplies."""
+"""Philox4x32-10 in vector registers, computed with 64-bit multiplications."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _W0, _W1 = WEYL
 
 
 def random_word(o: Ops, key: str, base: str, element: str) -> str:
-    """Word i & 3 of Philox4x32-10(key, base + (i >> 2)); the counter's high 64 bits are 0."""
+    """Emit word element & 3 of Philox4x32-10(key, base + (element >> 2)); the counter's high 64 bits are 0."""
     counter = o.op("add", "i64", base, o.op("lshr", "i64", element, o.c("i64", 2)))
     return pick(o, philox(_Words(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
 
 
 def pick(o: Ops, words: list[str], which: str) -> str:
-    """words[which], lane by lane; each word is an i64 whose low half counts."""
+    """Emit words[which], lane by lane; a word is the low half of an i64."""
     odd = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 1)), o.c("i64", 0))
     high = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 2)), o.c("i64", 0))
     low = o.select(odd, "i64", words[1], words[0])
@@ -25,7 +25,7 @@ def pick(o: Ops, words: list[str], which: str) -> str:
 
 
 class _Words:
-    """64-bit registers."""
+    """The arithmetic of ``philox`` on 64-bit registers."""
 
     def __init__(self, o: Ops) -> None:
         self._o = o
@@ -50,10 +50,10 @@ class _Words:
 
 
 def four_words(o: Ops, key: str, counter: str) -> str:
-    """The words of lanes / 4 neighbouring counters, in order; ``key`` and ``counter`` are scalars.
+    """Emit the words of lanes / 4 consecutive counters, in order; ``key`` and ``counter`` are scalars.
 
-    A counter's words lie as (c0, c2) and (c1, c3) in pairs of 64-bit lanes, so that one multiplication serves both
-    halves of a round and the exchange between them stays inside 128 bits.
+    A counter's words are arranged as (c0, c2) and (c1, c3) in pairs of 64-bit lanes, so that one multiplication serves both
+    halves of a round and the exchange between them stays within 128 bits.
     """
     assert o.lanes is not None
     f, half = o.f, o.lanes // 2
@@ -69,11 +69,11 @@ def four_words(o: Ops, key: str, counter: str) -> str:
         return f.let(f"shufflevector {pairs} {two}, {pairs} poison, <{half} x i32> <{places}>")
 
     def exchange(x: str, order: tuple[int, ...]) -> str:
-        """Words of each 128 bits in another order."""
+        """Reorder the words of each 128 bits."""
         narrow = f.let(f"bitcast {pairs} {x} to {words}")
         places = ", ".join(f"i32 {i // 4 * 4 + order[i % 4]}" for i in range(o.lanes or 0))
-        moved = f.let(f"shufflevector {words} {narrow}, {words} poison, <{o.lanes} x i32> <{places}>")
-        return f.let(f"bitcast {words} {moved} to {pairs}")
+        shuffled = f.let(f"shufflevector {words} {narrow}, {words} poison, <{o.lanes} x i32> <{places}>")
+        return f.let(f"bitcast {words} {shuffled} to {pairs}")
 
     ramp = "<" + ", ".join("i64 0" if i % 2 else f"i64 {i // 2}" for i in range(half)) + ">"
     counters = f.let(f"add {pairs} {spread(counter, '0')}, {ramp}")

@@ -51,7 +51,7 @@ class Reals:
         return self.o.select(self.o.cmp(word, self.type_, a, b), self.type_, yes, no)
 
     def clamped(self, x: str, low: float, high: float) -> str:
-        """NaN stays."""
+        """Clamp to [low, high]; NaN stays NaN."""
         x = self.where("ogt", x, self.c(high), self.c(high), x)
         return self.where("olt", x, self.c(low), self.c(low), x)
 
@@ -65,16 +65,17 @@ class Reals:
         return self.o.op(word, self.whole, a, self.o.c(self.whole, b) if isinstance(b, int) else b)
 
     def pairs(self, x: str, s: str, *coefs: float) -> str:
-        """A polynomial of an even number of coefficients in pairs, highest power first; ``s`` is x * x.
+        """Evaluate a polynomial with an even number of coefficients in pairs, highest power first; ``s`` is x * x.
 
-        Half as long a chain as ``poly``, which is what counts where a few chains must fill the machine."""
+        Its dependency chain is half as long as that of ``poly``, which is faster if few chains must fill the pipeline.
+        """
         r = self.fma(self.c(coefs[0]), x, self.k(coefs[1]))
         for a, b in zip(coefs[2::2], coefs[3::2], strict=True):
             r = self.fma(r, s, self.fma(self.c(a), x, self.k(b)))
         return r
 
     def poly(self, x: str, *coefs: float, kept: bool = False) -> str:
-        """Highest power first."""
+        """Evaluate a polynomial by Horner's rule, highest power first. kept: constants are read from memory."""
         r = self.c(coefs[0])
         for a in coefs[1:]:
             r = self.fma(r, x, self.k(a) if kept else self.c(a))

@@ -27,11 +27,11 @@ def accum_dtype(r: Reduction) -> Format:
 
 
 def identity(r: Reduction, lanes: int | None) -> list[str]:
-    """The starting state. The position of argmax starts beyond all others: see :func:`first_positions`."""
+    """Return the initial state. The initial position of argmax and argmin is beyond all others."""
     dtype = accum_dtype(r)
     number: Any = {"sum": 0, "dot": 0, "prod": 1}.get(r.monoid)
     if r.running and r.monoid == "sum" and dtype in FLOATS:
-        number = -0.0  # to which nothing is added without a trace: a running sum begins with its first element
+        number = -0.0  # -0.0 + x is x, also for x = -0.0: a running sum begins with its first element
     if number is None:
         number = dtype.greatest if r.monoid in ("min", "argmin") else dtype.least
     out = [splat_text(llvm_type(dtype), literal(dtype, number), lanes)]
@@ -41,12 +41,12 @@ def identity(r: Reduction, lanes: int | None) -> list[str]:
 
 
 def lift(o: Ops, r: Reduction, value: str) -> str:
-    """The value in the accumulator's dtype."""
+    """Convert a value to the accumulator's dtype."""
     return cast(o, value, r.value.dtype, accum_dtype(r))
 
 
 def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
-    """a then b (a holds earlier elements; positions decide between equals)."""
+    """Merge state ``a``, of earlier elements, with state ``b``. Positions decide between equal values."""
     dtype = accum_dtype(r)
     t = llvm_type(dtype)
     if r.monoid in ("sum", "dot"):
@@ -60,7 +60,7 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
         return [round_half(o, out, dtype) if dtype.narrow else out]
     if not is_position(r):
         return [_extremum(o, r.monoid, dtype, a[0], b[0])]
-    # b wins when it is better, or the first NaN, or equal (both NaN) and earlier
+    # b wins if it is better, the only NaN, or equal (or both NaN) and earlier
     word = ("gt", "lt")[r.monoid == "argmin"]
     if dtype in FLOATS:
         better, same = o.cmp("o" + word, t, b[0], a[0]), o.cmp("oeq", t, b[0], a[0])
@@ -77,7 +77,7 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
 
 
 def merge_all(o: Ops, reductions: tuple[Reduction, ...], a: list[str], b: list[str]) -> list[str]:
-    """The states of several reductions, one behind the other."""
+    """Merge the states of several reductions, concatenated in order."""
     out: list[str] = []
     for r in reductions:
         k = len(out)
@@ -96,14 +96,14 @@ def _extremum(o: Ops, monoid: str, dtype: Format, a: str, b: str) -> str:
 
 
 def finish(o: Ops, r: Reduction, state: list[str]) -> str:
-    """The result in the reduction's dtype."""
+    """Convert a state to the result, in the reduction's dtype."""
     if is_position(r):
         return cast(o, state[1], INT64, r.dtype)
     return cast(o, state[0], r.accum, r.dtype)
 
 
 def fold_lanes(o: Ops, r: Reduction, vectors: list[list[str]], lanes: int) -> list[str]:
-    """Merge accumulators pairwise, halves first: whole vectors, then the halves of the last one. A scalar state."""
+    """Merge vector accumulators pairwise by halves: whole vectors, then the halves of the last one. Return a scalar state."""
     types = state_types(r)
     wide_ops = Ops(o.f, o.m, o.isa, lanes)
     while len(vectors) > 1:
@@ -127,7 +127,7 @@ def fold_lanes(o: Ops, r: Reduction, vectors: list[list[str]], lanes: int) -> li
 
 
 def fold_list(o: Ops, r: Reduction, leaves: list[list[str] | None]) -> list[str]:
-    """The same tree over separate registers; None is a lane that saw no element."""
+    """Merge separate registers in the same order; None is a lane without elements."""
     while len(leaves) > 1:
         half = len(leaves) // 2
         merged: list[list[str] | None] = []

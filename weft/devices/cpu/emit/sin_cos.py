@@ -1,4 +1,4 @@
-"""sin and cos as vector polynomials over quadrants, of float and of double; beyond 100,000 they are the C library's.
+"""sin and cos as vector polynomials over quadrants, for float and double; beyond 100,000 the C library computes them.
 
 The polynomials of float are Norbert Juffa's; those of double, and their order of additions, are FreeBSD's msun (fdlibm).
 """
@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
 
 _FAR = 100000.0
-_HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)  # their sum
+_HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)  # pi/2 is their sum
 _SIN = (1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
         8.33333333332248946124e-03)
 _SIN1 = -1.66666666666666324348e-01
@@ -20,15 +20,15 @@ _COS = (-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.755731435139
 
 
 def sin(o: Ops, t: str, x: str) -> str:
-    return _of_float(o, x, "sin") if t == "float" else _of_double(o, x, "sin")
+    return _sin_cos_float(o, x, "sin") if t == "float" else _sin_cos_double(o, x, "sin")
 
 
 def cos(o: Ops, t: str, x: str) -> str:
-    return _of_float(o, x, "cos") if t == "float" else _of_double(o, x, "cos")
+    return _sin_cos_float(o, x, "cos") if t == "float" else _sin_cos_double(o, x, "cos")
 
 
-def _of_float(o: Ops, x: str, name: str) -> str:
-    """Quadrants of pi/2 in three parts."""
+def _sin_cos_float(o: Ops, x: str, name: str) -> str:
+    """Emit sin or cos of a float. The argument is reduced by multiples of pi/2 in three parts."""
     f, magic = Reals(o, "float"), NUMBERS["float"].magic
     t = f.fma(x, f.c(0.636619772), f.c(magic))
     j = f.sub(t, f.c(magic))
@@ -39,11 +39,11 @@ def _of_float(o: Ops, x: str, name: str) -> str:
     s = f.mul(r, r)
     sine = f.fma(f.poly(s, 2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1), f.mul(r, s), r)
     cosine = f.poly(s, 2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -5.00000000e-1, 1.0)
-    return _chosen(f, name, x, quadrant, sine, cosine)
+    return _select_quadrant(f, name, x, quadrant, sine, cosine)
 
 
-def _of_double(o: Ops, x: str, name: str) -> str:
-    """x = n pi/2 + r + low, where low is what r has lost by rounding."""
+def _sin_cos_double(o: Ops, x: str, name: str) -> str:
+    """Emit sin or cos of a double: x = n pi/2 + r + low, where low is the rounding error of r."""
     if not o.isa.fma:
         return libm(o, name, "double", [x])
     f, magic = Reals(o, "double"), NUMBERS["double"].magic
@@ -52,7 +52,7 @@ def _of_double(o: Ops, x: str, name: str) -> str:
     near = f.fma(n, f.c(_HALF_PI[0]), x)
     part = f.mul(n, f.c(_HALF_PI[1]))
     r = f.add(near, part)
-    lost = f.fma(n, f.c(_HALF_PI[1]), f.neg(part))  # by rounding the product, then the sum
+    lost = f.fma(n, f.c(_HALF_PI[1]), f.neg(part))  # the rounding error of the product; `low` adds that of the sum
     low = f.fma(n, f.c(_HALF_PI[2]), f.add(f.add(f.sub(near, r), part), lost))
     quadrant = f.i("add", f.bits(t), 1) if name == "cos" else f.bits(t)
     z, half = f.mul(r, r), f.c(0.5)
@@ -63,16 +63,16 @@ def _of_double(o: Ops, x: str, name: str) -> str:
     w = f.sub(f.c(1.0), hz)
     rest = f.sub(f.mul(z, f.mul(z, f.poly(z, *_COS))), f.mul(r, low))
     cosine = f.add(w, f.add(f.sub(f.sub(f.c(1.0), w), hz), rest))
-    return _chosen(f, name, x, quadrant, sine, cosine)
+    return _select_quadrant(f, name, x, quadrant, sine, cosine)
 
 
-def _chosen(f: Reals, name: str, x: str, quadrant: str, sine: str, cosine: str) -> str:
-    """Sine or cosine with the quadrant's sign; far away the C library's answer."""
+def _select_quadrant(f: Reals, name: str, x: str, quadrant: str, sine: str, cosine: str) -> str:
+    """Select sine or cosine by the quadrant and set its sign; use the C library for large arguments."""
     o, sign = f.o, 30 if f.type_ == "float" else 62
     odd = o.cmp("ne", f.whole, f.i("and", quadrant, 1), o.c(f.whole, 0))
     out = o.select(odd, f.type_, cosine, sine)
     flip = f.i("shl", f.i("and", quadrant, 2), sign)
     out = f.real(f.i("xor", f.bits(out), flip))
     if name == "sin":
-        out = f.where("oeq", x, f.c(0.0), x, out)  # minus zero stays
+        out = f.where("oeq", x, f.c(0.0), x, out)  # keeps -0.0
     return rare(o, name, f.type_, x, o.cmp("ugt", f.type_, f.abs(x), f.c(_FAR)), out)

@@ -1,8 +1,8 @@
-"""Formats in memory and in registers: loads and stores of narrow types, casts as NumPy makes them, rounding.
+"""Conversions between memory and registers: loads and stores of narrow types, NumPy's casts, rounding.
 
-A float that no instruction rounds is rounded by adding and subtracting a power of two, chosen so that the last bit of the sum has
-the weight of the format's last bit. Below the smallest normal number the power stays the same, so subnormals need no case of
-their own, and the result is also right where denormals are flushed.
+A float format without an instruction is rounded by adding and subtracting a power of two, chosen so that the last bit of the sum
+has the weight of the format's last bit. Below the smallest normal number the power stays the same, so subnormals need no special
+case, and the result is correct even if denormals are flushed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.dtypes.formats import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOATS, UINT8,
 
 
 def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
-    """A loaded value as it is kept in registers."""
+    """Convert a loaded value to its register type."""
     if dtype is BOOL:
         return f.let(f"icmp ne {wide('i8', lanes)} {name}, {splat_text('i8', '0', lanes)}")
     if dtype is FLOAT16:
@@ -29,7 +29,7 @@ def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str
 
 
 def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
-    """A register value as it is written."""
+    """Convert a register value to its memory type."""
     if dtype is BOOL:
         return f.let(f"zext {wide('i1', lanes)} {name} to {wide('i8', lanes)}")
     if dtype is FLOAT16:
@@ -42,7 +42,7 @@ def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
 
 
 def memory_literal(dtype: Format, fill: object) -> str:
-    """``fill`` as a constant of the memory type."""
+    """Return ``fill`` as a constant of the memory type."""
     if dtype is BOOL:
         return "1" if fill else "0"
     if dtype.narrow:
@@ -51,14 +51,14 @@ def memory_literal(dtype: Format, fill: object) -> str:
 
 
 def load_cell(f: Function, type_: str, pointer: str, align: int | None = None) -> str:
-    """Registers of ``type_`` from memory, where they lie as ``cell_type(type_)``."""
+    """Load registers of ``type_``, stored as ``cell_type(type_)``."""
     cell = cell_type(type_)
     out = f.load(cell, pointer, align)
     return out if cell == type_ else f.let(f"trunc {cell} {out} to {type_}")
 
 
 def store_cell(f: Function, type_: str, value: str, pointer: str, align: int | None = None) -> None:
-    """Registers of ``type_`` into memory, where they lie as ``cell_type(type_)``."""
+    """Store registers of ``type_`` as ``cell_type(type_)``."""
     cell = cell_type(type_)
     if cell != type_:
         value = f.let(f"zext {type_} {value} to {cell}")
@@ -66,18 +66,18 @@ def store_cell(f: Function, type_: str, value: str, pointer: str, align: int | N
 
 
 def load_scalar(f: Function, dtype: Format, pointer: str) -> str:
-    """A run-time scalar from its argument slot, as it is kept in registers."""
+    """Load a run-time scalar from its argument slot, in its register type."""
     return from_memory(f, f.load(memory_type(dtype), pointer, dtype.bytes), dtype, None)
 
 
 def widened(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
-    """What was loaded of a float dtype, as accumulators of ``type_`` take it."""
+    """Convert a loaded float to the accumulators' type ``type_``."""
     name, own = from_memory(f, name, dtype, lanes), llvm_type(dtype)
     return name if own == type_ else f.let(f"fpext {wide(own, lanes)} {name} to {wide(type_, lanes)}")
 
 
 def round_half(o: Ops, x: str, dtype: Format) -> str:
-    """A float rounded to a narrow format (nearest, ties to even; NaN kept), still held as float."""
+    """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float."""
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
     if dtype is not BFLOAT16:
@@ -86,13 +86,13 @@ def round_half(o: Ops, x: str, dtype: Format) -> str:
     odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
     up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
     quiet = o.op("or", "i32", bits, o.c("i32", 0x00400000))
-    kept = o.select(o.cmp("uno", "float", x, x), "i32", quiet, up)
-    cut = o.op("and", "i32", kept, o.c("i32", -65536))
-    return o.convert("bitcast", "i32", cut, "float")
+    rounded = o.select(o.cmp("uno", "float", x, x), "i32", quiet, up)
+    truncated = o.op("and", "i32", rounded, o.c("i32", -65536))
+    return o.convert("bitcast", "i32", truncated, "float")
 
 
 def _double_to_half(o: Ops, x: str, dtype: Format) -> str:
-    """Through float rounded to odd, so that the second rounding is the only one that counts."""
+    """Round a double to a narrow format. The first rounding, to float, is to odd, so that only the second one counts."""
     near = o.convert("fptrunc", "double", x, "float")
     back = o.convert("fpext", "float", near, "double")
     inexact = o.cmp("one", "double", back, x)
@@ -104,7 +104,7 @@ def _double_to_half(o: Ops, x: str, dtype: Format) -> str:
 
 
 def cast(o: Ops, x: str, source: Format, target: Format) -> str:
-    """NumPy's astype."""
+    """Emit NumPy's astype."""
     if source == target:
         return x
     s, t = llvm_type(source), llvm_type(target)
@@ -131,29 +131,31 @@ def cast(o: Ops, x: str, source: Format, target: Format) -> str:
 
 
 def _float_to_int(o: Ops, x: str, s: str, target: Format) -> str:
-    """Toward zero. Out of range and NaN give the smallest integer, as the x86 instructions do; narrow
-    and unsigned types take the low bits of the next wider signed one."""
+    """Convert toward zero. NaN and numbers out of range become the smallest integer, as in the x86 instructions.
+
+    Narrow and unsigned types take the low bits of the next wider signed type.
+    """
     t = llvm_type(target)
     if target is UINT64:
         big = o.cmp("oge", s, x, o.c(s, 2.0**63))
-        low = _checked(o, o.select(big, s, o.op("fsub", s, x, o.c(s, 2.0**63)), x), s, "i64")
+        low = _float_to_signed(o, o.select(big, s, o.op("fsub", s, x, o.c(s, 2.0**63)), x), s, "i64")
         return o.select(big, "i64", o.op("xor", "i64", low, o.c("i64", -(2**63))), low)
     through = "i64" if target.bytes == 8 or target is UINT32 else "i32"
-    out = _checked(o, x, s, through)
+    out = _float_to_signed(o, x, s, through)
     return out if through == t else o.convert("trunc", through, out, t)
 
 
-def _checked(o: Ops, x: str, s: str, t: str) -> str:
+def _float_to_signed(o: Ops, x: str, s: str, t: str) -> str:
     edge = 2.0 ** (int(t[1:]) - 1)
     high = o.cmp("olt", s, x, o.c(s, edge))
-    # -2**31 - 0.5 still truncates to -2**31 in double; in float the next number below is out of range
+    # -2**31 - 0.5 still truncates to -2**31 in double; the next float below -2**31 is out of range
     low = o.cmp("ogt", s, x, o.c(s, -edge - 1)) if s == "double" and t == "i32" else o.cmp("oge", s, x, o.c(s, -edge))
     out = o.convert("fptosi", s, x, t)
     return o.select(o.op("and", "i1", high, low), t, out, o.c(t, -int(edge)))
 
 
 def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
-    """The same bits under another dtype of the same width."""
+    """Reinterpret the bits as another dtype of the same width."""
     if source == target:
         return x
     if source is BOOL:
@@ -175,7 +177,7 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
 
 
 def half_bits(o: Ops, x: str, dtype: Format) -> str:
-    """The integer that has the bits of a narrow number held as float."""
+    """Return the bits of a narrow number, held as float, as an integer."""
     if dtype == FLOAT16:
         return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
     if dtype is not BFLOAT16:
@@ -185,7 +187,7 @@ def half_bits(o: Ops, x: str, dtype: Format) -> str:
 
 
 def add(o: Ops, a: str, b: str, dtype: Format) -> str:
-    """a + b rounded to dtype."""
+    """Emit a + b rounded to dtype."""
     if dtype in FLOATS:
         out = o.op("fadd", llvm_type(dtype), a, b)
         return round_half(o, out, dtype) if dtype.narrow else out
@@ -195,97 +197,97 @@ _MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 
 
 def round_to(o: Ops, x: str, form: Format) -> str:
-    """A float rounded to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign."""
+    """Round a float to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign."""
     bits = o.convert("bitcast", "float", x, "i32")
     size = o.op("and", "i32", bits, o.c("i32", _MAGNITUDE))
     sign = o.op("xor", "i32", bits, size)
     power = o.op("and", "i32", size, o.c("i32", _INFINITE))
-    low, high = (o.c("i32", _power(p)) for p in (1 - form.bias, form.bias + 2))
+    low, high = (o.c("i32", _power_bits(p)) for p in (1 - form.bias, form.bias + 2))
     power = o.select(o.cmp("ult", "i32", power, low), "i32", low, power)
-    power = o.select(o.cmp("ugt", "i32", power, high), "i32", high, power)  # beyond its largest number all is one
-    beside = o.convert("bitcast", "i32", o.op("add", "i32", power, o.c("i32", FLOAT32.mantissa - form.mantissa << 23)), "float")
+    power = o.select(o.cmp("ugt", "i32", power, high), "i32", high, power)  # larger numbers overflow in any case
+    addend = o.convert("bitcast", "i32", o.op("add", "i32", power, o.c("i32", FLOAT32.mantissa - form.mantissa << 23)), "float")
     size = o.convert("bitcast", "i32", size, "float")
-    near = o.op("fsub", "float", o.op("fadd", "float", size, beside), beside)
-    near = o.convert("bitcast", "float", near, "i32")
-    over = o.cmp("sgt", "i32", near, o.c("i32", _bits(form.largest)))
-    none = o.cmp("sgt", "i32", near, o.c("i32", _INFINITE))
-    near = o.select(over, "i32", o.c("i32", _NAN if form.finite else _INFINITE), near)
-    near = near if form.finite else o.select(none, "i32", o.c("i32", _NAN), near)
-    return o.convert("bitcast", "i32", o.op("or", "i32", near, sign), "float")
+    rounded = o.op("fsub", "float", o.op("fadd", "float", size, addend), addend)
+    rounded = o.convert("bitcast", "float", rounded, "i32")
+    over = o.cmp("sgt", "i32", rounded, o.c("i32", _number_bits(form.largest)))
+    is_nan = o.cmp("sgt", "i32", rounded, o.c("i32", _INFINITE))
+    rounded = o.select(over, "i32", o.c("i32", _NAN if form.finite else _INFINITE), rounded)
+    rounded = rounded if form.finite else o.select(is_nan, "i32", o.c("i32", _NAN), rounded)
+    return o.convert("bitcast", "i32", o.op("or", "i32", rounded, sign), "float")
 
 
 def encoded(f: Function, x: str, form: Format, lanes: int | None) -> str:
-    """The bits in memory, an integer, of a float that is rounded to the format already."""
+    """Return the memory bits, as an integer, of a float that is already rounded to the format."""
 
     def c(value: int) -> str:
         return splat_text("i32", str(value), lanes)
 
-    whole, real, kept = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
-    bits = f.let(f"bitcast {real} {x} to {whole}")
-    size = f.let(f"and {whole} {bits}, {c(_MAGNITUDE)}")
+    int_type, float_type, memory_int = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
+    bits = f.let(f"bitcast {float_type} {x} to {int_type}")
+    size = f.let(f"and {int_type} {bits}, {c(_MAGNITUDE)}")
     first = FLOAT32.mantissa - form.mantissa
-    normal = f.let(f"lshr {whole} {size}, {c(first)}")
-    normal = f.let(f"sub {whole} {normal}, {c(FLOAT32.bias - form.bias << form.mantissa)}")
-    beside = splat_text("float", float_text(2.0 ** (1 - form.bias + first)), lanes)
-    number = f.let(f"bitcast {whole} {size} to {real}")
-    counted = f.let(f"fadd {real} {number}, {beside}")  # its last bits count steps of the smallest number
-    counted = f.let(f"bitcast {real} {counted} to {whole}")
-    code = _chosen(f, "ult", size, c(_power(1 - form.bias)), counted, normal, lanes)
+    normal = f.let(f"lshr {int_type} {size}, {c(first)}")
+    normal = f.let(f"sub {int_type} {normal}, {c(FLOAT32.bias - form.bias << form.mantissa)}")
+    addend = splat_text("float", float_text(2.0 ** (1 - form.bias + first)), lanes)
+    number = f.let(f"bitcast {int_type} {size} to {float_type}")
+    counted = f.let(f"fadd {float_type} {number}, {addend}")  # the low bits count multiples of the smallest subnormal
+    counted = f.let(f"bitcast {float_type} {counted} to {int_type}")
+    code = _select(f, "ult", size, c(_power_bits(1 - form.bias)), counted, normal, lanes)
     top = (1 << form.exponent) - 1 << form.mantissa
     if form.finite:
-        code = _chosen(f, "uge", size, c(_INFINITE), c((1 << form.bits - 1) - 1), code, lanes)
+        code = _select(f, "uge", size, c(_INFINITE), c((1 << form.bits - 1) - 1), code, lanes)
     else:
-        special = _chosen(f, "eq", size, c(_INFINITE), c(top), c(top | 1 << form.mantissa - 1), lanes)
-        code = _chosen(f, "uge", size, c(_INFINITE), special, code, lanes)
-    code = f.let(f"and {whole} {code}, {c((1 << form.bits - 1) - 1)}")
-    sign = f.let(f"lshr {whole} {bits}, {c(32 - form.bits)}")
-    sign = f.let(f"and {whole} {sign}, {c(1 << form.bits - 1)}")
-    code = f.let(f"or {whole} {code}, {sign}")
-    return f.let(f"trunc {whole} {code} to {kept}")
+        special = _select(f, "eq", size, c(_INFINITE), c(top), c(top | 1 << form.mantissa - 1), lanes)
+        code = _select(f, "uge", size, c(_INFINITE), special, code, lanes)
+    code = f.let(f"and {int_type} {code}, {c((1 << form.bits - 1) - 1)}")
+    sign = f.let(f"lshr {int_type} {bits}, {c(32 - form.bits)}")
+    sign = f.let(f"and {int_type} {sign}, {c(1 << form.bits - 1)}")
+    code = f.let(f"or {int_type} {code}, {sign}")
+    return f.let(f"trunc {int_type} {code} to {memory_int}")
 
 
 def decoded(f: Function, code: str, form: Format, lanes: int | None) -> str:
-    """The float that bits in memory stand for."""
+    """Return the float that bits in memory represent."""
 
     def c(value: int) -> str:
         return splat_text("i32", str(value), lanes)
 
-    whole, real, kept = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
-    code = f.let(f"zext {kept} {code} to {whole}")
-    size = f.let(f"and {whole} {code}, {c((1 << form.bits - 1) - 1)}")
-    sign = f.let(f"xor {whole} {code}, {size}")
-    sign = f.let(f"shl {whole} {sign}, {c(32 - form.bits)}")
-    moved = f.let(f"shl {whole} {size}, {c(FLOAT32.mantissa - form.mantissa)}")
-    bits = f.let(f"add {whole} {moved}, {c(FLOAT32.bias - form.bias << 23)}")
-    beside = f.let(f"add {whole} {moved}, {c(_power(1 - form.bias))}")  # a subnormal, and the smallest normal number
-    beside = f.let(f"bitcast {whole} {beside} to {real}")
-    below = f.let(f"fsub {real} {beside}, {splat_text('float', float_text(2.0 ** (1 - form.bias)), lanes)}")
-    below = f.let(f"bitcast {real} {below} to {whole}")
-    bits = _chosen(f, "ult", size, c(1 << form.mantissa), below, bits, lanes)
+    int_type, float_type, memory_int = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
+    code = f.let(f"zext {memory_int} {code} to {int_type}")
+    size = f.let(f"and {int_type} {code}, {c((1 << form.bits - 1) - 1)}")
+    sign = f.let(f"xor {int_type} {code}, {size}")
+    sign = f.let(f"shl {int_type} {sign}, {c(32 - form.bits)}")
+    shifted = f.let(f"shl {int_type} {size}, {c(FLOAT32.mantissa - form.mantissa)}")
+    bits = f.let(f"add {int_type} {shifted}, {c(FLOAT32.bias - form.bias << 23)}")
+    biased = f.let(f"add {int_type} {shifted}, {c(_power_bits(1 - form.bias))}")  # plus the smallest normal
+    biased = f.let(f"bitcast {int_type} {biased} to {float_type}")
+    subnormal = f.let(f"fsub {float_type} {biased}, {splat_text('float', float_text(2.0 ** (1 - form.bias)), lanes)}")
+    subnormal = f.let(f"bitcast {float_type} {subnormal} to {int_type}")
+    bits = _select(f, "ult", size, c(1 << form.mantissa), subnormal, bits, lanes)
     top = (1 << form.exponent) - 1 << form.mantissa
     if form.finite:
-        bits = _chosen(f, "eq", size, c((1 << form.bits - 1) - 1), c(_NAN), bits, lanes)
+        bits = _select(f, "eq", size, c((1 << form.bits - 1) - 1), c(_NAN), bits, lanes)
     else:
-        special = _chosen(f, "eq", size, c(top), c(_INFINITE), c(_NAN), lanes)
-        bits = _chosen(f, "uge", size, c(top), special, bits, lanes)
-    bits = f.let(f"or {whole} {bits}, {sign}")
-    return f.let(f"bitcast {whole} {bits} to {real}")
+        special = _select(f, "eq", size, c(top), c(_INFINITE), c(_NAN), lanes)
+        bits = _select(f, "uge", size, c(top), special, bits, lanes)
+    bits = f.let(f"or {int_type} {bits}, {sign}")
+    return f.let(f"bitcast {int_type} {bits} to {float_type}")
 
 
-def _chosen(f: Function, word: str, a: str, b: str, then: str, other: str, lanes: int | None) -> str:
-    whole = wide("i32", lanes)
-    bit = f.let(f"icmp {word} {whole} {a}, {b}", "c")
-    return f.let(f"select {wide('i1', lanes)} {bit}, {whole} {then}, {whole} {other}")
+def _select(f: Function, word: str, a: str, b: str, then: str, other: str, lanes: int | None) -> str:
+    int_type = wide("i32", lanes)
+    bit = f.let(f"icmp {word} {int_type} {a}, {b}", "c")
+    return f.let(f"select {wide('i1', lanes)} {bit}, {int_type} {then}, {int_type} {other}")
 
 
-def _power(exponent: int) -> int:
-    """The bits of a power of two, as a float."""
+def _power_bits(exponent: int) -> int:
+    """Return the float bits of a power of two."""
     return exponent + FLOAT32.bias << 23
 
 
-def _bits(number: float) -> int:
-    """The bits of a positive float that is one of a narrow format."""
+def _number_bits(number: float) -> int:
+    """Return the float bits of a positive number of a narrow format."""
     fraction, exponent = number, 0
     while fraction >= 2:
         fraction, exponent = fraction / 2, exponent + 1
-    return _power(exponent) + int((fraction - 1) * 2**23)
+    return _power_bits(exponent) + int((fraction - 1) * 2**23)

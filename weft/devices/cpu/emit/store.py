@@ -1,4 +1,4 @@
-"""Stores: strides, guards, masks, scatters and additions in place."""
+"""Stores: strided, guarded, masked, scattered, and additions in place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
 from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
 
-STREAM = 8 << 20  # bytes of a result that does not stay in the caches; results begin at 64 bytes
+STREAM = 8 << 20  # bytes; larger results bypass the caches. Buffers are aligned to 64 bytes
 
 
 def emit_store_access(e: Emitter, store: Store) -> None:
-    """See :func:`weft.devices.cpu.emit.emit.emit_store`."""
+    """Emit a store; see :func:`weft.devices.cpu.emit.emit.emit_store`."""
     env, f = e.env, e.f
     access = store.access
     deps: set = access_axes(access)
@@ -32,7 +32,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
         name = e.in_lanes(store.value, vector=True)
     else:
         name, is_vector = e.value(store.value)
-        if is_vector:  # every lane writes the same element: the last one that is allowed stays
+        if is_vector:  # all lanes write the same element: the last active lane wins
             last = first_lanes(env.mask) if env.mask is not None else env.lanes
             assert last is not None, "an Env's own mask is of its first lanes"
             name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {last - 1}")
@@ -42,7 +42,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
         name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
     if store.mode == "add":
         e.m.took("scatter add" if lanes is None else "scatter add lanes")
-        _add(e, access, name, lanes)
+        _add_in_place(e, access, name, lanes)
         return
     _store(e, access, to_memory(f, name, dtype, lanes), lanes)
 
@@ -71,7 +71,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     if step == 1 and not scattered:
         pointer = pointer_of(e, access, affine)
         if mask is None:
-            if _streams(e, access, affine, size * lanes):
+            if _bypasses_caches(e, access, affine, size * lanes):
                 f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
                 if e.env.streamed is not None:
                     e.env.streamed.add(True)
@@ -80,7 +80,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             return
         count = first_lanes(mask)
         bits = bits_of(mask)
-        if bits is not None and sum(bits) == 1:  # LLVM 22 makes a wider store of a masked one of a single narrow lane
+        if bits is not None and sum(bits) == 1:  # LLVM 22 widens a masked store of a single narrow lane
             lane = bits.index(True)
             one = f.let(f"extractelement {vtype} {raw}, i32 {lane}")
             f.store(type_, one, f.offset(pointer, lane * size), size)
@@ -109,8 +109,8 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     )
 
 
-def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
-    """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
+def _bypasses_caches(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
+    """Return whether a full vector bypasses the caches: it is aligned, and the result is large enough to evict the inputs."""
     buffer, env = access.buffer, e.env
     size = buffer.dtype.bytes
     if env.streamed is None or env.turn is not None or not env.whole or affine.gather:
@@ -125,13 +125,13 @@ def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
         text = env.axes[a]
         if not text.startswith("%"):
             const += c * int(text)
-        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # the counter moves by whole vectors
+        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # the counter advances by whole vectors
             return False
     return const * size % width == 0
 
 
 def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, size: int) -> None:
-    """The first ``count`` lanes in pieces: AVX2's masked stores are slow, and bytes have none."""
+    """Store the first ``count`` lanes in pieces: AVX2's masked stores are slow, and there are none for bytes."""
     f, lanes = e.f, e.env.lanes
     vtype = wide(type_, lanes)
     at, width = 0, lanes
@@ -147,14 +147,14 @@ def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, siz
         width //= 2
 
 
-def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
-    """buffer[...] += value."""
+def _add_in_place(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
+    """Emit buffer[...] += value."""
     f, dtype = e.f, access.buffer.dtype
     type_, size = memory_type(dtype), dtype.bytes
     affine = access.flat()
     step = lane_step(e, affine) if lanes is not None else 0
     scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
-    if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
+    if lanes is None or (step and not scattered):  # the lanes write different elements
         old = from_memory(f, load_raw(e, access, lanes is not None), dtype, lanes)
         new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
         _store(e, access, to_memory(f, new, dtype, lanes), lanes)

@@ -1,4 +1,4 @@
-"""A builder of LLVM IR text: names, blocks, loops. Locals are allocas; SROA turns them into registers."""
+"""A builder of LLVM IR text: names, blocks, loops. Local variables are allocas, which LLVM's SROA turns into registers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Function:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self._next = 0
-        self._variables: set[str] = set()  # locals that are one value each
+        self._variables: set[str] = set()  # locals that are no arrays
         self._loops: list[_Loop] = []
-        self._when = ""  # the label at which the last one ended
+        self._when = ""  # the end label of the last `when`
 
     def name(self, hint: str = "v") -> str:
         self._next += 1
@@ -45,33 +45,33 @@ class Function:
         return f"{hint}{self._next}"
 
     def local(self, type_: str, align: int = 0) -> str:
-        """An alloca in the entry block; returns the pointer: of an array, or of a variable, which becomes a register."""
+        """Return the pointer of an alloca in the entry block: an array in memory, or a variable, which becomes a register."""
         out = self.name("p")
         if type_[0] == "[":
-            _addressed(type_)
+            _check_memory_type(type_)
         else:
             self._variables.add(out)
         self.allocas.append(f"  {out} = alloca {type_}" + (f", align {align}" if align else ""))
         return out
 
     def load(self, type_: str, pointer: str, align: int | None = None, extra: str = "") -> str:
-        self._check(type_, pointer)
+        self._check_access(type_, pointer)
         return self.let(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
 
     def store(self, type_: str, value: str, pointer: str, align: int | None = None, extra: str = "") -> None:
-        self._check(type_, pointer)
+        self._check_access(type_, pointer)
         self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
 
-    def _check(self, type_: str, pointer: str) -> None:
-        """A variable holds bits, for it is no memory; memory does not."""
+    def _check_access(self, type_: str, pointer: str) -> None:
+        """Raise ValueError for ``i1`` in memory; only variables, which become registers, may hold it."""
         if pointer not in self._variables:
-            _addressed(type_)
+            _check_memory_type(type_)
 
     def offset(self, pointer: str, nbytes: str | int) -> str:
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
 
     def element(self, pointer: str, type_: str, index: str | int) -> str:
-        _addressed(type_)
+        _check_memory_type(type_)
         return pointer if index == 0 else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {index}", "a")
 
     def add(self, a: str | int, b: str | int) -> str:
@@ -97,7 +97,7 @@ class Function:
 
     @contextmanager
     def loop(self, start: str | int, end: str | int, step: str | int = 1) -> Iterator[str]:
-        """``for i in range(start, end, step)``; yields the i64 counter's name."""
+        """Emit ``for i in range(start, end, step)`` around the body; yield the name of the i64 counter."""
         counter = self.local("i64")
         head, body, done = (self.fresh_label(h) for h in ("head", "body", "done"))
         self.store("i64", str(start), counter)
@@ -109,7 +109,7 @@ class Function:
         self._loops.append(_Loop(f"next.{head}", done))
         yield i
         if self._loops.pop().again:
-            self._go(f"next.{head}")
+            self._jump(f"next.{head}")
             self.label(f"next.{head}")
         if not self.ended():
             self.store("i64", self.let(f"add i64 {i}, {step}", "i"), counter)
@@ -118,25 +118,25 @@ class Function:
 
     @contextmanager
     def forever(self) -> Iterator[None]:
-        """``while True``: ends where it is left."""
+        """Emit ``while True`` around the body, which ends the loop with ``leave``."""
         head, done = self.fresh_label("head"), self.fresh_label("done")
         self.do(f"br label %{head}")
         self.label(head)
         self._loops.append(_Loop(head, done))
         yield
-        self._go(head)
+        self._jump(head)
         if self._loops.pop().left:
             self.label(done)
 
     def leave(self) -> None:
-        """``break`` out of the innermost loop."""
+        """Emit ``break`` out of the innermost loop."""
         self._loops[-1].left = True
-        self._go(self._loops[-1].done)
+        self._jump(self._loops[-1].done)
 
     def again(self) -> None:
-        """``continue`` with the next turn of the innermost loop."""
+        """Emit ``continue`` of the innermost loop."""
         self._loops[-1].again = True
-        self._go(self._loops[-1].next)
+        self._jump(self._loops[-1].next)
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
@@ -144,31 +144,31 @@ class Function:
         self.do(f"br i1 {condition}, label %{then}, label %{done}")
         self.label(then)
         yield
-        self._go(done)
+        self._jump(done)
         self.label(done)
         self._when = self.lines[-1]
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """``else`` of the ``when`` that ended just before."""
+        """Emit the ``else`` branch of the ``when`` that ended just before."""
         if not self.lines or self.lines[-1] != self._when:
             raise ValueError("otherwise: no when ended just before")
-        other = self.lines.pop()[:-1]  # the label behind what was done
+        else_label = self.lines.pop()[:-1]  # the branch target if the condition is false
         end = self.fresh_label("end")
-        flows = self.lines[-1] == f"  br label %{other}"
-        if flows:
+        falls_through = self.lines[-1] == f"  br label %{else_label}"
+        if falls_through:
             self.lines[-1] = f"  br label %{end}"
-        self.label(other)
+        self.label(else_label)
         yield
-        if flows or not self.ended():
-            self._go(end)
+        if falls_through or not self.ended():
+            self._jump(end)
             self.label(end)
 
     def ended(self) -> bool:
-        """Whether nothing is reached behind the last line."""
+        """Return whether the last line ends a block (``ret`` or ``br``)."""
         return bool(self.lines) and self.lines[-1].startswith(("  ret ", "  br "))
 
-    def _go(self, label: str) -> None:
+    def _jump(self, label: str) -> None:
         if not self.ended():
             self.do(f"br label %{label}")
 
@@ -178,7 +178,7 @@ class Function:
 
 
 class _Loop:
-    """Where a loop that is being written goes on and ends, and whether somebody goes there by name."""
+    """The labels of a loop under construction, and whether its body jumps to them."""
 
     def __init__(self, next_: str, done: str) -> None:
         self.next, self.done = next_, done
@@ -186,8 +186,8 @@ class _Loop:
 
 
 @cache
-def _addressed(type_: str) -> None:
-    """LLVM packs bits in an array, and reads one where weft keeps a byte a bool (see ``types.cell_type``)."""
+def _check_memory_type(type_: str) -> None:
+    """Raise ValueError for a type with ``i1``: LLVM packs bits in memory, weft keeps one byte a bool (``types.cell_type``)."""
     if _BITS.search(type_):
         raise ValueError(f"{type_} in memory: bits have no addresses, keep bytes")
 
@@ -205,7 +205,7 @@ class Module:
         self.vectors = False
 
     def took(self, path: str) -> None:
-        """Note which way of generating code was entered, see ``Generated.paths``."""
+        """Record a path for ``Generated.paths``."""
         self.paths[path] = None
 
     def function(self, signature: str, attributes: str = "nounwind") -> Function:
@@ -214,31 +214,31 @@ class Module:
         return f
 
     def declare(self, name: str, declaration: str) -> None:
-        """``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``, once."""
+        """Add a declaration once: ``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``."""
         self._declared[name] = declaration
 
     def prefetch(self, f: Function, pointer: str, write: bool = False, near: bool = True) -> None:
-        """Ask for a cache line, ``near``: into the nearest cache."""
+        """Emit a prefetch of a cache line, with ``near`` into the first-level cache."""
         self.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if near else 2}, i32 1)")
 
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
-        """Whether a mask allows some lane."""
-        return self._reduced_mask(f, "or", mask, lanes)
+        """Emit a test whether any lane of a mask is set."""
+        return self._reduce_mask(f, "or", mask, lanes)
 
     def all_lanes(self, f: Function, mask: str, lanes: int) -> str:
-        """Whether a mask allows all lanes."""
-        return self._reduced_mask(f, "and", mask, lanes)
+        """Emit a test whether all lanes of a mask are set."""
+        return self._reduce_mask(f, "and", mask, lanes)
 
-    def _reduced_mask(self, f: Function, how: str, mask: str, lanes: int) -> str:
-        name, type_ = f"llvm.vector.reduce.{how}.v{lanes}i1", f"<{lanes} x i1>"
-        if lanes == 1:  # LLVM 22 fails an assertion where it reduces one lane
+    def _reduce_mask(self, f: Function, operation: str, mask: str, lanes: int) -> str:
+        name, type_ = f"llvm.vector.reduce.{operation}.v{lanes}i1", f"<{lanes} x i1>"
+        if lanes == 1:  # LLVM 22 fails an assertion when it reduces one lane
             return f.let(f"extractelement {type_} {mask}, i32 0")
         self.declare(name, f"declare i1 @{name}({type_})")
         return f.let(f"call i1 @{name}({type_} {mask})")
 
     def once(self, name: str) -> bool:
-        """True the first time it is asked for a name: for helper functions and globals shared by a module."""
+        """Return True on the first call with ``name``: for helper functions and globals that a module shares."""
         if name in self._once:
             return False
         self._once.add(name)

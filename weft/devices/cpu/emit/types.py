@@ -1,7 +1,7 @@
 """LLVM types and constants of weft's dtypes.
 
-In registers a bool is ``i1`` and narrow floats are ``float`` already rounded to their dtype; in memory
-a bool is a byte 0 or 1, float16 a ``half``, and the other narrow floats are integers of their width.
+In registers a bool is ``i1`` and storage-only floats are ``float``, rounded to their dtype. In memory a bool is a byte 0 or 1,
+float16 a ``half``, and the other storage-only floats are integers of their width.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.dtypes.formats import BOOL, FLOAT16, FLOATS, Format, converted
 
 @cache
 def llvm_type(dtype: Format) -> str:
-    """The scalar type of a dtype in registers."""
+    """Return the scalar LLVM type of a dtype in registers."""
     if dtype is BOOL:
         return "i1"
     if dtype in FLOATS:
@@ -27,41 +27,41 @@ def llvm_type(dtype: Format) -> str:
 
 @cache
 def memory_type(dtype: Format) -> str:
-    """The scalar type of a dtype in memory."""
+    """Return the scalar LLVM type of a dtype in memory."""
     if dtype is FLOAT16:
         return "half"
     return f"i{dtype.bits}" if dtype is BOOL or dtype.narrow else llvm_type(dtype)
 
 
 def cell_type(type_: str) -> str:
-    """The type that a register's type, of one value or of lanes, has in memory: LLVM packs bits, so each bool takes a byte."""
+    """Return the memory type of a register type (a value or a vector): LLVM packs bits, so each bool takes a byte."""
     return "i8" if type_ == "i1" else type_.replace(" i1>", " i8>")
 
 
 def align_of(type_: str) -> int:
-    """Where elements of a scalar type may begin in memory, in bytes."""
+    """Return the alignment in bytes of elements of a scalar type in memory."""
     return {"i1": 1, "i8": 1, "i16": 2, "half": 2, "float": 4, "i32": 4}.get(type_, 8)
 
 
 def wide(type_: str, lanes: int | None) -> str:
-    """``<lanes x type>``, or the type itself for a scalar (lanes None)."""
+    """Return ``<lanes x type>``, or the type itself if lanes is None."""
     return type_ if lanes is None else f"<{lanes} x {type_}>"
 
 
 def float_text(value: float) -> str:
-    """A float or double constant: LLVM takes the bits of the double for both."""
+    """Return a float or double constant. LLVM writes both as the bits of a double."""
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
 @lru_cache(maxsize=4096)
 def _rounded_text(dtype: Format, double: bytes) -> str:
-    """The text of a double that is rounded to a dtype; by its bits, since 0.0 == -0.0 and NaN != NaN."""
+    """Return the text of a double rounded to a dtype. Cached by its bits, since 0.0 == -0.0 and NaN != NaN."""
     with np.errstate(over="ignore"):
         return float_text(float(converted(np.asarray(struct.unpack(">d", double)[0]), dtype.numpy)))
 
 
 def literal(dtype: Format, value: Any) -> str:
-    """A scalar constant of a dtype as it is written in registers."""
+    """Return a scalar constant of a dtype as a register operand."""
     if dtype is BOOL:
         return "true" if bool(value) else "false"
     if dtype in FLOATS:
@@ -72,11 +72,11 @@ def literal(dtype: Format, value: Any) -> str:
 
 
 def splat_text(type_: str, text: str, lanes: int | None) -> str:
-    """A constant of one scalar text in all lanes."""
+    """Return a scalar constant repeated in all lanes."""
     return text if lanes is None else f"splat ({type_} {text})"
 
 
 def mangle(type_: str, lanes: int) -> str:
-    """What LLVM calls a vector type in the names of intrinsics."""
+    """Return the suffix of a vector type in names of intrinsics."""
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(type_, type_)
     return f"v{lanes}{short}"

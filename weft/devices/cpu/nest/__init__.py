@@ -1,6 +1,6 @@
-"""Loop nests: whatever is no product and no convolution, and what stands around them.
+"""Loop nests for all kernels but products and convolutions, and for the parts around those.
 
-``plan`` chooses for each part of a kernel the axis for vectors, the chunks for threads and one of the shapes below; ``kernel``
-puts the parts one after another. ``tiles``: vectors along a shared axis; ``rows``: vectors along the stages' own innermost axis;
-``sheet`` and ``blocks``: sums down columns; ``early`` and ``staged``: what a row computes once and keeps.
+``loop_plan`` chooses for each part of a kernel the vector axis, the chunks for threads and the loop shape; ``kernel`` emits the
+parts one after another. ``tiles``: vectors along a shared axis; ``row_reductions``: vectors along the stages' own innermost axis;
+``column_reductions``: sums down columns; ``row_scratch``, ``multi_axis_reductions``: values that a row computes once and keeps.
 """

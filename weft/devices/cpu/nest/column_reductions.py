@@ -1,10 +1,10 @@
 """Column reductions of row-major memory: rows outside, a slab of columns inside.
 
-Each row is read a few hundred columns at a time; accumulators, totals and what the stores need of them (mean, 1 / sqrt(var +
-eps)) lie in local arrays of the slab's width, and four rows share one trip to the accumulators. Costly values that the stores
-need again (the exponentials of a softmax) are written where the result will lie. Tall reductions give each block of rows a slot
-of its own, in parallel, and join the slots pairwise. The order of additions is that of ``Order``, so the bits are those of one
-loop.
+Each row is read a few hundred columns at a time. Accumulators, totals and values derived from them for the stores (mean, 1 /
+sqrt(var + eps)) are local arrays as wide as the slab; four rows share one load and store of the accumulators. Costly values that
+the stores need again (the exponentials of a softmax) are stored early, at the place of the result. In tall reductions each block
+of rows writes its own slot, in parallel, and the slots are joined pairwise. Additions follow ``Order``, so the bits are those of
+one loop.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from weft.kernel.expressions import dependencies, each, uppermost, walk
 from weft.kernel.ir import Access, Affine, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.stages import Part
 
-ROWS = 4  # rows that share one trip to the accumulators
+ROWS = 4  # rows that share one load and store of the accumulators
 
 
 def slab_of(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
-    """The slab's width in elements where the part is a column reduction that gains from slabs, else 0."""
+    """Return the slab's width in elements if the part is a column reduction that gains from slabs, else 0."""
     reductions = [r for s in part.stages for r in s.reductions]
     lanes = lanes_for(isa, part)
     if not reductions or axis.extent < 8 * lanes or len(reductions) > 6:
@@ -49,10 +49,10 @@ def slab_of(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
             return 0
     if any(step not in (0, 1) for step in strides_along(part, axis.id)):
         return 0
-    far = [abs(step) for s in part.stages for a in s.axes for step in strides_along(part, a.id) if step]
-    if not far or min(far) < 8 * lanes:
+    row_strides = [abs(step) for s in part.stages for a in s.axes for step in strides_along(part, a.id) if step]
+    if not row_strides or min(row_strides) < 8 * lanes:
         return 0
-    # measured on 4096x1024: 4.9 ms with slabs of 128, 2.9 with 512, 2.1 with 1024: as wide as two chunks allow
+    # as wide as two chunks allow: on 4096x1024, slabs of 128 took 4.9 ms, of 512 2.9 ms, of 1024 2.1 ms
     outer = size_of(part.shared) // axis.extent
     pieces = max(2 if parallel and outer < 8 else 1, -(-axis.extent // 1024))
     width = -(-axis.extent // pieces)
@@ -82,20 +82,20 @@ class Sheet:
         return self.n.f.local(f"[{self.width + self.lanes} x {cell_type(type_)}]", 64)
 
     @contextmanager
-    def _at(self, v: str, mask: str | None) -> Iterator[str]:
+    def _local_index(self, v: str, mask: str | None) -> Iterator[str]:
         yield self.n.f.add(v, 0) if self.lo == "0" else self.n.f.let(f"sub i64 {v}, {self.lo}", "i")
 
     def each(self, body, unroll: int = 1) -> None:
-        """``body(place, mask, shifts)`` for every vector group of the slab; place: index into the arrays."""
+        """Emit ``body(place, mask, shifts)`` for each vector group of the slab; place: index into the arrays."""
         n = self.n
         if self.axis.extent % (self.lanes * unroll) or self.width % (self.lanes * unroll):
             unroll = 1
-        with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v, self._at(v, None) as place:
+        with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v, self._local_index(v, None) as place:
             body(place, None, [u * self.lanes for u in range(unroll)])
         if self.last:
             with n.when(self.last), n.block(self.axis.id):
                 n.base.axes[self.axis.id] = str(self.main)
-                with self._at(str(self.main), "") as place:
+                with self._local_index(str(self.main), "") as place:
                     body(place, first_mask(self.lanes, self.axis.extent % self.lanes), [0])
 
     def env(self, mask: str | None, shift: int, stage_axis: int | None = None, row: int = 0) -> Env:
@@ -118,21 +118,21 @@ class Sheet:
 
     def run(self, stage: Stage) -> None:
         roots = [r.value for r in stage.reductions] + [s.value for s in stage.stores]
-        ready = self._invariants(stage, roots)
+        ready = self._hoist_invariants(stage, roots)
         accs = {v.attr for v in walk(roots) if v.op == "acc"}
         if stage.reductions:
             self._reduce(stage, ready, accs)
             return
-        kept = self.early if stage is self.n.part.stages[-1] else []
+        early_values = self.early if stage is self.n.part.stages[-1] else []
         if size_of(stage.axes) == 0:
             return
 
         def write(place: str, mask: str | None, shifts: list[int]) -> None:
             for shift in shifts:
                 env = self.env(mask, shift)
-                self._fill(env, place, shift, ready, accs)
-                for e in kept:
-                    env.streamed = None  # what was written a moment ago is in a cache
+                self._bind_arrays(env, place, shift, ready, accs)
+                for e in early_values:
+                    env.streamed = None  # the early value of this element is still in a cache
                     dependencies(e.again, self.n.base.deps)
                     self.n.levels[-1].memo[env.tag, id(e.again)] = self.n.value(e.load, env)
                 for s in stage.stores:
@@ -141,8 +141,8 @@ class Sheet:
         with self.n.loops(stage.axes):
             self.each(write, 4)
 
-    def _fill(self, env: Env, place: str, shift: int, ready: list[tuple[Value, str]], accs: set[int]) -> None:
-        """Name what the arrays hold: prepared values and accumulators."""
+    def _bind_arrays(self, env: Env, place: str, shift: int, ready: list[tuple[Value, str]], accs: set[int]) -> None:
+        """Bind prepared values and accumulators to their loads from the arrays."""
         n = self.n
         level = len(n.levels) - 1
         for value, array in ready:
@@ -156,8 +156,8 @@ class Sheet:
             state = [self.load(a, t, place, shift) for a, t in zip(arrays, reduce.state_types(r), strict=True)]
             env.accs[number] = reduce.finish(Ops(n.f, n.m, n.isa, self.lanes), r, state)
 
-    def _invariants(self, stage: Stage, roots: list[Value]) -> list[tuple[Value, str]]:
-        """Values that do not move with the stage's rows, computed once for each column."""
+    def _hoist_invariants(self, stage: Stage, roots: list[Value]) -> list[tuple[Value, str]]:
+        """Compute values that do not depend on the stage's rows once per column; return (value, array) pairs."""
         n = self.n
         own = {a.id for a in stage.axes}
         if not own:
@@ -169,28 +169,27 @@ class Sheet:
                 return False
             return v.op not in ("load", "const", "scalar", "acc", "index") and llvm_type(v.dtype) in ("float", "double", "i32")
 
-        found = list(uppermost(roots, fixed))
-        if not found:
+        values = list(uppermost(roots, fixed))
+        if not values:
             return []
-        arrays = [(v, self.array(llvm_type(v.dtype))) for v in found]
-        accs = {v.attr for v in walk(found) if v.op == "acc"}
+        arrays = [(v, self.array(llvm_type(v.dtype))) for v in values]
+        accs = {v.attr for v in walk(values) if v.op == "acc"}
 
         def prepare(place: str, mask: str | None, shifts: list[int]) -> None:
             for shift in shifts:
                 env = self.env(mask, shift)
-                self._fill(env, place, shift, [], accs)
+                self._bind_arrays(env, place, shift, [], accs)
                 for v, array in arrays:
                     self.store(n.value(v, env), array, llvm_type(v.dtype), place, shift)
 
         self.each(prepare)
-        # roots that are prepared as a whole leave nothing of their accumulators to read
         return arrays
 
     def _reduce(self, stage: Stage, ready: list[tuple[Value, str]], accs: set[int]) -> None:
         n, f = self.n, self.n.f
         total, block = stage.axes[0].extent, stage.reductions[0].order.block
         axis = stage.axes[0].id
-        mine = [e for e in self.early if n.part.stages[e.maker] is stage]
+        early_stores = [e for e in self.early if n.part.stages[e.maker] is stage]
         blocks = -(-total // block)
         slab = self.width + self.lanes
         room = {
@@ -223,12 +222,12 @@ class Sheet:
                 }
                 for row in range(count):
                     env = self.env(mask, 0, axis, row)
-                    self._fill(env, place, 0, ready, accs)
+                    self._bind_arrays(env, place, 0, ready, accs)
                     position = f.add(k, row) if any(reduce.is_position(r) for r in stage.reductions) else 0
                     for r in stage.reductions:
                         states[r.id] = update(n, r, env, states[r.id], position)
                     env.streamed = None
-                    for e in mine:
+                    for e in early_stores:
                         n.store(e.store, env)
                 for r in stage.reductions:
                     for a, t, s in zip(acc[r.id], reduce.state_types(r), states[r.id], strict=True):
@@ -236,12 +235,12 @@ class Sheet:
 
             return body
 
-        def span(start: str | int, end: str | int, whole: str | int, acc: dict[int, list[str]]) -> None:
-            """Rows [start, end), of which [start, whole) four at a time."""
-            with n.loop(start, whole, ROWS, axis):
+        def span(start: str | int, end: str | int, unrolled_end: str | int, acc: dict[int, list[str]]) -> None:
+            """Emit rows [start, end); those before ``unrolled_end`` four at a time."""
+            with n.loop(start, unrolled_end, ROWS, axis):
                 self.each(rows(ROWS, acc))
-            if whole != end:
-                with n.loop(whole, end, 1, axis):
+            if unrolled_end != end:
+                with n.loop(unrolled_end, end, 1, axis):
                     self.each(rows(1, acc))
 
         if blocks <= 1:
@@ -250,37 +249,37 @@ class Sheet:
         else:
             with n.loop(0, total, block) as start:
                 number = f.let(f"udiv i64 {start}, {block}")
-                clear(acc := levels(pairwise.level_of(n.m, f, number)))  # a block is summed where it is kept
+                clear(acc := levels(pairwise.level_of(n.m, f, number)))  # a block is summed at its level's place
                 end = f.minimum(f.add(start, block), total)
-                whole = f.add(start, f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-ROWS}"))
-                span(start, end, whole if total % ROWS or block % ROWS else end, acc)
+                unrolled_end = f.add(start, f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-ROWS}"))
+                span(start, end, unrolled_end if total % ROWS or block % ROWS else end, acc)
                 last = f.let(f"icmp eq i64 {number}, {blocks - 1}", "c")
                 self._join(stage, pairwise.joins(f, number, last), acc, levels)
-            acc = levels((blocks & ~(blocks - 1)).bit_length() - 1)  # the last block's
+            acc = levels((blocks & ~(blocks - 1)).bit_length() - 1)  # the level of the last block
         for r in stage.reductions:
             self.results[r.id] = (r, acc[r.id])
             if r.id in n.part.exports:
 
                 def export(place: str, mask: str | None, shifts: list[int], r: Reduction = r) -> None:
                     env = self.env(mask, 0)
-                    self._fill(env, place, 0, [], {r.id})
+                    self._bind_arrays(env, place, 0, [], {r.id})
                     n.export(r, env)
 
                 self.each(export)
 
     def _join(self, stage: Stage, mask: str, acc: dict[int, list[str]], levels: Callable[[str], dict[int, list[str]]]) -> None:
-        """Join the levels that ``mask`` names with a block's slab, lowest first."""
+        """Join the levels in ``mask`` with a block's slab, lowest first."""
         n, f = self.n, self.n.f
         o = Ops(f, n.m, n.isa, self.lanes)
 
         def with_level(level: str) -> None:
-            there = levels(level)
+            totals = levels(level)
 
             def body(place: str, lanes: str | None, shifts: list[int]) -> None:
                 for r in stage.reductions:
                     types = reduce.state_types(r)
                     earlier, later = (
-                        [self.load(a, t, place, 0) for a, t in zip(x[r.id], types, strict=True)] for x in (there, acc)
+                        [self.load(a, t, place, 0) for a, t in zip(x[r.id], types, strict=True)] for x in (totals, acc)
                     )
                     for a, t, value in zip(acc[r.id], types, reduce.merge(o, r, earlier, later), strict=True):
                         self.store(value, a, t, place, 0)
@@ -292,7 +291,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """``value`` of the stage ``maker`` is stored by ``store``; the last stage reads it by ``load`` in place of ``again``."""
+    """``store`` writes ``value`` in the stage ``maker``; the last stage reads it by ``load`` instead of computing ``again``."""
 
     maker: int
     value: Value
@@ -302,35 +301,35 @@ class Early:
 
 
 def early(n: Nest) -> list[Early]:
-    """What the stages before the last one, which stores, can leave in its results."""
+    """Return the costly values that earlier stages can store in the results, for the last stage to load."""
     stages = n.part.stages
     last = stages[-1]
     if last.reductions or len(last.axes) != 1 or any(s.stores for s in stages[:-1]):
         return []
     axis = last.axes[0]
     canon = Canon()
-    made: dict[int, tuple[int, Value]] = {}
-    numbers = [_numbers(n, canon, stage) for stage in stages]
+    computed: dict[int, tuple[int, Value]] = {}
+    numbers = [_number_values(n, canon, stage) for stage in stages]
     for k, stage in enumerate(stages[:-1]):
         if len(stage.axes) == 1 and stage.axes[0].extent == axis.extent:
             for v, number in numbers[k]:
-                made.setdefault(number, (k, v))
+                computed.setdefault(number, (k, v))
     out: list[Early] = []
     for s in last.stores:
         plain = s.mode == "set" and not s.access.guard and not s.access.index[0].gather and s.access.buffer.scope == "arg"
-        found = _largest(n, s, dict((id(v), number) for v, number in numbers[-1]), made) if plain else None
-        if found is None or any(e.store.access.buffer == s.access.buffer for e in out):
+        match = _find_reusable(n, s, dict((id(v), number) for v, number in numbers[-1]), computed) if plain else None
+        if match is None or any(e.store.access.buffer == s.access.buffer for e in out):
             continue
-        again, (k, value) = found
-        place = _along(s.access.index[0], axis.id, stages[k].axes[0].id)
+        again, (k, value) = match
+        place = _replace_axis(s.access.index[0], axis.id, stages[k].axes[0].id)
         store = Store(replace(s.access, index=(place,)), value)
-        if _free(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
+        if _is_safe(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
             out.append(Early(k, value, store, again, Value("load", (), value.dtype, s.access)))
     return out
 
 
-def _numbers(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
-    """The values of a stage that move with its rows, and what they are equal by."""
+def _number_values(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
+    """Return the values of a stage that depend on its axis, each with its number in ``canon``."""
     if len(stage.axes) != 1:
         return []
     axis = stage.axes[0].id
@@ -339,22 +338,22 @@ def _numbers(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
     return [(v, canon.of(v, axis, memo)) for v in values if axis in dependencies(v, n.base.deps)]
 
 
-def _largest(n: Nest, s: Store, numbers: dict[int, int], made: dict[int, tuple[int, Value]]):
-    """The uppermost costly value of a store that was made before: (value, (stage, the value there))."""
+def _find_reusable(n: Nest, s: Store, numbers: dict[int, int], computed: dict[int, tuple[int, Value]]):
+    """Return the uppermost costly value of a store that an earlier stage computes: (value, (stage, the value there)), or None."""
 
-    def made_before(v: Value) -> bool:
-        return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in made and instructions([v], None) >= LEAST
+    def is_computed(v: Value) -> bool:
+        return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in computed and instructions([v], None) >= LEAST
 
-    found = next(uppermost([s.value], made_before), None)
-    return None if found is None else (found, made[numbers[id(found)]])
+    match = next(uppermost([s.value], is_computed), None)
+    return None if match is None else (match, computed[numbers[id(match)]])
 
 
-def _along(index: Affine, axis: int, other: int) -> Affine:
+def _replace_axis(index: Affine, axis: int, other: int) -> Affine:
     return replace(index, terms=tuple(sorted((other if a == axis else a, c) for a, c in index.terms)))
 
 
-def _free(n: Nest, s: Store, maker: int, place: Affine, kept: set[int]) -> bool:
-    """Whether nothing that may lie in the result's memory (an input of its size) is read once the maker has written there."""
+def _is_safe(n: Nest, s: Store, maker: int, place: Affine, replaced: set[int]) -> bool:
+    """Return whether no input that may alias the result (one of its size) is read after the maker has written the result."""
     stages = n.part.stages
     size = s.access.buffer.dtype.bytes * int(np.prod(s.access.buffer.shape))
 
@@ -364,19 +363,19 @@ def _free(n: Nest, s: Store, maker: int, place: Affine, kept: set[int]) -> bool:
 
     for k, stage in enumerate(stages[maker:], maker):
         values = [r.value for r in stage.reductions] + [x.value for x in stage.stores]
-        for v in each(values, set(kept) if k == len(stages) - 1 else None):
+        for v in each(values, set(replaced) if k == len(stages) - 1 else None):
             if v.op == "load" and meets(v.attr) and not (k == maker and v.attr.index[0] == place and not v.attr.guard):
                 return False
     return True
 
-MOST_COLUMNS = 512
-MOST_BYTES = 4 << 20
-ACCUMULATORS = 4  # more of them are more streams than the machine follows
+MAX_COLUMNS = 512
+MAX_SLOT_BYTES = 4 << 20
+ACCUMULATORS = 4  # more would be more memory streams than the hardware prefetches
 
 
 def in_blocks(part: Part, lanes: int) -> bool:
-    """Whether a part is a tall column reduction over one axis, and what follows has no loops of its own."""
-    if len(part.shared) != 1 or part.ordered or not part.stages or not 1 < part.shared[0].extent <= MOST_COLUMNS:
+    """Return whether a part is a tall column reduction over one axis whose later stages have no loops of their own."""
+    if len(part.shared) != 1 or part.ordered or not part.stages or not 1 < part.shared[0].extent <= MAX_COLUMNS:
         return False
     first, *rest = part.stages
     if not first.reductions or len(first.axes) != 1 or first.stores or any(s.axes or s.reductions for s in rest):
@@ -386,16 +385,16 @@ def in_blocks(part: Part, lanes: int) -> bool:
         return False
     if any(step not in (0, 1) for step in strides_along(part, part.shared[0].id)) or total < 16 * order.block:
         return False
-    return -(-total // order.block) * (part.shared[0].extent + lanes) * 8 * len(first.reductions) <= MOST_BYTES
+    return -(-total // order.block) * (part.shared[0].extent + lanes) * 8 * len(first.reductions) <= MAX_SLOT_BYTES
 
 
-def _shape(part: Part, lanes: int) -> tuple[int, int]:
-    """(vectors of columns, blocks) that one body takes."""
+def _body_shape(part: Part, lanes: int) -> tuple[int, int]:
+    """Return (vectors of columns, blocks) per loop body."""
     across = min(4, -(-part.shared[0].extent // lanes))
     return across, max(1, ACCUMULATORS // (across * len(part.stages[0].reductions)))
 
 
-def _slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
+def _reserve_slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
     pitch = -(-n.part.shared[0].extent // lanes) * lanes
     out = {}
     for r in n.part.stages[0].reductions:
@@ -407,14 +406,14 @@ def _slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
 
 
 def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
-    """One chunk: ``rows`` blocks, each to its slot."""
+    """Emit one chunk: ``rows`` blocks, each reduced to its slot."""
     f, (stage, *_) = n.f, n.part.stages
     block, total = stage.reductions[0].order.block, stage.axes[0].extent
-    blocks, whole = -(-total // block), total // block
-    slots, pitch = _slots(n, lanes, blocks)
-    across, many = _shape(n.part, lanes)
+    blocks, full_blocks = -(-total // block), total // block
+    slots, pitch = _reserve_slots(n, lanes, blocks)
+    across, blocks_per_body = _body_shape(n.part, lanes)
     lo = f.mul("%chunk", rows)
-    hi = f.minimum(f.add(lo, rows), whole)
+    hi = f.minimum(f.add(lo, rows), full_blocks)
 
     def take(b: str | int, count: int, length: int) -> None:
         axis, row = n.part.shared[0], stage.axes[0]
@@ -445,30 +444,30 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
                         store_cell(f, wide(t, lanes), f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
 
     main = hi
-    if many > 1:
+    if blocks_per_body > 1:
         count = f.let(f"sub i64 {hi}, {lo}", "i")
-        count = f.let(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")  # the last chunk may hold the short block alone
+        count = f.let(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")  # the last chunk may hold only the short block
         n.m.declare("llvm.smax.i64", "declare i64 @llvm.smax.i64(i64, i64)")
-        main = f.let(f"sub i64 {hi}, {f.let(f'urem i64 {count}, {many}')}", "i")
-        with n.loop(lo, main, many) as b:
-            take(b, many, block)
+        main = f.let(f"sub i64 {hi}, {f.let(f'urem i64 {count}, {blocks_per_body}')}", "i")
+        with n.loop(lo, main, blocks_per_body) as b:
+            take(b, blocks_per_body, block)
         with n.loop(main, hi) as b:
             take(b, 1, block)
     else:
         with n.loop(lo, hi) as b:
             take(b, 1, block)
-    if whole < blocks:
+    if full_blocks < blocks:
         with n.when(f.let(f"icmp eq i64 %chunk, {chunks - 1}")):
-            take(whole, 1, total - whole * block)
+            take(full_blocks, 1, total - full_blocks * block)
 
 
 def emit_blocks_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:
-    """The slots into the totals, and the stages that read them."""
+    """Emit the join of the slots into the totals, and the stages that read the totals."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
     stage, *rest = part.stages
     blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
-    slots, pitch = _slots(n, lanes, blocks)
+    slots, pitch = _reserve_slots(n, lanes, blocks)
     axis: Axis = part.shared[0]
     for envs in vectors(n, axis, lanes, 1, 0, axis.extent):
         (env,) = envs

@@ -1,4 +1,4 @@
-"""A kernel as LLVM functions: one body a part, and the entry that runs them in order."""
+"""A kernel as LLVM functions: one body per part, and the entry that runs the bodies in order."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
 from weft.kernel.stages import Part, split
 
-MANY = 4  # parts of a kernel that may be alike
+MIN_SIMILAR_PARTS = 4  # least parts of a kernel in which similar ones are merged
 
 
 def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
-    """LLVM text of a kernel as loop nests; correct for every kernel, contractions included."""
+    """Return the LLVM text of a kernel as loop nests. It is correct for every kernel, contractions included."""
     m = Module()
-    symbol = f"weft_{kernel.name}"  # no kernel may take a C function's name
+    symbol = f"weft_{kernel.name}"  # the prefix avoids names of C functions
     parts, scratch = split(kernel)
-    again = not in_place(kernel)
+    may_repeat = not in_place(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
     layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
                     len(buffers) + len(kernel.scalars))
@@ -52,16 +52,16 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     for i, part in enumerate(parts):
         if any(a.extent == 0 for a in part.shared):
             continue
-        plan = plan_part(part, isa, again)
+        plan = plan_part(part, isa, may_repeat)
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
-        copied = _copied(part, layout)
-        if copied is None:
+        copy_slots = _match_copy(part, layout)
+        if copy_slots is None:
             run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         else:
             m.took("copy unless in place")
-            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copied)
-            with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # not where it is written in place
+            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copy_slots)
+            with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # nothing to do if the output aliases the input
                 run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
             if plan.kind == "full":
@@ -72,13 +72,13 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
             stop_here(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
     entry.do("ret void")
-    if len(parts) >= MANY:  # the phases of a strided gradient
+    if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
         share_alike(m, r"\d+")
     return generated(m, symbol, layout.size, 0)
 
 
-def _copied(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
-    """The slots of an input and an output where a part only copies the one to the other."""
+def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
+    """Return the slots of an input and an output if the part only copies the input to the output, else None."""
     if len(part.stages) != 1 or part.stages[0].reductions or len(part.stages[0].stores) != 1 or part.exports:
         return None
     (store,) = part.stages[0].stores
@@ -95,19 +95,19 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     m.took(path_of(plan, part))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
     if plan.kind == "full":
-        _full(n, plan)
+        _emit_full(n, plan)
     elif plan.kind == "rows":
-        _rows(n, plan)
+        _emit_rows(n, plan)
     elif plan.kind == "sheet":
-        _sheet(n, plan)
+        _emit_sheet(n, plan)
     elif plan.kind == "blocks":
         emit_blocks(n, plan.lanes, plan.rows, plan.chunks)
     elif plan.kind == "turn":
-        _turn(n, plan)
+        _emit_transposed(n, plan)
     elif plan.kind == "columns":
-        _columns(n, plan)
+        _emit_columns(n, plan)
     else:
-        _tiles(n, plan)
+        _emit_tiles(n, plan)
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
@@ -115,14 +115,14 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
 
 
 def path_of(plan: NestPlan, part: Part) -> str:
-    """How a part's loops are written, in words."""
+    """Return the name of a part's loop shape, for ``Generated.paths``."""
     kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
     marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
     return " ".join([kind, *(word for word, holds in marks if holds)])
 
 
-def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
-    """This chunk's part of [0, total), ``each`` at a time."""
+def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
+    """Return the bounds of this chunk's part of [0, total), of ``each`` items."""
     if chunks == 1:
         return 0, total
     lo = n.f.mul("%chunk", each)
@@ -130,24 +130,24 @@ def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str 
     return lo, (hi if total % each == 0 else n.f.minimum(hi, total))
 
 
-def _rows(n: Nest, plan: NestPlan) -> None:
+def _emit_rows(n: Nest, plan: NestPlan) -> None:
     shared = n.part.shared
     if not shared:
         emit_row(n, plan.lanes, plan.unroll)
         return
-    lo, hi = _range(n, plan.rows, size_of(shared), plan.chunks)
+    lo, hi = _chunk_range(n, plan.rows, size_of(shared), plan.chunks)
     with n.loop(lo, hi) as row:
         n.split_index(row, shared)
         emit_row(n, plan.lanes, plan.unroll)
 
 
-def _tiles(n: Nest, plan: NestPlan) -> None:
+def _emit_tiles(n: Nest, plan: NestPlan) -> None:
     part = n.part
     if plan.axis is None:
         if not part.shared:
             emit_stages(n, [n.env(accs={})])
             return
-        lo, hi = _range(n, plan.rows, size_of(part.shared), plan.chunks)
+        lo, hi = _chunk_range(n, plan.rows, size_of(part.shared), plan.chunks)
         with n.loop(lo, hi) as row:
             n.split_index(row, part.shared)
             emit_stages(n, [n.env(accs={})])
@@ -156,14 +156,14 @@ def _tiles(n: Nest, plan: NestPlan) -> None:
     outer = tuple(a for a in part.shared if a.id not in (plan.axis, plan.minor))
     if plan.rows:
         if not outer:
-            _across(n, plan, axis)
+            _emit_axis(n, plan, axis)
             return
-        lo, hi = _range(n, plan.rows, size_of(outer), plan.chunks)
+        lo, hi = _chunk_range(n, plan.rows, size_of(outer), plan.chunks)
         with n.loop(lo, hi) as row:
             n.split_index(row, outer)
             ask_ahead(n, outer, axis, row, hi)
-            with _wanted(n, {plan.axis, plan.minor}):
-                _across(n, plan, axis)
+            with _skip_unwritten_rows(n, {plan.axis, plan.minor}):
+                _emit_axis(n, plan, axis)
         return
     pieces = -(-axis.extent // plan.piece)
     if outer:
@@ -172,36 +172,36 @@ def _tiles(n: Nest, plan: NestPlan) -> None:
         n.split_index(row, outer)
     else:
         which = "%chunk"
-    _piece(n, plan, axis, which)
+    _emit_piece(n, plan, axis, which)
 
 
 @contextmanager
-def _wanted(n: Nest, within: set[int | None]) -> Iterator[None]:
-    """Skip a row that no store would write: a guard that all stores share, the same along the axes ``within`` the row."""
+def _skip_unwritten_rows(n: Nest, within: set[int | None]) -> Iterator[None]:
+    """Skip a row that no store would write: the guard is the same for all stores and constant along the axes ``within``."""
     stores = [s for stage in n.part.stages for s in stage.stores]
     guard = stores[0].access.guard if stores else ()
     deps: set = {a for g, _, _ in guard for a, _ in g.terms}
     deps = deps.union(*(dependencies(v, n.base.deps) for g, _, _ in guard for v, _ in g.gather))
-    alike = all(s.access.guard == guard for s in stores) and not any(s.reductions for s in n.part.stages)
-    if not guard or within & deps or not alike:
+    same_guard = all(s.access.guard == guard for s in stores) and not any(s.reductions for s in n.part.stages)
+    if not guard or within & deps or not same_guard:
         yield
         return
     inside, _ = guards_of(ValueEmitter(n.f, n.m, n.isa, n.env()), stores[0].access)
     if inside is None:
         yield
         return
-    whole = n.part
-    n.part = replace(whole, stages=tuple(
+    part = n.part
+    n.part = replace(part, stages=tuple(
         replace(stage, stores=tuple(replace(s, access=replace(s.access, guard=())) for s in stage.stores))
-        for stage in whole.stages
+        for stage in part.stages
     ))
     with n.when(inside):
         yield
-    n.part = whole
+    n.part = part
 
 
-def _sheet(n: Nest, plan: NestPlan) -> None:
-    """One slab of columns at one outer iteration."""
+def _emit_sheet(n: Nest, plan: NestPlan) -> None:
+    """Emit one slab of columns at one outer iteration."""
     axis = next(a for a in n.part.shared if a.id == plan.axis)
     outer = tuple(a for a in n.part.shared if a.id != plan.axis)
     pieces = -(-axis.extent // plan.piece)
@@ -214,32 +214,32 @@ def _sheet(n: Nest, plan: NestPlan) -> None:
         sheet.run(stage)
 
 
-def _columns(n: Nest, plan: NestPlan) -> None:
-    """Some columns of all rows: rows may meet in an element and keep their order, columns never do."""
+def _emit_columns(n: Nest, plan: NestPlan) -> None:
+    """Emit some columns of all rows. Rows may write the same element and keep their order; columns never do."""
     axis = next(a for a in n.part.shared if a.id == plan.axis)
     outer = tuple(a for a in n.part.shared if a.id != plan.axis)
     if not outer:
-        _piece(n, plan, axis, "%chunk")
+        _emit_piece(n, plan, axis, "%chunk")
         return
     with n.loop(0, size_of(outer)) as row:
         n.split_index(row, outer)
-        _piece(n, plan, axis, "%chunk")
+        _emit_piece(n, plan, axis, "%chunk")
 
 
-def _turn(n: Nest, plan: NestPlan) -> None:
-    """Blocks of an axis that is contiguous in what is read, vectors along the one that is contiguous in what is written."""
+def _emit_transposed(n: Nest, plan: NestPlan) -> None:
+    """Emit blocks of the axis that is contiguous in the loads, with vectors along the axis that is contiguous in the stores."""
     assert plan.turn is not None
     which, count = plan.turn
     axis = next(a for a in n.part.shared if a.id == plan.axis)
-    turned = next(a for a in n.part.shared if a.id == which)
+    inner = next(a for a in n.part.shared if a.id == which)
     outer = tuple(a for a in n.part.shared if a.id not in (plan.axis, which))
-    blocks = -(-turned.extent // count)
-    lo, hi = _range(n, plan.rows, size_of(outer) * blocks, plan.chunks)
+    blocks = -(-inner.extent // count)
+    lo, hi = _chunk_range(n, plan.rows, size_of(outer) * blocks, plan.chunks)
     with n.loop(lo, hi) as row:
         n.split_index(row, (*outer, Axis(which, blocks)))
         start = n.f.mul(n.base.axes[which], count)
-        if turned.extent % count:  # the last block begins earlier
-            start = n.f.minimum(start, turned.extent - count)
+        if inner.extent % count:  # the last block begins earlier
+            start = n.f.minimum(start, inner.extent - count)
         n.base.axes[which] = str(start)
         for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.again):
             group = []
@@ -249,26 +249,26 @@ def _turn(n: Nest, plan: NestPlan) -> None:
                     one.offsets = {**one.offsets, which: k}
                     one.turn = which
                     group.append(one)
-            _own_accs(group)
+            _reset_accs(group)
             emit_stages(n, group)
 
 
-def _across(n: Nest, plan: NestPlan, axis: Axis) -> None:
-    """The whole vector axis."""
+def _emit_axis(n: Nest, plan: NestPlan, axis: Axis) -> None:
+    """Emit the whole vector axis."""
     minor = next((a for a in n.part.shared if a.id == plan.minor), None)
     for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
-        _own_accs(envs)
+        _reset_accs(envs)
         emit_stages(n, envs)
 
 
-def _own_accs(envs: list) -> None:
+def _reset_accs(envs: list) -> None:
     for env in envs:
         env.accs = {}
         env.uniform = set()
 
 
-def _piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
-    """``plan.piece`` elements of the vector axis, the last piece with its masked end."""
+def _emit_piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
+    """Emit ``plan.piece`` elements of the vector axis; the last piece includes the masked end."""
     f = n.f
     step = plan.lanes * plan.unroll
     main = axis.extent // step * step
@@ -278,18 +278,18 @@ def _piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
         hi = f.minimum(hi, main)
     with n.loop(lo, hi, step, axis.id):
         envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
-        _own_accs(envs)
+        _reset_accs(envs)
         emit_stages(n, envs)
     if axis.extent > main:
         last = (axis.extent - 1) // plan.piece
         with n.when(f.let(f"icmp eq i64 {which}, {last}")):
             for envs in vectors(n, axis, plan.lanes, plan.unroll, main, axis.extent):
-                _own_accs(envs)
+                _reset_accs(envs)
                 emit_stages(n, envs)
 
 
-def _slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int]]:
-    """Scratch bytes of every block's state: kept under the reduction's id."""
+def _reserve_slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int]]:
+    """Return the scratch offsets of all blocks' states, reserved under the reduction's id."""
     out = {}
     for r in part.stages[0].reductions:
         key = (1 << 40) + r.id
@@ -299,18 +299,18 @@ def _slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int
     return out
 
 
-def _full(n: Nest, plan: NestPlan) -> None:
-    """Blocks of a full reduction, each to its own slot."""
+def _emit_full(n: Nest, plan: NestPlan) -> None:
+    """Emit blocks of a full reduction, each reduced to its own slot."""
     stage = n.part.stages[0]
     f = n.f
     lanes = width_for(stage, plan.lanes)
     total, block = stage.axes[0].extent, stage.reductions[0].order.block
     blocks = -(-total // block)
-    slots = _slots(n.layout, n.part, blocks)
-    whole = total // block
+    slots = _reserve_slots(n.layout, n.part, blocks)
+    full_blocks = total // block
     pointers = {r.id: [n.scratch(at) for at in slots[r.id]] for r in stage.reductions}
     lo = f.mul("%chunk", plan.rows)
-    hi = f.minimum(f.add(lo, plan.rows), whole)
+    hi = f.minimum(f.add(lo, plan.rows), full_blocks)
 
     def keep(states: dict[int, list[str]], b: str | int) -> None:
         for r in stage.reductions:
@@ -319,18 +319,18 @@ def _full(n: Nest, plan: NestPlan) -> None:
 
     with n.loop(lo, hi) as b:
         keep(moving_block(n, stage, lanes, f.mul(b, block), block), b)
-    if whole < blocks:
+    if full_blocks < blocks:
         with n.when(f.let(f"icmp eq i64 %chunk, {plan.chunks - 1}")):
-            keep(reduce_block(n, stage, lanes, whole * block, total), whole)
+            keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)
 
 
 def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
-    """Block results into the total, pairwise."""
+    """Emit the pairwise join of block results into the total."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
     stage = part.stages[0]
     blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
-    slots = _slots(layout, part, blocks)
+    slots = _reserve_slots(layout, part, blocks)
     o = Ops(f, m, isa, None)
     for r in stage.reductions:
         types = reduce.state_types(r)

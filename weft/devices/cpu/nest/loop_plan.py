@@ -1,4 +1,4 @@
-"""Which loops a part gets: vector axis, unrolling, chunks. Depends on the kernel and the ISA only, never on threads."""
+"""The loops of a part: vector axis, unrolling, chunks. They depend on the kernel and the ISA only, never on threads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from weft.kernel.stages import Part
 
 INLINE_NS = 20_000  # less work than this runs on the calling thread
 CHUNK_NS = 10_000
-MOST_CHUNKS = 64
-COLUMNS = 16  # vectors of a row that one chunk of a scatter takes at least: cores meet in the lines between
+MAX_CHUNKS = 64
+COLUMNS = 16  # least vectors of a row per chunk of a scatter: neighbouring chunks share a cache line
 
 
 @dataclass(frozen=True, slots=True)
 class NestPlan:
-    """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
-    (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or
-    ``columns`` (a chunk takes some columns of all rows, in order). axis None: scalar code.
+    """The loop shape of a part.
 
-    minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
+    kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis), ``full`` (rows without
+    shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or ``columns`` (a chunk is some
+    columns of all rows, in order). axis None: scalar code.
+
+    minor: an axis inside the lanes (see Env). again: a last vector may compute elements a second time.
     turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
 
-    chunks: how many; rows: outer iterations a chunk, or 0 where a chunk is ``piece`` elements of the vector axis.
+    chunks: their number; rows: outer iterations per chunk, or 0 if a chunk is ``piece`` elements of the vector axis.
     """
 
     kind: str
@@ -45,14 +47,14 @@ class NestPlan:
 
 
 def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
-    """``again``: no output may lie in an input's memory, so elements may be stored twice."""
+    """Choose the plan of a part. ``again``: no output aliases an input, so elements may be stored twice."""
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
     reductions = [r for s in part.stages for r in s.reductions]
     each = sum(max(size_of(s.axes), 1) * cost_of([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
                for s in part.stages)
     work = each * max(size_of(part.shared), 1)
-    chunks = 1 if work < INLINE_NS or part.ordered else int(min(MOST_CHUNKS, max(8, work / CHUNK_NS)))
+    chunks = 1 if work < INLINE_NS or part.ordered else int(min(MAX_CHUNKS, max(8, work / CHUNK_NS)))
     laned = [r for r in reductions if r.order.lanes > 1]
     if laned and not part.shared:
         total = size_of(part.stages[0].axes)
@@ -64,21 +66,21 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
             each_chunk = -(-blocks // chunks)
             return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
         return NestPlan("rows", None, lanes, 4, 1, 1, 0, parallel=False)
-    if part.shared and _by_rows(part, lanes):
-        unroll = _unroll(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
+    if part.shared and _prefers_rows(part, lanes):
+        unroll = _unroll_factor(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
         rows = size_of(part.shared)
         each_chunk = -(-rows // chunks)
         return NestPlan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     axis = _vector_axis(part, lanes)
     if axis is not None and any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis)):
-        axis = None  # a running fold along contiguous memory: one element after another
+        axis = None  # a running fold along contiguous memory is scalar
     if axis is None:
         rows = max(size_of(part.shared), 1)
         each_chunk = -(-rows // chunks)
         return NestPlan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     extent = next(a.extent for a in part.shared if a.id == axis)
     outer = size_of(part.shared) // extent
-    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _apart(part, axis, extent):
+    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _never_meet(part, axis, extent):
         pieces = extent // (COLUMNS * lanes)
         piece = -(-extent // (pieces * lanes)) * lanes
         return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, parallel=True)
@@ -92,15 +94,15 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
-    again = again and not part.ordered and not _reads_own(part)
-    minor = _minor(part, axis, lanes)
-    unroll = _unroll(values, axis)
+    again = again and not part.ordered and not _reads_outputs(part)
+    minor = _minor_axis(part, axis, lanes)
+    unroll = _unroll_factor(values, axis)
     if minor is not None:
         rows = outer // minor.extent
         each_chunk = -(-rows // chunks)
         unroll = min(unroll, -(-extent * minor.extent // lanes))
         return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
-    turn = _turn(part, axis, lanes, again)
+    turn = _transposed_axis(part, axis, lanes, again)
     if turn is not None:
         rows = outer // turn[0].extent * -(-turn[0].extent // turn[1])
         each_chunk = -(-rows // chunks)
@@ -120,28 +122,28 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     return NestPlan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
 
 
-def _apart(part: Part, axis: int, extent: int) -> bool:
-    """Whether iterations that differ in ``axis`` never meet in an element, so that only the others must keep their order."""
-    if any(stage.reductions or stage.axes for stage in part.stages) or part.exports or _reads_own(part):
+def _never_meet(part: Part, axis: int, extent: int) -> bool:
+    """Return whether iterations that differ in ``axis`` never write the same element; then only the other axes keep order."""
+    if any(stage.reductions or stage.axes for stage in part.stages) or part.exports or _reads_outputs(part):
         return False
     for s in (s for stage in part.stages for s in stage.stores):
         at = s.access.flat()
-        others = [c for a, c in at.terms if a != axis] + [c for _, c in at.gather]
-        if dict(at.terms).get(axis) != 1 or (others and gcd(*others) < extent):
+        other_strides = [c for a, c in at.terms if a != axis] + [c for _, c in at.gather]
+        if dict(at.terms).get(axis) != 1 or (other_strides and gcd(*other_strides) < extent):
             return False
         if any(axis in dependencies(v, {}) for v, _ in at.gather):
             return False
     return True
 
 
-def _reads_own(part: Part) -> bool:
-    """Whether the part reads a buffer that it writes."""
+def _reads_outputs(part: Part) -> bool:
+    """Return whether the part reads a buffer that it writes."""
     written = {key_of(s.access.buffer) for stage in part.stages for s in stage.stores}
     return any(v.op == "load" and key_of(v.attr.buffer) in written for v in walk(roots(part.stages)))
 
 
-def _minor(part: Part, axis: int, lanes: int) -> Axis | None:
-    """A short axis that fills the gaps between the vector axis's elements in every store (so they become full vectors)."""
+def _minor_axis(part: Part, axis: int, lanes: int) -> Axis | None:
+    """Return a short axis that fills the gaps between the vector axis's elements in every store, making full vectors."""
     stores = [s for stage in part.stages for s in stage.stores]
     if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or not stores:
         return None
@@ -153,8 +155,11 @@ def _minor(part: Part, axis: int, lanes: int) -> Axis | None:
     return None
 
 
-def _turn(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | None:
-    """An axis that is contiguous where the vector axis is not, and how many of its iterations one body takes: a line's worth."""
+def _transposed_axis(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | None:
+    """Return an axis that is contiguous where the vector axis is not, and how many of its iterations one body takes.
+
+    The count fills about one cache line.
+    """
     stores = [s for stage in part.stages for s in stage.stores]
     if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
         return None
@@ -172,21 +177,21 @@ def _turn(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | 
     return None
 
 
-def _unroll(values: list[Value], axis: int | None) -> int:
+def _unroll_factor(values: list[Value], axis: int | None) -> int:
     size = instructions(values, axis)
     return 4 if size < 40 else 2 if size < 120 else 1
 
 
 def _score(part: Part, axis: int) -> float:
-    """How well loads and stores vectorise along an axis: 1 for each unit stride, less for others."""
+    """Rate how well loads and stores vectorise along an axis: 1 for each unit stride, less for others."""
     points = 0.0
     for step in strides_along(part, axis):
         points += 1.0 if step == 1 else 0.5 if step in (0, -1) else 0.2 if abs(step) == 2 else -1.0
     return points
 
 
-def _by_rows(part: Part, lanes: int) -> bool:
-    """Whether the stages' own axes are the better place for vectors."""
+def _prefers_rows(part: Part, lanes: int) -> bool:
+    """Return whether the stages' own axes are the better vector axes."""
     own = [s for s in part.stages if s.axes]
     laned = [r for s in own for r in s.reductions if r.order.lanes > 1]
     if not own or any(r.order.lanes == 1 for s in own for r in s.reductions):
@@ -205,19 +210,19 @@ def _by_rows(part: Part, lanes: int) -> bool:
 
 
 def _vector_axis(part: Part, lanes: int) -> int | None:
-    """The shared axis to vectorise: the best score, the innermost of equals; short axes only when nothing else is there.
+    """Return the shared axis to vectorise: the best score, the innermost of equals; short axes are penalised.
 
-    Where iterations keep their order it is the innermost, or one along which they never meet in an element.
+    If iterations keep their order, it is the innermost axis, or one along which they never write the same element.
     """
-    best, found = -1e9, None
+    best, result = -1e9, None
     for i, a in enumerate(part.shared):
-        if part.ordered and a is not part.shared[-1] and not _apart(part, a.id, a.extent):
+        if part.ordered and a is not part.shared[-1] and not _never_meet(part, a.id, a.extent):
             continue
         points = _score(part, a.id) + 1e-3 * i
         if a.extent < lanes:
             points -= 3.0 * (1 - a.extent / lanes)
         if points > best:
-            best, found = points, a.id
-    if found is None:
+            best, result = points, a.id
+    if result is None:
         return None
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""The open function of a part: its loops as levels, its Envs, and what all plans share."""
+"""The open function of a part: its loops as levels, its Envs, and functions that all plans share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from weft.kernel.expressions import roots, walk
 from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
 from weft.kernel.stages import Part
 
-LOAD_NS = 0.15  # of one element, from memory that is near; machine operations say it themselves
-OTHER_NS = 0.05  # of numbers, indices and what is summed already
+LOAD_NS = 0.15  # of one element from a near cache; MACHINE has the figures of operations
+OTHER_NS = 0.05  # of constants, indices and finished accumulators
 
 
 @dataclass(slots=True)
 class ScratchLayout:
-    """Where a kernel's things lie: argument slots, and byte offsets in scratch."""
+    """Argument slots and scratch offsets of a kernel."""
 
     slots: dict[int, int]  # buffer key -> args slot
     scalars: tuple[Format, ...]
@@ -52,28 +52,28 @@ class Nest:
         self.base = Env(levels=self.levels)
         self._scratch: str | None = None
         self._tags = 0
-        self.base.pairs.update(_pairs(part))
+        self.base.pairs.update(_adjacent_loads(part))
         if "+sse2" in isa.features.split(","):
             self.base.streamed = set()
         for v in walk(roots(part.stages)):
             if v.op == "load":
                 self.buffer(v.attr)
             elif v.op == "scalar" and v.attr not in self.base.scalars:
-                self.base.scalars[v.attr] = self._scalar(v.attr, v.dtype)
+                self.base.scalars[v.attr] = self._load_argument(v.attr, v.dtype)
             elif v.op == "check" and not self.base.record:
-                self.base.record = self.f.load("ptr", self._slot(layout.scratch_slot + 1), 8)
+                self.base.record = self.f.load("ptr", self._argument(layout.scratch_slot + 1), 8)
         for stage in part.stages:
             for s in stage.stores:
                 self.buffer(s.access)
 
     # arguments
 
-    def _slot(self, slot: int) -> str:
+    def _argument(self, slot: int) -> str:
         return self.f.offset("%context", 8 * slot)
 
     def scratch(self, offset: int) -> str:
         if self._scratch is None:
-            self._scratch = self.f.load("ptr", self._slot(self.layout.scratch_slot), 8)
+            self._scratch = self.f.load("ptr", self._argument(self.layout.scratch_slot), 8)
         return self.f.offset(self._scratch, offset)
 
     def buffer(self, access: Access) -> None:
@@ -82,18 +82,18 @@ class Nest:
             return
         slot = self.layout.slots.get(key)
         if slot is not None:
-            self.base.pointers[key] = self.f.load("ptr", self._slot(slot), 8)
+            self.base.pointers[key] = self.f.load("ptr", self._argument(slot), 8)
         else:
             self.base.pointers[key] = self.scratch(self.layout.offsets[key])
 
-    def _scalar(self, number: int, dtype: Format) -> str:
-        return load_scalar(self.f, dtype, self._slot(self.layout.first_scalar + number))
+    def _load_argument(self, number: int, dtype: Format) -> str:
+        return load_scalar(self.f, dtype, self._argument(self.layout.first_scalar + number))
 
     # loops
 
     @contextmanager
     def block(self, *axes: int) -> Iterator[None]:
-        """A level without a loop; ``axes`` are fixed in it."""
+        """Open a level without a loop; ``axes`` are fixed in it."""
         outer = self.f.lines
         level = Level([])
         self.levels.append(level)
@@ -107,7 +107,7 @@ class Nest:
 
     @contextmanager
     def loop(self, start: str | int, end: str | int, step: int = 1, axis: int | None = None) -> Iterator[str]:
-        """A counting loop as a level; the counter becomes the axis's name."""
+        """Open a counting loop as a level; the counter becomes the name of ``axis``."""
         f = self.f
         counter = f.local("i64")
         head, body, done = (f.fresh_label(h) for h in ("head", "body", "done"))
@@ -136,7 +136,7 @@ class Nest:
     def when(self, condition: str) -> Iterator[None]:
         f = self.f
         then, done = f.fresh_label("then"), f.fresh_label("done")
-        with self.block():  # what is hoisted out of it comes in front of the branch
+        with self.block():  # hoisted code precedes the branch
             f.do(f"br i1 {condition}, label %{then}, label %{done}")
             f.label(then)
             yield
@@ -144,7 +144,7 @@ class Nest:
             f.label(done)
 
     def split_index(self, index: str, axes: tuple[Axis, ...]) -> None:
-        """Name the axes of a flat (row-major) index, at the innermost level."""
+        """Split a flat (row-major) index into ``axes``, at the innermost level."""
         level = len(self.levels) - 1
         rest = index
         for i, a in reversed(list(enumerate(axes))):
@@ -158,7 +158,7 @@ class Nest:
 
     @contextmanager
     def loops(self, axes: tuple[Axis, ...]) -> Iterator[None]:
-        """Nested loops over all axes."""
+        """Open nested loops over all axes."""
         if not axes:
             yield
             return
@@ -169,7 +169,7 @@ class Nest:
 
     def env(self, vector: int | None = None, lanes: int = 1, mask: str | None = None, shift: int = 0,
             accs: dict[int, str] | None = None, uniform: set[int] | None = None, minor: Axis | None = None) -> Env:
-        """An Env of this nest; every one has its own tag, so that copies do not meet."""
+        """Return an Env of this nest, with a tag of its own: unrolled copies share no values that differ between them."""
         self._tags += 1
         b = self.base
         return Env(
@@ -186,34 +186,34 @@ class Nest:
         emit_store(self.f, self.m, self.isa, s, env)
 
     def export(self, r: Reduction, env: Env) -> None:
-        """Write a finished accumulator to scratch where later parts read it."""
-        found = self.part.exports.get(r.id)
-        if found is None:
+        """Store a finished accumulator in scratch if later parts read it."""
+        target = self.part.exports.get(r.id)
+        if target is None:
             return
-        buffer, place = found
+        buffer, place = target
         access = Access(buffer, (place,))
         if key_of(buffer) not in self.base.pointers:
-            keep, self.f.lines = self.f.lines, self.levels[0].lines
+            saved, self.f.lines = self.f.lines, self.levels[0].lines
             self.buffer(access)
-            self.f.lines = keep
+            self.f.lines = saved
         value = Value("acc", (), r.dtype, r.id)
         self.part_keep(value)
         self.store(Store(access, value), env)
 
     def part_keep(self, value: Value) -> None:
-        self.base.memo.setdefault("keep", []).append(value)  # identities must stay unique
+        self.base.memo.setdefault("keep", []).append(value)  # memos are keyed by id(), which must stay unique
 
 
-def _pairs(part: Part) -> dict[tuple, int]:
-    """Plain loads that differ by one element: (buffer, terms, constant) of both -> the first one's constant."""
-    found: dict[tuple, list[int]] = {}
+def _adjacent_loads(part: Part) -> dict[tuple, int]:
+    """Map each of two unguarded loads that differ by one element, (buffer, terms, constant), to the first one's constant."""
+    constants: dict[tuple, list[int]] = {}
     for v in walk(roots(part.stages)):
         if v.op == "load" and not v.attr.guard:
             at = v.attr.flat()
             if not at.gather:
-                found.setdefault((key_of(v.attr.buffer), at.terms), []).append(at.const)
+                constants.setdefault((key_of(v.attr.buffer), at.terms), []).append(at.const)
     out: dict[tuple, int] = {}
-    for key, consts in found.items():
+    for key, consts in constants.items():
         for c in sorted(set(consts)):
             if c - 1 in consts and out.get((*key, c - 1), c - 1) == c - 1:
                 out[*key, c - 1] = out[*key, c] = c - 1
@@ -221,7 +221,7 @@ def _pairs(part: Part) -> dict[tuple, int]:
 
 
 def lanes_for(isa: ISA, part: Part) -> int:
-    """Lanes of the part's vectors: by 4-byte values where there are any, else by what there is."""
+    """Return the lanes of the part's vectors: for 4-byte values if it has any or mixes sizes, else for its largest values."""
     sizes = set()
     for v in walk(roots(part.stages)):
         if v.op in ("index", "const", "scalar"):
@@ -236,11 +236,11 @@ def lanes_for(isa: ISA, part: Part) -> int:
 
 
 def cost_of(values: list[Value]) -> float:
-    """Nanoseconds an element, roughly."""
-    return sum(_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
+    """Estimate the nanoseconds per element."""
+    return sum(_operation_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
 
 
-def _ns(op: str) -> float:
+def _operation_ns(op: str) -> float:
     return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
 
 
@@ -248,27 +248,27 @@ LONG = VECTORS | {"philox"}
 
 
 def instructions(values: list[Value], axis: int | None) -> int:
-    """How much text one vector of these values is, roughly: polynomials and lane-by-lane loads are long."""
+    """Estimate the instructions of one vector of these values; polynomials and lane-by-lane loads are long."""
     total = 0
     for v in walk(values):
-        lanes = v.op == "load" and axis is not None and abs(_step(v.attr, axis)) > 2
+        lanes = v.op == "load" and axis is not None and abs(_stride(v.attr, axis)) > 2
         total += 20 if v.op in LONG else 10 if lanes else 1
     return total
 
 
 def strides_along(part: Part, axis: int) -> list[int]:
-    """The coefficient of an axis in every access that moves with anything."""
+    """Return the coefficient of an axis in every load and store."""
     out = []
     for v in walk(roots(part.stages)):
         if v.op == "load":
-            out.append(_step(v.attr, axis))
+            out.append(_stride(v.attr, axis))
     for stage in part.stages:
         for s in stage.stores:
-            out.append(_step(s.access, axis))
+            out.append(_stride(s.access, axis))
     return out
 
 
-def _step(access: Access, axis: int) -> int:
+def _stride(access: Access, axis: int) -> int:
     affine = access.flat()
     from weft.kernel.expressions import dependencies
 

@@ -1,4 +1,4 @@
-"""Vectors along an axis, and the accumulators of an order's lanes."""
+"""Vectors along an axis, and the accumulators of the lanes of an ``Order``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.devices.cpu.nest.tiles import update
 from weft.kernel.expressions import walk
 from weft.kernel.ir import Affine, Axis, Stage, Value
 
-FAR = 256 << 10  # bytes of a buffer that is not in the nearest caches
+FAR = 256 << 10  # bytes; larger buffers are not in the nearest caches
 
 Hook = Callable[[list[Env], bool], None]
 
@@ -25,14 +25,14 @@ Hook = Callable[[list[Env], bool], None]
 def vectors(
     n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int, minor: Axis | None = None, again: bool = False,
 ) -> Iterator[list[Env]]:
-    """Env groups that cover [start, end) of an axis: (in a loop) full groups, then the rest with a masked last vector.
+    """Yield groups of Envs that cover [start, end) of an axis: full groups (in a loop), then the rest with a masked last vector.
 
     minor: an axis inside the lanes (see Env). again: the last vector may repeat elements instead of being masked.
     """
     if minor is not None:
         n.base.axes[minor.id] = "0"
     span = 1 if minor is None else minor.extent
-    lanes //= span  # counted along the axis
+    lanes //= span  # iterations of the axis per vector
     step = lanes * unroll
 
     def env(mask: str | None, shift: int) -> Env:
@@ -41,7 +41,7 @@ def vectors(
         return n.env(axis.id, lanes * span, mask, shift, minor=minor)
 
     main = start + (end - start) // step * step
-    if again and unroll == 1 and start + step < main < end and minor is None:  # one body for all: the last begins earlier
+    if again and unroll == 1 and start + step < main < end and minor is None:  # one body: the last vector starts earlier
         with n.loop(start, end, step) as k:
             n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
             n.base.level_of[axis.id] = len(n.levels) - 1
@@ -70,7 +70,7 @@ def vectors(
 
 
 class Lanes:
-    """order.lanes accumulators of each reduction, in groups of vectors."""
+    """The order.lanes accumulators of each reduction, in groups of vectors."""
 
     def __init__(self, n: Nest, stage: Stage, lanes: int, hook: Hook | None = None) -> None:
         self.hook = hook
@@ -89,7 +89,7 @@ class Lanes:
                     self.n.f.store(wide(t, self.lanes), s, c)
 
     def step(self, envs: list[Env], position: str | int) -> None:
-        """Merge one group; ``position`` is the flat index of lane 0 of the first Env."""
+        """Merge one group of vectors; ``position`` is the flat index of lane 0 of the first Env."""
         n, f = self.n, self.n.f
         if self.hook:
             self.hook(envs, True)
@@ -105,15 +105,15 @@ class Lanes:
                     state = reduce.merge(o, r, old, [reduce.lift(o, r, n.value(r.value, env)), at])
                 else:
                     state = update(n, r, env, old, 0)
-                for t, c, s, kept in zip(types, cells, state, old, strict=True):
+                for t, c, s, previous in zip(types, cells, state, old, strict=True):
                     if env.mask is not None:
-                        s = o.select(env.mask, t, s, kept)
+                        s = o.select(env.mask, t, s, previous)
                     f.store(wide(t, self.lanes), s, c)
         if self.hook:
             self.hook(envs, False)
 
     def folded(self, used: int) -> dict[int, list[str]]:
-        """The scalar state of each reduction. Vectors beyond ``used`` saw nothing."""
+        """Return the scalar state of each reduction. Vectors from ``used`` on have no elements."""
         out = {}
         for r in self.stage.reductions:
             states = []
@@ -128,7 +128,7 @@ class Lanes:
 
 
 class Joined:
-    """The scalar results of blocks of a stage, joined pairwise."""
+    """The scalar results of a stage's blocks, joined pairwise."""
 
     def __init__(self, n: Nest, stage: Stage, blocks: int) -> None:
         self.reductions = stage.reductions
@@ -145,7 +145,7 @@ class Joined:
 
 
 def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, rows: int, envs: list[Env]) -> None:
-    """Ask for what ``values`` read ``rows`` iterations of ``outer`` further on, along ``own``, at the place of ``axis``."""
+    """Prefetch the loads of ``values`` for ``rows`` iterations of ``outer`` ahead, along ``own``, at the position of ``axis``."""
     for access in (v.attr for v in walk(values) if v.op == "load"):
         at, size = access.flat(), access.buffer.dtype.bytes
         terms = dict(at.terms)
@@ -154,7 +154,7 @@ def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, r
             continue
         if step < own.extent:
             continue
-        moved = Affine(at.const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
-        pointer = pointer_of(ValueEmitter(n.f, n.m, n.isa, envs[0]), access, moved)
+        target = Affine(at.const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
+        pointer = pointer_of(ValueEmitter(n.f, n.m, n.isa, envs[0]), access, target)
         for k in range(0, envs[0].lanes * len(envs) * size, 64):
             n.m.prefetch(n.f, n.f.offset(pointer, rows * step * size + k))

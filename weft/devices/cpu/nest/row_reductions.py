@@ -18,7 +18,7 @@ from weft.kernel.ir import Stage, size_of
 
 
 def emit_row(n: Nest, lanes: int, unroll: int) -> None:
-    """All stages of the part at one shared iteration."""
+    """Emit all stages of the part at one shared iteration."""
     row = shared(n)
     ahead = next((k for k, s in enumerate(n.part.stages) if k and s.axes), 0)
     for k, stage in enumerate(n.part.stages):
@@ -27,44 +27,44 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
             emit_tile_stage(n, stage, [n.env()])
             continue
         if stage.reductions:
-            for group in _orders(stage):
-                states = reduce_range(n, group, lanes, 0, total, _hooks(n, k, group, row, k == ahead))
+            for group in _group_by_order(stage):
+                states = reduce_range(n, group, lanes, 0, total, _make_hook(n, k, group, row, k == ahead))
                 finish(n, group, states)
         if stage.stores and total:
             with n.loops(stage.axes[:-1]):
                 for envs in vectors(n, stage.axes[-1], lanes, unroll, 0, stage.axes[-1].extent):
                     recall(n, k, stage, row, envs)
                     if k == ahead:
-                        _prefetch(n, stage, envs)
+                        _prefetch_next_row(n, stage, envs)
                     recalls = any(k in x.users for x in row)
                     for env in envs:
-                        for s in stage.stores if recalls else ():  # loads that were left out until now come before any store:
-                            n.value(s.value, env)  # it may be into an input's memory
+                        for s in stage.stores if recalls else ():  # the remaining loads precede all stores,
+                            n.value(s.value, env)  # which may write to an input's memory
                         for s in stage.stores:
                             n.store(s, env)
 
 
-def _prefetch(n: Nest, stage: Stage, envs: list[Env]) -> None:
-    """Ask for the next row while this one is computed: the machine's own prefetching ends at the page, often the row's end."""
+def _prefetch_next_row(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Prefetch the next row: the hardware's own prefetching ends at the page, often the end of the row."""
     first = n.part.stages[0]
     if n.part.shared and len(first.axes) == len(stage.axes) == 1 and first.axes[0].extent == stage.axes[0].extent:
         prefetch(n, [r.value for r in first.reductions], n.part.shared[-1], first.axes[0], stage.axes[0], 1, envs)
 
 
-def _hooks(n: Nest, k: int, stage: Stage, row: list[Kept], ahead: bool) -> Hook | None:
-    """What runs before (True) and after (False) a group of vectors is merged."""
+def _make_hook(n: Nest, k: int, stage: Stage, row: list[Kept], ahead: bool) -> Hook | None:
+    """Return a function to call before (True) and after (False) a group of vectors is merged, or None."""
     if not ahead and not any(x.maker == k or k in x.users for x in row):
         return None
 
     def hook(envs: list[Env], before: bool) -> None:
         if ahead and before:
-            _prefetch(n, stage, envs)
+            _prefetch_next_row(n, stage, envs)
         (recall if before else keep)(n, k, stage, row, envs)
 
     return hook
 
 
-def _orders(stage: Stage) -> list[Stage]:
+def _group_by_order(stage: Stage) -> list[Stage]:
     groups: dict = {}
     for r in stage.reductions:
         groups.setdefault(r.order, []).append(r)
@@ -72,7 +72,7 @@ def _orders(stage: Stage) -> list[Stage]:
 
 
 def finish(n: Nest, stage: Stage, states: dict[int, list[str]]) -> None:
-    """Name the scalar results, and write those that later parts read."""
+    """Bind the scalar results, and store those that later parts read."""
     env = n.env()
     level = len(n.levels) - 1
     for r in stage.reductions:
@@ -87,7 +87,7 @@ def width_for(stage: Stage, lanes: int) -> int:
 
 
 def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook: Hook | None = None) -> dict[int, list[str]]:
-    """The scalar states of all reductions over the whole flat index."""
+    """Return the scalar states of all reductions over the whole flat index."""
     lanes = width_for(stage, lanes)
     if len(stage.axes) > 1:
         staged = fits(stage, lanes, total)
@@ -98,17 +98,17 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook
     if total <= block:
         return reduce_block(n, stage, lanes, start, total, hook)
     sums = Joined(n, stage, -(-total // block))
-    whole = total // block * block
-    with n.loop(0, whole, block) as first:
+    full_end = total // block * block
+    with n.loop(0, full_end, block) as first:
         states = moving_block(n, stage, lanes, first, block, hook)
         sums.put(n.f.let(f"udiv i64 {first}, {block}"), states)
-    if total > whole:
-        sums.put(whole // block, reduce_block(n, stage, lanes, whole, total, hook))
+    if total > full_end:
+        sums.put(full_end // block, reduce_block(n, stage, lanes, full_end, total, hook))
     return sums.all()
 
 
 def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> dict[int, list[str]]:
-    """One whole block that starts at run time."""
+    """Reduce one whole block whose start is known at run time."""
     axis = stage.axes[0]
     acc = Lanes(n, stage, lanes, hook)
     acc.reset(acc.groups)
@@ -119,7 +119,7 @@ def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hoo
 
 
 def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: Hook | None = None) -> dict[int, list[str]]:
-    """One block with constant ends."""
+    """Reduce one block with constant bounds."""
     acc = Lanes(n, stage, lanes, hook)
     used = min(acc.groups, -(-(end - start) // lanes))
     acc.reset(used)
@@ -129,7 +129,7 @@ def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: 
 
 
 def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, list[str]]:
-    """Several axes: rows of the innermost one begin anywhere in the lanes, so their first and last groups are masked."""
+    """Reduce over several axes: rows of the innermost one begin at any lane, so their first and last groups are masked."""
     f = n.f
     order = stage.reductions[0].order
     axis, width = stage.axes[-1], order.lanes
@@ -153,15 +153,15 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
         with n.loop(first, end, width) as k:
             if total > order.block:
                 fresh = f.let(f"icmp eq i64 {f.let(f'urem i64 {k}, {order.block}')}, 0")
-                mine = f.let(f"icmp sge i64 {k}, {start}")
+                in_row = f.let(f"icmp sge i64 {k}, {start}")
                 later = f.let(f"icmp sgt i64 {k}, 0")
-                with n.when(f.let(f"and i1 {f.let(f'and i1 {fresh}, {mine}')}, {later}")):
+                with n.when(f.let(f"and i1 {f.let(f'and i1 {fresh}, {in_row}')}, {later}")):
                     sums.put(f.add(f.let(f"udiv i64 {k}, {order.block}"), -1), acc.folded(acc.groups))
                     acc.reset(acc.groups)
-            here = f.let(f"sub i64 {k}, {start}", "i")
+            position = f.let(f"sub i64 {k}, {start}", "i")
 
-            def group(masked: bool, k: str = k, here: str = here) -> None:
-                n.base.axes[axis.id] = here
+            def group(masked: bool, k: str = k, position: str = position) -> None:
+                n.base.axes[axis.id] = position
                 n.base.level_of[axis.id] = len(n.levels) - 1
                 envs = []
                 vo = Ops(f, n.m, n.isa, lanes)
@@ -169,7 +169,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                     mask = None
                     if masked:
                         ramp = "<" + ", ".join(f"i64 {u * lanes + i}" for i in range(lanes)) + ">"
-                        at = vo.op("add", "i64", vo.splat(here, "i64"), ramp)
+                        at = vo.op("add", "i64", vo.splat(position, "i64"), ramp)
                         mask = vo.cmp("ult", "i64", at, vo.c("i64", axis.extent))
                     envs.append(n.env(axis.id, lanes, mask, u * lanes))
                     envs[-1].whole = envs[-1].fours = even
@@ -180,7 +180,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
             elif axis.extent < width:
                 group(masked=True)
             else:
-                inside = f.let(f"icmp ule i64 {here}, {axis.extent - width}")
+                inside = f.let(f"icmp ule i64 {position}, {axis.extent - width}")
                 with n.when(inside):
                     group(masked=False)
                 with n.when(f.let(f"xor i1 {inside}, true")):

@@ -1,7 +1,7 @@
-"""Costly values that one stage of a row computes and a later one needs again, kept for the row.
+"""Costly values that one stage of a row computes and a later stage needs again, kept in an array.
 
-Softmax's stores divide the exponentials that its sum already saw. Two stages have loops of their own, so their
-values differ in the axis only: :func:`shared` finds pairs that are equal when the axes are taken as one.
+The stores of a softmax divide the exponentials that its sum has read. The two stages have loops of their own, so their values
+differ in the axis only: :func:`shared` finds pairs that are equal if the axes are taken as one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.kernel.expressions import dependencies, operands
 from weft.kernel.ir import Access, Affine, Stage, Value
 
-LEAST = 20  # instructions that make keeping a value worth a store and a load
-SHARE = 8  # of the second cache: the row itself, and what is made of it, lie there too
+LEAST = 20  # instructions of a value that is worth a store and a load
+L2_SHARE = 8  # arrays may fill 1 / L2_SHARE of the L2 cache, which also holds the row and its results
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One array of a row: ``value`` fills it, in the stage of index ``maker``; users: stage index -> value that reads it."""
+    """One array of a row: the stage ``maker`` stores ``value`` in it; users: stage index -> value that a load replaces."""
 
     value: Value
     maker: int
@@ -29,7 +29,7 @@ class Kept:
 
 
 class Canon:
-    """Numbers of values with one axis replaced by a placeholder: equal numbers, equal values."""
+    """A numbering of values with one axis replaced by a placeholder: equal numbers mean equal values."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple, int] = {}
@@ -67,12 +67,12 @@ class Canon:
 
 
 def shared(n: Nest) -> list[Kept]:
-    """What the part's rows keep: values of reducing stages that later stages over equally long axes use again."""
-    stages, most = n.part.stages, n.isa.l2 // SHARE
+    """Return the arrays of the part's rows: values of reducing stages that later stages over equally long axes use again."""
+    stages, max_bytes = n.part.stages, n.isa.l2 // L2_SHARE
     canon = Canon()
     out: list[Kept] = []
-    made: dict[tuple[int, int], Kept] = {}  # (extent, number) -> array
-    seen: dict[tuple[int, int], tuple[Value, int]] = {}
+    arrays: dict[tuple[int, int], Kept] = {}  # by (extent, number)
+    candidates: dict[tuple[int, int], tuple[Value, int]] = {}
     for k, stage in enumerate(stages):
         if len(stage.axes) != 1 or (stage.reductions and stage.reductions[0].order.lanes == 1):
             continue
@@ -88,47 +88,47 @@ def shared(n: Nest) -> list[Kept]:
             visited.add(id(v))
             if axis.id in dependencies(v, n.base.deps) and llvm_type(v.dtype) != "i1":
                 key = (axis.extent, canon.of(v, axis.id, memo))
-                if key in made:
-                    made[key].users[k] = v
+                if key in arrays:
+                    arrays[key].users[k] = v
                     continue
-                if key in seen and instructions([v], axis.id) >= LEAST:
-                    value, maker = seen[key]
+                if key in candidates and instructions([v], axis.id) >= LEAST:
+                    value, maker = candidates[key]
                     type_ = llvm_type(v.dtype)
                     size = (axis.extent + 64) * v.dtype.computed.bytes
-                    if sum((x.value.dtype.computed.bytes * axis.extent for x in out), size) <= most:
-                        kept = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
-                        out.append(kept)
-                        made[key] = kept
+                    if sum((x.value.dtype.computed.bytes * axis.extent for x in out), size) <= max_bytes:
+                        entry = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
+                        out.append(entry)
+                        arrays[key] = entry
                         continue
                 if stage.reductions:
                     fresh[key] = (v, k)
             stack.extend(operands(v))
-        seen |= {key: x for key, x in fresh.items() if key not in seen}
+        candidates |= {key: x for key, x in fresh.items() if key not in candidates}
     return out
 
 
-def _place(n: Nest, kept: Kept, axis: int, env: Env) -> tuple[str, str]:
-    type_ = llvm_type(kept.value.dtype)
-    pointer = n.f.element(kept.array, type_, n.base.axes[axis])
+def _element_pointer(n: Nest, entry: Kept, axis: int, env: Env) -> tuple[str, str]:
+    type_ = llvm_type(entry.value.dtype)
+    pointer = n.f.element(entry.array, type_, n.base.axes[axis])
     return n.f.element(pointer, type_, env.offsets.get(axis, 0)), wide(type_, env.lanes)
 
 
 def keep(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
-    """Write what this stage makes."""
-    for kept in row:
-        if kept.maker == index:
+    """Store the values that this stage computes."""
+    for entry in row:
+        if entry.maker == index:
             for env in envs:
-                name = n.value(kept.value, env)
-                pointer, type_ = _place(n, kept, stage.axes[0].id, env)
-                n.f.store(type_, name, pointer, kept.value.dtype.computed.bytes)
+                name = n.value(entry.value, env)
+                pointer, type_ = _element_pointer(n, entry, stage.axes[0].id, env)
+                n.f.store(type_, name, pointer, entry.value.dtype.computed.bytes)
 
 
 def recall(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
-    """Name what earlier stages made."""
-    for kept in row:
-        value = kept.users.get(index)
+    """Bind the values of earlier stages to loads."""
+    for entry in row:
+        value = entry.users.get(index)
         if value is not None:
             dependencies(value, n.base.deps)
             for env in envs:
-                pointer, type_ = _place(n, kept, stage.axes[0].id, env)
-                n.levels[-1].memo[env.tag, id(value)] = n.f.load(type_, pointer, kept.value.dtype.computed.bytes)
+                pointer, type_ = _element_pointer(n, entry, stage.axes[0].id, env)
+                n.levels[-1].memo[env.tag, id(value)] = n.f.load(type_, pointer, entry.value.dtype.computed.bytes)

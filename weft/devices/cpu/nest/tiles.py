@@ -1,4 +1,4 @@
-"""Vectors along a shared axis: maps, column reductions, windows. Each lane is an iteration of its own."""
+"""Vectors along a shared axis: maps, column reductions, windows. Each lane is one iteration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Reduction, Stage, size_of
 
-UNROLL = 16  # reductions of so few elements are written out
+UNROLL = 16  # reductions of at most so many elements are unrolled
 
 
 def emit_stages(n: Nest, envs: list[Env]) -> None:
-    """All stages of the part at one tile: an Env a vector."""
+    """Emit all stages of the part at one tile, with one Env per vector."""
     for stage in n.part.stages:
         emit_stage(n, stage, envs)
 
@@ -33,7 +33,7 @@ def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
     if any(r.running for r in stage.reductions):
         if total:
             n.m.took("tile running")
-            _running(n, stage, envs)
+            _emit_running(n, stage, envs)
         return
     results = _reduce(n, stage, envs, total)
     level = len(n.levels) - 1
@@ -50,7 +50,7 @@ def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
 
 
 def element(n: Nest, r: Reduction, env: Env, position: str | int) -> list[str]:
-    """The lifted state of the current element."""
+    """Return the state of the current element."""
     o = Ops(n.f, n.m, n.isa, env.width)
     state = [reduce.lift(o, r, n.value(r.value, env))]
     if reduce.is_position(r):
@@ -59,7 +59,7 @@ def element(n: Nest, r: Reduction, env: Env, position: str | int) -> list[str]:
 
 
 def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int) -> list[str]:
-    """old merged with the current element."""
+    """Merge ``old`` with the current element."""
     o = Ops(n.f, n.m, n.isa, env.width)
     if r.monoid == "dot":
         a, b = (n.value(x, env) for x in r.value.args)
@@ -70,8 +70,8 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
     return reduce.merge(o, r, old, element(n, r, env, position))
 
 
-def _running(n: Nest, stage: Stage, envs: list[Env]) -> None:
-    """Running folds: the stores of the stage read what there is so far."""
+def _emit_running(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Emit running folds: the stores of the stage read the accumulators after each element."""
     acc = _Cells(n, stage, envs)
     acc.reset()
     with n.loops(stage.axes):
@@ -86,7 +86,7 @@ def _running(n: Nest, stage: Stage, envs: list[Env]) -> None:
 
 
 class _Cells:
-    """Accumulators in locals: a state for each (reduction, vector)."""
+    """Accumulators in local variables: a state for each (reduction, vector)."""
 
     def __init__(self, n: Nest, stage: Stage, envs: list[Env]) -> None:
         self.n = n
@@ -119,8 +119,8 @@ class _Cells:
         return {r.id: [self.get(r, u) for u in range(len(self.envs))] for r in self.stage.reductions}
 
 
-class _Joined:
-    """The results of blocks of a stage, for every vector, joined pairwise."""
+class _BlockJoiner:
+    """The results of a stage's blocks, for every vector, joined pairwise."""
 
     def __init__(self, n: Nest, stage: Stage, envs: list[Env], blocks: int) -> None:
         self.stage, self.count = stage, len(envs)
@@ -156,39 +156,39 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, lis
     plain = "tile blocks" if total > order.block else "tile"
     n.m.took("tile unrolled" if unrolled else "tile laned" if order.lanes > 1 else plain)
     if unrolled:
-        return _unrolled(n, stage, envs, total)
+        return _reduce_unrolled(n, stage, envs, total)
     if order.lanes == 1:
-        return _blocks(n, stage, envs, total, order.block)
-    return _laned(n, stage, envs, total)
+        return _reduce_blocks(n, stage, envs, total, order.block)
+    return _reduce_laned(n, stage, envs, total)
 
 
-def _fix(n: Nest, stage: Stage, k: int) -> None:
+def _set_axes(n: Nest, stage: Stage, k: int) -> None:
     """Set the stage's axes to the constants of flat index k."""
     for a in reversed(stage.axes):
         n.base.axes[a.id] = str(k % a.extent)
         k //= a.extent
 
 
-def _unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+def _reduce_unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
     lanes = stage.reductions[0].order.lanes
     leaves: dict[tuple[int, int], list[list[str] | None]] = {
         (r.id, u): [None] * min(lanes, 1 << (max(total, 1) - 1).bit_length() if lanes > 1 else 1)
         for r in stage.reductions for u in range(len(envs))
     }
-    # lanes beyond the elements never meet them before the tree has halved to the power of two above total
+    # lanes from the power of two above `total` on have no elements
     ids = [a.id for a in stage.axes]
     for k in range(total):
-        # every k is a block of its own for the memo, but its lines are in line: later ones use the states
+        # each k has a memo of its own; its lines are not nested, so later ones can use the states
         with n.block(*ids):
-            _fix(n, stage, k)
+            _set_axes(n, stage, k)
             for u, env in enumerate(envs):
                 for r in stage.reductions:
                     row = leaves[r.id, u]
                     at = k % len(row)
                     o = Ops(n.f, n.m, n.isa, env.width)
-                    held = row[at]
-                    if held is not None:
-                        row[at] = update(n, r, env, held, k)
+                    state = row[at]
+                    if state is not None:
+                        row[at] = update(n, r, env, state, k)
                     elif r.monoid in ("sum", "prod", "dot"):
                         row[at] = update(n, r, env, reduce.identity(r, env.width), k)
                     else:
@@ -202,14 +202,14 @@ def _unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, l
     return out
 
 
-def _blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> dict[int, list[list[str]]]:
+def _reduce_blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> dict[int, list[list[str]]]:
     acc = _Cells(n, stage, envs)
     if total <= block:
         acc.reset()
         with n.loops(stage.axes):
-            acc.step(_position(n, stage))
+            acc.step(_flat_position(n, stage))
         return acc.all()
-    sums = _Joined(n, stage, envs, -(-total // block))
+    sums = _BlockJoiner(n, stage, envs, -(-total // block))
     with n.loop(0, total, block) as start:
         acc.reset()
         end = n.f.minimum(n.f.let(f"add i64 {start}, {block}"), total)
@@ -220,7 +220,7 @@ def _blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> d
     return sums.all()
 
 
-def _position(n: Nest, stage: Stage) -> str | int:
+def _flat_position(n: Nest, stage: Stage) -> str | int:
     if not any(reduce.is_position(r) for r in stage.reductions):
         return 0
     place: str | int = 0
@@ -229,8 +229,8 @@ def _position(n: Nest, stage: Stage) -> str | int:
     return place
 
 
-def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
-    """Accumulator k % lanes of each lane in a local array; blocks as the order says."""
+def _reduce_laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+    """Reduce with accumulator k % order.lanes of each vector lane in a local array; blocks follow the order."""
     order = stage.reductions[0].order
     cells: dict[tuple[int, int], list[str]] = {}
     for r in stage.reductions:
@@ -240,7 +240,7 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
             ]
 
     def places(r: Reduction, u: int, lane: str) -> list[tuple[str, str]]:
-        """The type and the place of each part of a lane's state."""
+        """Return the type and the pointer of each part of a lane's state."""
         types = reduce.state_types(r)
         return [
             (t, n.f.element(cell, wide(cell_type(t), envs[u].width), lane)) for t, cell in zip(types, cells[r.id, u], strict=True)
@@ -253,7 +253,7 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
         for (t, p), s in zip(at, state, strict=True):
             store_cell(n.f, wide(t, envs[u].width), s, p)
 
-    sums = _Joined(n, stage, envs, -(-total // order.block))
+    sums = _BlockJoiner(n, stage, envs, -(-total // order.block))
     with n.loop(0, total, order.block) as start:
         with n.loop(0, order.lanes) as lane:
             for r in stage.reductions:

@@ -1,4 +1,4 @@
-"""The stores of a product, emitted on its accumulators: in registers where short, else once in a function of its own."""
+"""The stores of a product, emitted on its accumulators: inline if short, else in one separate function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIDDLE = frozenset(("div", "sqrt", "floor", "ceil", "trunc", "rint", "shl", "sh
 
 
 class Epilogue:
-    """Emits a product's stores for tiles of one module."""
+    """Emit a product's stores for the tiles of one module."""
 
     def __init__(self, module: Module, kernel: Kernel, product: Product, isa: ISA, symbol: str) -> None:
         self.module, self.kernel, self.p, self.isa, self.symbol = module, kernel, product, isa, symbol
@@ -50,52 +50,55 @@ class Epilogue:
         base = self._env(f, "%i", "%j")
         columns, lines = {}, {}
         for v in range(vectors):
-            env = self._at(base, 0, v, tail if v == vectors - 1 else 0)
+            env = self._element_env(base, 0, v, tail if v == vectors - 1 else 0)
             self._hoist(f, env, column=True)
             columns[v] = env.memo
         for r in range(rows):
-            env = self._at(base, r, 0, 0)
+            env = self._element_env(base, r, 0, 0)
             env.vector = None
             self._hoist(f, env, column=False)
             lines[r] = env.memo
         for r in range(rows):
             for v in range(vectors):
                 live = tail if v == vectors - 1 else 0
-                env = self._at(base, r, v, live)
+                env = self._element_env(base, r, v, live)
                 env.memo = {**columns[v], **lines[r]}
                 self._store(f, env, tile[r][v], live)
 
-    # ---- what a tile will read and write
+    # ---- memory traffic of a tile
 
     def traffic(self) -> int:
-        """Bytes an element of the product that the epilogue moves from and to memory."""
-        return sum(a.buffer.dtype.bytes for a in self._matrices())
+        """Return the bytes per element of the product that the epilogue reads and writes."""
+        return sum(a.buffer.dtype.bytes for a in self._find_matrices())
 
-    def _matrices(self) -> list[Access]:
-        """Accesses that lie along the columns and move with the rows, loads first: what is stored over them is there then."""
+    def _find_matrices(self) -> list[Access]:
+        """Return accesses that are contiguous along the columns and move with the rows, one per buffer.
+
+        A store that probably writes over a matrix the epilogue loads, in place, is left out.
+        """
         if self.p.m is None or self.p.n is None:
             return []
-        found: dict[int, Access] = {}
+        matrices: dict[int, Access] = {}
         loads = [v.attr for v in self.values if v.op == "load"]
         for access in (*loads, *(s.access for s in self.p.stores)):
             flat = access.flat()
             terms = dict(flat.terms)
             if terms.get(self.p.n.id) == 1 and terms.get(self.p.m.id) and not flat.gather and not access.guard:
-                found[access.buffer.id] = access
+                matrices[access.buffer.id] = access
         stored = {s.access.buffer.id for s in self.p.stores}
-        read = [(a.flat(), a.buffer.dtype) for n, a in found.items() if n not in stored]
-        for n in stored & found.keys():  # most likely the output lies where an input was
-            place = (found[n].flat(), found[n].buffer.dtype)
+        read = [(a.flat(), a.buffer.dtype) for n, a in matrices.items() if n not in stored]
+        for n in stored & matrices.keys():  # the output probably aliases this input, whose prefetch suffices
+            place = (matrices[n].flat(), matrices[n].buffer.dtype)
             if place in read:
                 read.remove(place)
-                del found[n]
-        return list(found.values())
+                del matrices[n]
+        return list(matrices.values())
 
     def fetch(self, f: Function, rows: int, vectors: int) -> None:
-        """Ask for the memory of a tile."""
+        """Prefetch the memory that the epilogue of a tile accesses."""
         assert self.p.m and self.p.n
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
-        for access in self._matrices():
+        for access in self._find_matrices():
             flat, size = access.flat(), access.buffer.dtype.bytes
             step = dict(flat.terms)[self.p.m.id]
             at: str | int = flat.const
@@ -108,7 +111,7 @@ class Epilogue:
                 self.module.prefetch(f, f.offset(start, place))
 
     def _env(self, f: Function, i: str, j: str) -> Env:
-        """What every element shares: pointers, scalars, the outer loops."""
+        """Return the Env that all elements share: pointers, scalars, the outer loops."""
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
         if self.p.m:
             axes[self.p.m.id] = i
@@ -126,7 +129,7 @@ class Epilogue:
             record = f.load("ptr", f.offset("%args", 8 * record_slot(self.kernel)), 8)
         return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps, record=record)
 
-    def _at(self, base: Env, r: int, v: int, live: int) -> Env:
+    def _element_env(self, base: Env, r: int, v: int, live: int) -> Env:
         offsets = {}
         if self.p.m:
             offsets[self.p.m.id] = r
@@ -139,22 +142,22 @@ class Epilogue:
         )
 
     def _hoist(self, f: Function, env: Env, column: bool) -> None:
-        """Emit what depends on the column only (or the row only) once for all rows (columns)."""
-        mine = self.p.n if column else self.p.m
+        """Emit values that depend only on the column (or only on the row) once for all rows (columns)."""
+        axis = self.p.n if column else self.p.m
         other = self.p.m if column else self.p.n
-        if mine is None:
+        if axis is None:
             return
 
-        def alone(value: Value) -> bool:
+        def depends_on_axis(value: Value) -> bool:
             deps = dependencies(value, self.deps)
-            return mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
+            return axis.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
 
-        for value in uppermost([s.value for s in self.p.stores], alone):
+        for value in uppermost([s.value for s in self.p.stores], depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
     def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
-        """One vector (or, where n is a single column, one element): all values first, then all stores."""
-        if self.narrow is not None:  # summed in float32, and rounded before anything reads it
+        """Store one vector (or one element if n is a single column): all values are emitted before all stores."""
+        if self.narrow is not None:  # summed in float32, rounded before it is read
             acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
         if env.vector is None:
             acc = f.let(f"extractelement {self.vector} {acc}, i32 0")
@@ -162,13 +165,13 @@ class Epilogue:
         for store in self.p.stores:
             emit_value(f, self.module, self.isa, store.value, env)
         for store in self.p.stores:
-            if live and self._in_pieces(store):
+            if live and self._splits_tail(store):
                 self._store_pieces(f, env, store, live)
             else:
                 emit_store(f, self.module, self.isa, store, env)
 
-    def _in_pieces(self, store: Store) -> bool:
-        """Masked stores of 256 bits are slow on some CPUs: half, quarter, eighth of a vector instead."""
+    def _splits_tail(self, store: Store) -> bool:
+        """Return whether a masked store is split into powers of two: 256-bit masked stores are slow on some CPUs."""
         flat = store.access.flat()
         adjacent = self.p.n is not None and dict(flat.terms).get(self.p.n.id) == 1
         same = store.value.dtype == store.access.buffer.dtype
@@ -211,7 +214,7 @@ class Epilogue:
             f.do(f"call void @{name}(ptr {part}, i64 {rows}, i64 1, i64 {vectors}, i64 %i, i64 {j}, ptr %args{outer})")
 
     def _outline(self, tail: int) -> str:
-        """``@name(tile, rows, vectors, stride, i, j, args, outer...)`` for full vectors or those with ``tail`` lanes."""
+        """Return the name of ``@name(tile, rows, vectors, stride, i, j, args, outer...)``, for full vectors or ``tail`` lanes."""
         name = f"{self.symbol}.epilogue{tail or ''}"
         if tail in self.outlined:
             return name
@@ -225,7 +228,7 @@ class Epilogue:
         with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
             at = f.add(f.mul(r, "%stride"), v)
             acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
-            env = self._at(base, 0, 0, tail)
+            env = self._element_env(base, 0, 0, tail)
             env.axes = dict(base.axes)
             if self.p.m:
                 env.axes[self.p.m.id] = f.add("%i", r)
@@ -241,5 +244,5 @@ def _buffers(value: Value) -> list[int]:
 
 
 def _cost(value: Value) -> int:
-    """Instructions, roughly."""
+    """Estimate the instructions of a value."""
     return 1 if value.op in _CHEAP else 4 if value.op in _MIDDLE else 40

@@ -1,9 +1,9 @@
 """Matrix products: a Kernel that is one plain product, as LLVM text.
 
-One driver serves small and large products: loops over work units, K blocks, column panels and row panels
-around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element is summed in the
-order that the contraction states (fma chains over blocks of ascending k, joined pairwise) whatever the path, so results do
-not depend on the plan or on threads. Products in lanes, those with a vector, have a driver of their own (gemv).
+One driver serves small and large products: loops over work units, K blocks, column panels and row panels around one
+microkernel. Operands that fit in the cache are read in place, others from packed copies. Each element is summed in the order of
+the contraction (fma chains over blocks of ascending k, joined pairwise) on every path, so results depend neither on the plan nor
+on threads. Products summed in lanes, those with a vector, have a driver of their own (gemv).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LINE = 64
 
 
 def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
-    """LLVM text for a kernel whose only stage is a plain product of floats, else None.
+    """Return LLVM text for a kernel whose only stage is a plain product of floats, else None.
 
     Parameters
     ----------
     kernel : Kernel
         One phase with one Contraction. float32 or float64 accumulators; float16 and bfloat16 operands are
-        widened while they are packed. Any strides; k must be evenly spaced in both operands.
+        converted while they are packed. Any strides; k must be evenly spaced in both operands.
     isa : ISA
     plan : function, optional
         Replaces the choice of tile and blocks (tests, measurements).
@@ -57,7 +57,7 @@ class _Driver:
         self.size = product.accum.bytes
         self.scalar = "float" if self.size == 4 else "double"
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
-        # the narrow last column panel, and where the copies lie in a worker's scratch
+        # the narrow last column panel, and the packed copies in a worker's scratch
         rest = product.columns % plan.nr
         self.last_columns = rest
         self.last_vectors = -(-rest // plan.lanes)
@@ -65,13 +65,13 @@ class _Driver:
         self.unit_panels, self.unit_columns = unit_panels, -(-plan.columns // plan.n_units)
         self.k_room = (plan.kc + 15) // 16 * 16
         self.a_along_k = product.a.k == 1 or product.a.free != 1
-        # an odd number of cache lines between packed rows: no two of a tile fall into one cache set
+        # an odd number of cache lines between packed rows: rows of a tile use different cache sets
         self.a_stride = self.k_room + (16 if (self.k_room * self.size // LINE) % 2 == 0 else 0) * 4 // self.size
         a_elements = unit_panels * plan.rows * (self.a_stride if self.a_along_k else self.k_room)
-        self.a_bytes = _line(a_elements * self.size) if plan.pack_a else 0
-        self.b_bytes = _line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
+        self.a_bytes = _round_to_line(a_elements * self.size) if plan.pack_a else 0
+        self.b_bytes = _round_to_line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
         self.tile_bytes = plan.rows * plan.nr * self.size
-        # what a call does of k where it is not all of it, and the sums of blocks that rest in between
+        # the piece of k that one call does, if not all of k, and the sums of blocks stored between pieces
         block = product.order.block
         self.steps = product.k * product.turns
         self.pieces = plan.kc < self.steps
@@ -102,9 +102,9 @@ class _Driver:
             for wide in (True, False):
                 for copy in (False, True):
                     if self._exists(tall, wide, copy):
-                        self._micro(tall, wide, copy, epilogue)
-        self._packs()
-        self._unit()
+                        self._emit_microkernel(tall, wide, copy, epilogue)
+        self._emit_packs()
+        self._emit_unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
         run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
         self.module.vectors = True
@@ -130,7 +130,7 @@ class _Driver:
         vectors = f"{self.plan.vectors}" if wide else f"{self.last_vectors}.last"
         return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}{'.copy' if copy else ''}")
 
-    def _micro(self, tall: bool, wide: bool, copy: bool, epilogue: Epilogue) -> None:
+    def _emit_microkernel(self, tall: bool, wide: bool, copy: bool, epilogue: Epilogue) -> None:
         plan, p = self.plan, self.p
         vectors = plan.vectors if wide else self.last_vectors
         tail = 0 if wide else self.last_columns % plan.lanes
@@ -154,7 +154,7 @@ class _Driver:
         far = plan.kc >= 64 and p.rows * p.columns * epilogue.traffic() > self.isa.l2 // 2
         emit_microkernel(self.module, micro, self.extra, finish, fetch if far else None)
 
-    def _packs(self) -> None:
+    def _emit_packs(self) -> None:
         plan, p = self.plan, self.p
         if plan.pack_a:
             pack = Packer(self.module, p.a.buffer.dtype, p.accum, plan.lanes)
@@ -175,7 +175,7 @@ class _Driver:
 
     # ---- one unit of work
 
-    def _unit(self) -> None:
+    def _emit_unit(self) -> None:
         plan, p = self.plan, self.p
         f = self.module.function(f"define internal void @{self._name('unit')}(ptr %args, i64 %unit, ptr %work)")
         unit, ib = divide(f, "%unit", plan.m_units)
@@ -187,8 +187,8 @@ class _Driver:
         outer.reverse()
         first, stop = share(f, ib, plan.panels, plan.m_units)
         left, right = share(f, jb, plan.columns, plan.n_units)
-        a = self._base(f, p.a, outer)
-        b = self._base(f, p.b, outer)
+        a = self._operand_pointer(f, p.a, outer)
+        b = self._operand_pointer(f, p.b, outer)
         t = f.offset("%work", self.a_bytes + self.b_bytes)
         with ExitStack() as stack:
             at, kc, k0 = "0", str(plan.kc), "0"
@@ -203,19 +203,22 @@ class _Driver:
                         b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.bytes))
             ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.bytes))
             bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.bytes))
-            whole = p.columns // plan.nr
+            full_columns = p.columns // plan.nr
             calls = _Calls(outer, kc, at, first, stop, left)
-            if whole:
-                with f.loop(left, _minimum(f, right, whole) if self.last_columns else right) as jp:
-                    self._column(f, ak, bk, t, jp, wide=True, c=calls)
+            if full_columns:
+                with f.loop(left, _minimum(f, right, full_columns) if self.last_columns else right) as jp:
+                    self._emit_column(f, ak, bk, t, jp, wide=True, c=calls)
             if self.last_columns:
-                with f.when(f.let(f"icmp sgt i64 {right}, {whole}", "c")):
-                    self._column(f, ak, bk, t, str(whole), wide=False, c=calls)
+                with f.when(f.let(f"icmp sgt i64 {right}, {full_columns}", "c")):
+                    self._emit_column(f, ak, bk, t, str(full_columns), wide=False, c=calls)
         f.do("ret void")
 
     @contextmanager
     def _each_piece(self, f: Function) -> Iterator[tuple[str, str]]:
-        """(number of the first step, steps) of each piece of k: it ends with a row of k, and with a block where it is short."""
+        """Yield (number of the first step, steps) of each piece of k.
+
+        A piece ends at the end of a row of k, and at the end of a block if it is shorter than a block.
+        """
         p, place = self.p, f.local("i64")
         head, body, done = (f.fresh_label(h) for h in ("pieces", "piece", "whole"))
         f.store("i64", "0", place)
@@ -225,14 +228,14 @@ class _Driver:
         f.do(f"br i1 {f.let(f'icmp slt i64 {at}, {self.steps}', 'c')}, label %{body}, label %{done}")
         f.label(body)
         count = _minimum(f, self.piece, f.let(f"sub i64 {self.steps}, {at}"))
-        for whole in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
-            count = _minimum(f, count, f.let(f"sub i64 {whole}, {f.let(f'urem i64 {at}, {whole}')}"))
+        for unit in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
+            count = _minimum(f, count, f.let(f"sub i64 {unit}, {f.let(f'urem i64 {at}, {unit}')}"))
         yield at, count
         f.store("i64", f.add(at, count), place)
         f.do(f"br label %{head}")
         f.label(done)
 
-    def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
+    def _operand_pointer(self, f: Function, operand: Operand, outer: list[str]) -> str:
         position = operand.buffer.id
         pointer = f.load("ptr", f.offset("%args", 8 * position), 8)
         at: str | int = operand.const
@@ -240,8 +243,8 @@ class _Driver:
             at = f.add(at, f.mul(index, stride))
         return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
 
-    def _row(self, f: Function, panel: str | int) -> str:
-        """First row of a panel; panels after the tall ones are one row lower."""
+    def _first_row(self, f: Function, panel: str | int) -> str:
+        """Return the first row of a panel; panels after the tall ones have one row less."""
         plan = self.plan
         at = f.mul(panel, plan.rows)
         if plan.tall == plan.panels:
@@ -256,8 +259,8 @@ class _Driver:
             return [(True, first, stop)]
         return [(True, first, _minimum(f, stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
 
-    def _column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
-        """All row panels of one column panel."""
+    def _emit_column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
+        """Emit all row panels of one column panel."""
         plan, p = self.plan, self.p
         j = f.mul(jp, plan.nr) if not jp.isdigit() else str(int(jp) * plan.nr)
         source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.bytes))
@@ -267,14 +270,14 @@ class _Driver:
             f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc})")
         column = f.mul(f.let(f"sub i64 {jp}, {c.left}"), self.unit_panels * self.tile_bytes)
         fresh = f.let(f"icmp eq i64 {jp}, {c.left}", "c")
-        ahead = self._ahead(f, b, j)
+        ahead = self._plan_prefetch(f, b, j)
 
         def tile(index: str, tall: bool, copy: bool) -> None:
-            i = self._row(f, index)
-            near = f.let(f"sub i64 {index}, {c.first}")
-            rows = self._a_rows(f, a, i, near, fresh, tall, c)
-            self._fetch_ahead(f, ahead, near)
-            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.pieces else t
+            i = self._first_row(f, index)
+            local_panel = f.let(f"sub i64 {index}, {c.first}")
+            rows = self._rows_pointer(f, a, i, local_panel, fresh, tall, c)
+            self._prefetch_b(f, ahead, local_panel)
+            at = f.offset(t, f.add(column, f.mul(local_panel, self.tile_bytes))) if self.pieces else t
             outer = "".join(f", i64 {o}" for o in c.outer)
             f.do(
                 f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
@@ -293,16 +296,16 @@ class _Driver:
                 with f.loop(lo, hi) as index:
                     tile(index, tall, False)
 
-    def _a_rows(self, f: Function, a: str, i: str, near: str, fresh: str, tall: bool, c: _Calls) -> str:
-        """Where the rows of a panel are read; in the first column panel they are packed on the way."""
+    def _rows_pointer(self, f: Function, a: str, i: str, local_panel: str, fresh: str, tall: bool, c: _Calls) -> str:
+        """Return the address of a panel's rows; the first column panel packs them."""
         plan, p = self.plan, self.p
         source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.bytes))
         if not plan.pack_a:
             return source
         if self.a_along_k:
-            at = f.offset("%work", f.mul(near, plan.rows * self.a_stride * self.size))
+            at = f.offset("%work", f.mul(local_panel, plan.rows * self.a_stride * self.size))
         else:
-            at = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
+            at = f.offset("%work", f.mul(local_panel, plan.rows * self.k_room * self.size))
         with f.when(fresh):
             if self.a_along_k:
                 f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
@@ -310,15 +313,15 @@ class _Driver:
                 f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
         return at
 
-    def _fetch_ahead(self, f: Function, ahead: tuple[str, int, int], near: str) -> None:
+    def _prefetch_b(self, f: Function, ahead: tuple[str, int, int], local_panel: str) -> None:
         start, count, step = ahead
         if count:
-            line = f.offset(start, f.mul(near, count * step))
+            line = f.offset(start, f.mul(local_panel, count * step))
             for x in range(count):
                 self._prefetch(f, f.offset(line, x * step))
 
-    def _ahead(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
-        """(start of the next panel of b, lines of it to fetch a tile, bytes between them)."""
+    def _plan_prefetch(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
+        """Return (start of the next panel of b, cache lines of it to prefetch per tile, bytes between them)."""
         plan, p = self.plan, self.p
         if not plan.pack_b or self.unit_columns == 1 or self.unit_panels < 8:
             return b, 0, 0
@@ -335,13 +338,13 @@ class _Driver:
 
 
 class _Calls:
-    """What all tiles of one piece of k share."""
+    """The arguments that all tiles of one piece of k share."""
 
     def __init__(self, outer: list[str], kc: str, at: str, first: str, stop: str, left: str) -> None:
         self.outer, self.kc, self.at, self.first, self.stop, self.left = outer, kc, at, first, stop, left
 
 
-def _line(nbytes: int) -> int:
+def _round_to_line(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
 
 

@@ -1,13 +1,13 @@
-"""Products of a matrix and a vector: bound by memory, so the matrix is read once, in the order in which it lies.
+"""Products of a matrix and a vector: bound by memory, so the matrix is read once, in memory order.
 
-Each element is summed as the contraction's order says: in 4 fma chains (32 for the product of two vectors), element k of
-the sum in chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. The
-same in all functions below, so that results depend on extents and dtype, not on strides:
+Each element is summed in the contraction's order: in 4 fma chains (32 for the product of two vectors), element k of the sum in
+chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. All functions below
+keep this order, so results depend on extents and dtype, not on strides:
 
-- ``along``: the matrix runs along k in memory; a chain is a lane, a register a row of the matrix.
-- ``across``: the matrix runs along its free axis; a chain is a register, a lane an element of the result.
-- ``sweep``: the same where the matrix is large: 8 rows of one chain are read side by side, whole rows at a time; in
-  between the chains lie in scratch that stays in the nearest cache, and behind them the sums of blocks.
+- ``along``: the matrix is contiguous along k; a chain is a lane, a register a row of the matrix.
+- ``across``: the matrix is contiguous along its free axis; a chain is a register, a lane an element of the result.
+- ``sweep``: the same for a large matrix: 8 rows of one chain are read side by side, in whole rows; between rows the chains are
+  stored in scratch that stays in the nearest cache, followed by the sums of blocks.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from weft.devices.cpu.product.pack import Packer
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product
 
-SWEEP = 8  # rows of the matrix that are read side by side
-WIDE = 8  # vectors of each row that are read at once
+SWEEP = 8  # rows of the matrix read side by side
+WIDE = 8  # vectors of each row read at once
 PARALLEL_BYTES = 2 << 20
 
 
 def generate_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated:
-    """LLVM text of a product that is summed in lanes: m or n is 1, and k one axis."""
+    """Return the LLVM text of a product that is summed in lanes: m or n is 1, and k one axis."""
     return _Driver(kernel, product if product.rows == 1 else product.swapped(), isa).generate()
 
 
@@ -54,14 +54,14 @@ class _Driver:
         matrix = p.columns * p.k * p.b.buffer.dtype.bytes
         parallel = matrix * p.batch >= PARALLEL_BYTES
         self.blocked = not self.along and matrix > isa.l1 * 3 // 4 and p.k >= SWEEP * self.chains and p.b.free == 1
-        # nr: elements of the result that one turn makes; units are runs of turns, wide ones where rows are swept
+        # nr: elements of the result per turn; a unit is a run of turns, longer if rows are swept
         self.nr = self.lanes * (1 if self.along else WIDE if self.blocked else 2)
         self.tail = p.columns % self.nr
         self.groups = -(-p.columns // self.nr)
         width = 16384 // self.size if self.blocked else p.columns
         units = max(1, round(p.columns / width))
         if parallel and p.batch < 8:
-            least = 8192 // self.size if self.blocked else self.nr  # shorter pieces of rows are read at half the speed
+            least = 8192 // self.size if self.blocked else self.nr  # shorter pieces of rows halve the bandwidth
             units = max(units, min(max(8, matrix >> 20), p.columns // least))
         self.units = max(1, min(units, self.groups))
         self.chunks = min(self.units * p.batch, max(8, matrix * p.batch >> 21), 4096) if parallel else 0
@@ -87,12 +87,12 @@ class _Driver:
             f.do("ret void")
         for tail in ([0] if self.p.columns >= self.nr else []) + ([self.tail] if self.tail else []):
             if self.along:
-                self._along(tail)
+                self._emit_along(tail)
             elif self.blocked:
-                self._sweep(tail)
+                self._emit_sweep(tail)
             else:
-                self._across(tail)
-        self._unit()
+                self._emit_across(tail)
+        self._emit_unit()
         run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
         self.module.vectors = True
         return generated(self.module, self.symbol, 0, self.room)
@@ -116,7 +116,7 @@ class _Driver:
         return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
 
     def _read(self, f: Function, packer: Packer, at: str, stride: int, n: int, live: int) -> str:
-        """n elements, zeros from ``live`` on."""
+        """Read n elements; those from ``live`` on are zero."""
         if stride == 1 and live == n:
             return packer.read(f, at, n)
         vec, out = self._vec(n), "zeroinitializer"
@@ -142,8 +142,8 @@ class _Driver:
             out = f.let(f"insertelement {vec} {out}, {self.scalar} {x}, i32 {lane}")
         return out
 
-    def _along(self, tail: int) -> None:
-        """``along(a, b, i, j)``: the elements of one vector of the result, a row of the matrix each."""
+    def _emit_along(self, tail: int) -> None:
+        """Emit ``along(a, b, i, j)``: the elements of one vector of the result, each from one row of the matrix."""
         p, n = self.p, self.chains
         f = self.module.function(f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, i64 %i, i64 %j{self.extra})")
         rows, vec = tail or self.lanes, self._vec(n)
@@ -157,7 +157,7 @@ class _Driver:
                 y = self._read(f, self.b, f.offset(at, row * p.b.free * self.b.size_in), p.b.k, n, live)
                 before = f.load(vec, cell, width)
                 after = self._fma(f, x, y, before, n)
-                if live < n:  # chains that take no element keep even a negative zero
+                if live < n:  # chains without an element keep -0.0
                     order = ", ".join(f"i32 {c if c < live else n + c}" for c in range(n))
                     after = f.let(f"shufflevector {vec} {after}, {vec} {before}, <{n} x i32> <{order}>")
                 f.store(vec, after, cell, width)
@@ -172,22 +172,24 @@ class _Driver:
                 with f.when(last) if last else nullcontext():
                     step(str(p.k // n * n), p.k % n)
             sums = [f.load(vec, cell, width) for cell in cells]
-            return [self._halves(f, sums + ["zeroinitializer"] * (self.lanes - rows if p.columns > 1 else 0))]
+            return [self._add_chains_of_rows(f, sums + ["zeroinitializer"] * (self.lanes - rows if p.columns > 1 else 0))]
 
-        (acc,) = self._in_blocks(f, p.k // n * n, self._vec(1 if p.columns == 1 else self.lanes), 1, block)
+        (acc,) = self._sum_blocks(f, p.k // n * n, self._vec(1 if p.columns == 1 else self.lanes), 1, block)
         if p.columns == 1:
             order = ", ".join("i32 0" for _ in range(self.lanes))
             acc = f.let(f"shufflevector {self._vec(1)} {acc}, {self._vec(1)} poison, <{self.lanes} x i32> <{order}>")
         self._finish(f, acc, "%j", tail % self.lanes)
         f.do("ret void")
 
-    def _in_blocks(
-        self, f: Function, whole: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
+    def _sum_blocks(
+        self, f: Function, full_end: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
     ) -> list[str]:
-        """The sums of all blocks, joined. ``block(first, end, last)`` emits one: its steps below ``whole``, and those from
-        there on where ``last`` holds (None: always); ``count`` registers of a type."""
+        """Emit the sums of all blocks, joined; return ``count`` registers of ``type_``.
+
+        ``block(first, end, last)`` emits one block: the steps below ``full_end``, and later ones if ``last`` (None: always).
+        """
         if self.blocks == 1:
-            return block(0, whole, None)
+            return block(0, full_end, None)
         bytes_ = max(16, self.lanes * self.size)
         cells = [f.local(type_, bytes_) for _ in range(count)]
         levels = f.local(f"[{pairwise.depth(self.blocks) * count * bytes_} x i8]", bytes_)
@@ -195,13 +197,13 @@ class _Driver:
         with f.loop(0, self.blocks) as number:
             last = f.let(f"icmp eq i64 {number}, {self.blocks - 1}", "c")
             first = f.mul(number, self.block)
-            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), whole), last), strict=True):
+            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), full_end), last), strict=True):
                 f.store(type_, value, cell)
             self._join(f, pairwise.rows(f, levels, count * bytes_, places), number, last, type_, cells)
         return [f.load(type_, cell) for cell in cells]
 
     def _join(self, f: Function, at: pairwise.Places, number: str, last: str, type_: str, cells: list[str]) -> None:
-        """What a block made, with the blocks before it; kept where it is not the last."""
+        """Join a block's sums with those of earlier blocks; store the result unless the block is the last."""
         types = [type_] * len(cells)
         pairwise.join(
             self.module, f, at, pairwise.joins(f, number, last), types, cells,
@@ -210,8 +212,8 @@ class _Driver:
         with f.when(f.let(f"xor i1 {last}, true")):
             pairwise.keep(self.module, f, at, number, types, cells, self.size)
 
-    def _halves(self, f: Function, sums: list[str]) -> str:
-        """The vector of all rows' sums: of each row the upper half of its chains is added to the lower."""
+    def _add_chains_of_rows(self, f: Function, sums: list[str]) -> str:
+        """Return the vector of all rows' sums; the upper half of each row's chains is added to the lower half, repeatedly."""
         n, span = self.chains, self.chains
         while span > 1:
             half = span // 2
@@ -235,10 +237,10 @@ class _Driver:
             n *= 2
         return sums[0]
 
-    def _across(self, tail: int) -> None:
-        """``across(a, b, i, j)``: two vectors of the result, a column of the matrix a lane."""
+    def _emit_across(self, tail: int) -> None:
+        """Emit ``across(a, b, i, j)``: two vectors of the result; each lane is a column of the matrix."""
         p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
-        vectors, lives = self._lives(tail)
+        vectors, lives = self._vector_lanes(tail)
         f = self.module.function(f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, i64 %i, i64 %j{self.extra})")
         cells = [[f.local(vec, width) for _ in range(vectors)] for _ in range(self.chains)]
 
@@ -247,7 +249,7 @@ class _Driver:
             b = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
             for step in range(count):
                 x = self._splat(f, f.offset(a, step * p.a.k * self.a.size_in))
-                self._row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
+                self._add_row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
             for row in cells:
@@ -259,16 +261,16 @@ class _Driver:
             if p.k % SWEEP:
                 with f.when(last) if last else nullcontext():
                     steps(str(p.k // SWEEP * SWEEP), p.k % SWEEP)
-            return [self._halved(f, [f.load(vec, row[v], width) for row in cells]) for v in range(vectors)]
+            return [self._add_registers(f, [f.load(vec, row[v], width) for row in cells]) for v in range(vectors)]
 
-        for v, acc in enumerate(self._in_blocks(f, p.k // SWEEP * SWEEP, vec, vectors, block)):
+        for v, acc in enumerate(self._sum_blocks(f, p.k // SWEEP * SWEEP, vec, vectors, block)):
             self._finish(f, acc, f.add("%j", v * self.lanes), lives[v] % self.lanes)
         f.do("ret void")
 
-    def _sweep(self, tail: int) -> None:
-        """``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, block, i, j)`` adds a block's chains."""
+    def _emit_sweep(self, tail: int) -> None:
+        """Emit ``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, block, i, j)``: a block's sum."""
         p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
-        vectors, lives = self._lives(tail)
+        vectors, lives = self._vector_lanes(tail)
         f = self.module.function(
             f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, ptr %T, i64 %rows, i64 %first)"
         )
@@ -282,11 +284,11 @@ class _Driver:
 
         def row(step: str | int) -> None:
             x = self._splat(f, f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in)))
-            self._row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
+            self._add_row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
 
         with f.when(full):
-            for known in range(SWEEP):
-                row(known)
+            for index in range(SWEEP):
+                row(index)
         with f.when(f.let(f"xor i1 {full}, true")), f.loop(0, "%rows") as step:
             row(step)
         for v, cell in enumerate(cells):
@@ -298,7 +300,7 @@ class _Driver:
         )
         for v, cell in enumerate(cells := [f.local(vec, width) for _ in range(vectors)]):
             sums = [f.load(vec, f.offset("%T", v * width + c * self.plane), width) for c in range(self.chains)]
-            f.store(vec, self._halved(f, sums), cell, width)
+            f.store(vec, self._add_registers(f, sums), cell, width)
         if self.blocks > 1:
             levels, places = f.offset("%T", self.chains * self.plane), [v * width for v in range(vectors)]
             last = f.let(f"icmp eq i64 %block, {self.blocks - 1}", "c")
@@ -310,7 +312,7 @@ class _Driver:
             self._finish(f, f.load(vec, cell, width), f.add("%j", v * self.lanes), lives[v] % self.lanes)
         f.do("ret void")
 
-    def _lives(self, tail: int) -> tuple[int, list[int]]:
+    def _vector_lanes(self, tail: int) -> tuple[int, list[int]]:
         vectors = -(-(tail or self.nr) // self.lanes)
         return vectors, [self.lanes] * (vectors - 1) + [tail % self.lanes or self.lanes]
 
@@ -319,29 +321,29 @@ class _Driver:
         one = f.let(f"insertelement {vec} poison, {self.scalar} {self.a.read(f, at, 0)}, i32 0")
         return f.let(f"shufflevector {vec} {one}, {vec} poison, <{self.lanes} x i32> zeroinitializer")
 
-    def _row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
-        """x times a piece of a row of the matrix, added to ``cells``."""
+    def _add_row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
+        """Add x times a piece of a row of the matrix to ``cells``."""
         vec, width, stride = self._vec(self.lanes), self.lanes * self.size, self.p.b.free
         for v, cell in enumerate(cells):
             y = self._read(f, self.b, f.offset(at, v * self.lanes * stride * self.b.size_in), stride, self.lanes, lives[v])
             f.store(vec, self._fma(f, x, y, f.load(vec, cell, width), self.lanes), cell, width)
 
-    def _halved(self, f: Function, sums: list[str]) -> str:
+    def _add_registers(self, f: Function, sums: list[str]) -> str:
         while len(sums) > 1:
             half = len(sums) // 2
             sums = [f.let(f"fadd {self._vec(self.lanes)} {x}, {y}") for x, y in zip(sums[:half], sums[half:], strict=True)]
         return sums[0]
 
     def _finish(self, f: Function, acc: str, j: str, tail: int) -> None:
-        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}, {self._places('%o')})")
+        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}, {self._arguments('%o')})")
 
-    def _places(self, prefix: str, outer: list[str] | None = None) -> str:
+    def _arguments(self, prefix: str, outer: list[str] | None = None) -> str:
         indices = outer if outer is not None else [f"{prefix}{n}" for n in range(len(self.p.outer))]
         return "ptr %args" + "".join(f", i64 {o}" for o in indices)
 
     # ---- units and the entry
 
-    def _unit(self) -> None:
+    def _emit_unit(self) -> None:
         p = self.p
         f = self.module.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, ptr %work)")
         unit, part = divide(f, "%unit", self.units)
@@ -350,18 +352,18 @@ class _Driver:
             unit, index = divide(f, unit, axis.extent)
             outer.insert(0, index)
         first, stop = share(f, part, self.groups, self.units)
-        a, b = self._base(f, p.a, outer), self._base(f, p.b, outer)
-        whole = p.columns // self.nr
-        end = f.minimum(stop, whole)
-        places = self._places("", outer)
+        a, b = self._operand_pointer(f, p.a, outer), self._operand_pointer(f, p.b, outer)
+        whole_groups = p.columns // self.nr
+        end = f.minimum(stop, whole_groups)
+        places = self._arguments("", outer)
 
         def groups(run: Callable[[str, int], None]) -> None:
-            if whole:
+            if whole_groups:
                 with f.loop(first, end) as v:
                     run(v, 0)
             if self.tail:
-                with f.when(f.let(f"icmp sgt i64 {stop}, {whole}", "c")):
-                    run(str(whole), self.tail)
+                with f.when(f.let(f"icmp sgt i64 {stop}, {whole_groups}", "c")):
+                    run(str(whole_groups), self.tail)
 
         def tile(v: str, tail: int) -> None:
             j = f.mul(v, self.nr)
@@ -379,7 +381,7 @@ class _Driver:
             groups(tile)
             f.do("ret void")
             return
-        each = SWEEP * self.chains  # rows of a turn; a block holds a number of turns
+        each = SWEEP * self.chains  # rows per turn; a block is a whole number of turns
         with f.loop(0, self.blocks) if self.blocks > 1 else nullcontext("0") as number:
             start = f.mul(number, self.block)
             last = f.minimum(f.add(start, self.block), p.k)
@@ -399,7 +401,7 @@ class _Driver:
             groups(partial(finish, number))
         f.do("ret void")
 
-    def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
+    def _operand_pointer(self, f: Function, operand: Operand, outer: list[str]) -> str:
         pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
         at: str | int = operand.const
         for index, stride in zip(outer, operand.outer, strict=True):

@@ -2,8 +2,8 @@
 
     acc[rows][vectors] += a[row, k] * b[k, vector]      for ascending k of a block; then blocks are joined pairwise
 
-The strides of ``a`` are compile-time constants, so all rows are one base register and displacements. ``b``
-is read in place or from a packed panel; it differs in its row stride, alignment and last vector only.
+The strides of ``a`` are compile-time constants, so all rows are one base register and displacements. ``b`` is read in place or
+from a packed panel; the two differ only in row stride, alignment and last vector.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Tile = list[list[str]]
 class Micro:
     """One microkernel. Strides in elements of ``scalar`` ("float" or "double").
 
-    k: all steps of k; block: how many make one chain. piece: what one call does, 2**n blocks or a part of one; 0: all of k.
-    partial: a piece may begin or end inside a block. levels: bytes between the levels of %T, where the sums of blocks
-    rest between pieces (see pairwise.py).
-    tail: lanes in use of the last vector of b, 0 when all (reads beyond are masked). align: alignment of b's vectors.
-    copy: b's vectors are also stored at %P, as the packed panel that the tiles below read.
-    turn: b runs along k in memory with this stride between columns, and is transposed in registers.
+    k: all steps of k; block: steps of one chain. piece: steps of one call, 2**n blocks or a part of one; 0: all of k.
+    partial: a piece may begin or end inside a block. levels: bytes between the levels of %T, which hold the sums of blocks
+    between pieces (see pairwise.py).
+    tail: lanes in use of the last vector of b, 0 for all (reads beyond are masked). align: alignment of b's vectors.
+    copy: b's vectors are also stored at %P, as the packed panel that the next tiles read.
+    turn: b is contiguous along k, with this stride between columns, and is transposed in registers.
     """
 
     name: str
@@ -68,12 +68,12 @@ class Micro:
         return f"v{self.lanes}f{self.size * 8}"
 
 
-# kc: the piece's steps, the first of which is number %at of all
+# kc: the steps of the piece; at: the number of its first step
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
 def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
-    """The first ``live`` lanes, zero beyond; nothing beyond is touched."""
+    """Load the first ``live`` lanes; the others are zero, and their memory is not read."""
     name = f"llvm.masked.load.{suffix}.p0"
     module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
     mask = first_mask(lanes, live)
@@ -84,8 +84,10 @@ def emit_microkernel(
     module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
     fetch: Callable[[Function], None] | None = None, unroll: int = 4,
 ) -> None:
-    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` asks for
-    the memory it will need."""
+    """Emit ``@name``.
+
+    ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` prefetches the epilogue's memory.
+    """
     f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
     vec, width = micro.vector, micro.lanes * micro.size
     cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
@@ -94,7 +96,7 @@ def emit_microkernel(
         f.store(vec, "zeroinitializer", cell, width)
     steps = _Steps(module, f, micro, cells)
     if micro.piece:
-        _ask_ahead(module, f, micro)
+        _prefetch_sums(module, f, micro)
         if fetch is not None:
             with f.when(f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {micro.k}", "c")):
                 fetch(f)
@@ -106,7 +108,7 @@ def emit_microkernel(
         else:
             _Loop(f, micro, steps, unroll).run(micro.k)
     else:
-        _blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
+        _emit_blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
     finish(f, _read(f, vec, cells, width))
     f.do("ret void")
 
@@ -115,35 +117,34 @@ def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
     return [[f.load(vec, cell, width) for cell in row] for row in cells]
 
 
-def _ask_ahead(module: Module, f: Function, micro: Micro) -> None:
-    """Ask for the sums of the next tile: those its blocks go to, and the shortest they are joined with."""
+def _prefetch_sums(module: Module, f: Function, micro: Micro) -> None:
+    """Prefetch the stored sums of the next tile: the level that its blocks go to, and the lowest one they are joined with."""
     tile = micro.rows * micro.vectors * micro.lanes * micro.size
     slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {max(micro.block, micro.piece)}"))
 
-    def ask(start: str) -> None:
+    def prefetch_tile(start: str) -> None:
         for line in range(tile // 64):
             module.prefetch(f, f.offset(start, tile + 64 * line))
 
-    ask(f.offset("%T", f.mul(slot, micro.levels)))
-    if micro.partial:  # few pieces end a block
+    prefetch_tile(f.offset("%T", f.mul(slot, micro.levels)))
+    if micro.partial:  # few pieces end a block: no second prefetch
         return
     with f.when(f.let(f"icmp ne i64 {slot}, 0", "c")):
-        ask("%T")
+        prefetch_tile("%T")
 
 
-def _blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
-    """The blocks of a piece, joined; goes on where all of k is done, and returns where it is not.
+def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
+    """Emit the blocks of a piece, joined. The function returns unless all of k is done.
 
-    A piece of 2**near blocks joins them in memory of its own: only what it makes of them goes to %T, whose levels then count
-    pieces.
+    A piece of 2**local_levels blocks joins them in local memory: only its result goes to %T, whose levels then count pieces.
     """
     vec, width, block = micro.vector, micro.lanes * micro.size, micro.block
     types, places = [vec] * len(cells), [n * width for n in range(len(cells))]
-    blocks, own = -(-micro.k // block), len(cells) * width
-    near = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
-    here = f.local(f"[{near * len(cells)} x {vec}]", width) if near else "null"
+    blocks, level_bytes = -(-micro.k // block), len(cells) * width
+    local_levels = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
+    local_sums = f.local(f"[{local_levels * len(cells)} x {vec}]", width) if local_levels else "null"
 
-    near_at = pairwise.rows(f, here, own, places)
+    near_at = pairwise.rows(f, local_sums, level_bytes, places)
     far_at = pairwise.rows(f, "%T", micro.levels, places)
 
     def join(at: pairwise.Places, mask: str) -> None:
@@ -159,41 +160,41 @@ def _blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[
             for cell, pointer in zip(cells, far_at(slot), strict=True):
                 f.store(vec, f.load(vec, pointer, width), cell, width)
     at, end = ("%at", f.add("%at", "%kc")) if micro.piece else ("0", str(micro.k))
-    again, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
+    block_label, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
     place = f.local("i64")
-    if near:
+    if local_levels:
         f.store("i64", at, place)
-        f.do(f"br label %{again}")
-        f.label(again)
+        f.do(f"br label %{block_label}")
+        f.label(block_label)
         at = f.load("i64", place)
     number = f.let(f"udiv i64 {at}, {block}")
-    stop = f.minimum(f.mul(f.add(number, 1), block), end) if near else end
-    loop.run(f.let(f"sub i64 {stop}, {at}") if near else "%kc")
+    stop = f.minimum(f.mul(f.add(number, 1), block), end) if local_levels else end
+    loop.run(f.let(f"sub i64 {stop}, {at}") if local_levels else "%kc")
     last = f.let(f"icmp eq i64 {stop}, {micro.k}", "c")
     mask = pairwise.joins(f, number, last)
     if micro.partial:
-        whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {stop}, {block}')}, 0", "c")
-        mask = f.let(f"select i1 {f.let(f'or i1 {last}, {whole}')}, i64 {mask}, i64 0")
-    if near:
-        join(near_at, f.let(f"and i64 {mask}, {(1 << near) - 1}") if micro.piece else mask)
+        ends_block = f.let(f"icmp eq i64 {f.let(f'urem i64 {stop}, {block}')}, 0", "c")
+        mask = f.let(f"select i1 {f.let(f'or i1 {last}, {ends_block}')}, i64 {mask}, i64 0")
+    if local_levels:
+        join(near_at, f.let(f"and i64 {mask}, {(1 << local_levels) - 1}") if micro.piece else mask)
         with f.when(f.let(f"icmp ne i64 {stop}, {end}", "c")):
             pairwise.keep(module, f, near_at, number, types, cells, width)
             for cell in cells:
                 f.store(vec, "zeroinitializer", cell, width)
             f.store("i64", stop, place)
-            f.do(f"br label %{again}")
+            f.do(f"br label %{block_label}")
             f.label(next_)
     if micro.piece:
-        join(far_at, f.let(f"lshr i64 {mask}, {near}"))
+        join(far_at, f.let(f"lshr i64 {mask}, {local_levels}"))
         with f.when(f.let(f"xor i1 {last}, true")):
-            piece = f.let(f"lshr i64 {number}, {near}")
+            piece = f.let(f"lshr i64 {number}, {local_levels}")
             pairwise.keep(module, f, far_at, piece, types, cells, width)
             f.do("ret void")
             f.label(over)
 
 
 class _Loop:
-    """The k loop, ``unroll`` steps a turn, then the rest; goes on where it stopped."""
+    """The k loop, ``unroll`` steps a turn, then the rest. A second run continues where the first stopped."""
 
     def __init__(self, f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
         self.f, self.micro, self.steps = f, micro, steps
@@ -202,7 +203,7 @@ class _Loop:
         for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
             f.store("ptr", start, cell)
 
-    def _turn(self, count: int) -> None:
+    def _emit_turn(self, count: int) -> None:
         f, m = self.f, self.micro
         a, b, p = (f.load("ptr", cell) for cell in self.places)
         self.steps.emit(a, b, p, count)
@@ -213,18 +214,18 @@ class _Loop:
         f, unroll = self.f, self.unroll
         if isinstance(count, int):
             with f.loop(0, count // unroll):
-                self._turn(unroll)
+                self._emit_turn(unroll)
             if count % unroll:
-                self._turn(count % unroll)
+                self._emit_turn(count % unroll)
         else:
             with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
-                self._turn(unroll)
+                self._emit_turn(unroll)
             with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
-                self._turn(1)
+                self._emit_turn(1)
 
 
 class _Steps:
-    """Emits k steps on the accumulators."""
+    """Emit k steps on the accumulators."""
 
     def __init__(self, module: Module, f: Function, micro: Micro, cells: Tile) -> None:
         self.module, self.f, self.micro, self.cells = module, f, micro, cells
@@ -238,26 +239,26 @@ class _Steps:
         width = m.lanes * m.size
         acc = _read(f, self.vector, self.cells, width)
         if m.turn:
-            self._turned(a, b, count, acc)
+            self._emit_transposed(a, b, count, acc)
         for u in range(0 if m.turn else count):
-            # the smaller side is held in registers, the other streams through one
+            # the smaller side stays in registers, the other streams through one
             if m.vectors <= m.rows:
-                held = [self._vector(b, p, u, v) for v in range(m.vectors)]
+                fixed = [self._vector(b, p, u, v) for v in range(m.vectors)]
                 for r in range(m.rows):
                     x = self._splat(a, u, r)
                     for v in range(m.vectors):
-                        acc[r][v] = self._fma(x, held[v], acc[r][v])
+                        acc[r][v] = self._fma(x, fixed[v], acc[r][v])
             else:
-                held = [self._splat(a, u, r) for r in range(m.rows)]
+                fixed = [self._splat(a, u, r) for r in range(m.rows)]
                 for v in range(m.vectors):
                     y = self._vector(b, p, u, v)
                     for r in range(m.rows):
-                        acc[r][v] = self._fma(held[r], y, acc[r][v])
+                        acc[r][v] = self._fma(fixed[r], y, acc[r][v])
         for r in range(m.rows):
             for v in range(m.vectors):
                 f.store(self.vector, acc[r][v], self.cells[r][v], width)
 
-    def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
+    def _emit_transposed(self, a: str, b: str, count: int, acc: Tile) -> None:
         m = self.micro
         dtype = FLOAT32 if m.size == 4 else FLOAT64
         packer = Packer(self.module, dtype, dtype, m.lanes)
@@ -266,7 +267,7 @@ class _Steps:
         quads = range(0, count, step)
         order = [(u, v) for u in quads for v in range(m.vectors)]
         if m.conflict:
-            # columns fall into one cache set: a few of them read whole lines before the next do
+            # columns share a cache set: a few of them read whole lines before the next ones
             order = [(u, v) for v in range(m.vectors) for u in quads]
         for u, v in order:
             at = self.f.offset(b, u * m.size)

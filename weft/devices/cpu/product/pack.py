@@ -1,7 +1,7 @@
-"""Copies of operands into the order in which the microkernel reads them, converted to the accumulator's type.
+"""Copies of operands in the order in which the microkernel reads them, converted to the accumulator's type.
 
-A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* is the other operand of one
-unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a group of tile rows.
+A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* is the other operand of one unit of work:
+``[row][k]`` if the source is contiguous along k, else ``[k][row]`` per group of tile rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weft.dtypes.formats import Format
 
 
 class Packer:
-    """Emits pack functions for sources of one dtype and an accumulator of another."""
+    """Emit pack functions from a source dtype to an accumulator dtype."""
 
     def __init__(self, module: Module, source: Format, target: Format, lanes: int) -> None:
         self.module, self.source, self.lanes = module, source, lanes
@@ -28,7 +28,7 @@ class Packer:
         f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)
 
     def copy(self, f: Function, src: str, dst: str, count: int) -> None:
-        """A constant number of adjacent elements, in powers of two."""
+        """Copy a constant number of adjacent elements, in powers of two."""
         at = 0
         while at < count:
             n = min(self.lanes, 1 << ((count - at).bit_length() - 1))
@@ -37,9 +37,9 @@ class Packer:
             at += max(n, 1)
 
     def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int, ahead: int) -> None:
-        """``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride].
+        """Emit ``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride].
 
-        ahead: rows further down that are fetched into the cache meanwhile.
+        ahead: distance, in rows, of the rows to prefetch.
         """
         f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %rows, i64 %kc)")
         line = 64 // self.size_in
@@ -60,7 +60,7 @@ class Packer:
         self.module.prefetch(f, pointer, near=False)
 
     def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
-        """``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
+        """Emit ``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
         f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %kc)")
         if stride == 1:
             with f.loop(0, "%kc") as k:
@@ -68,21 +68,21 @@ class Packer:
                 self.fetch(f, f.offset(src, 64))
                 self.copy(f, src, f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
         elif k_stride == 1:
-            self._transposed(f, count, stride, out_stride)
+            self._emit_transposed(f, count, stride, out_stride)
         else:
             with f.loop(0, "%kc") as k:
-                self._strided(f, k, count, stride, k_stride, out_stride)
+                self._emit_strided(f, k, count, stride, k_stride, out_stride)
         f.do("ret void")
 
-    def _strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+    def _emit_strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
         src = f.offset("%src", f.mul(k, k_stride * self.size_in))
         dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
         with f.loop(0, count) as c:
             value = self.read(f, f.offset(src, f.mul(c, stride * self.size_in)), 0)
             self.write(f, value, f.offset(dst, f.mul(c, self.size_out)), 0)
 
-    def _transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
-        """Squares of a quarter vector by a vector through registers; rows that do not exist repeat the last one."""
+    def _emit_transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
+        """Transpose a quarter vector by a vector at a time in registers; rows beyond the last repeat the last one."""
         body = f.let(f"and i64 %kc, {-self.quad}")
         with f.loop(0, body, self.quad) as k:
             src = f.offset("%src", f.mul(k, self.size_in))
@@ -91,32 +91,32 @@ class Packer:
                 for u, vector in enumerate(self.square(f, src, first, count, stride)):
                     self.write(f, vector, f.offset(dst, (u * out_stride + first) * self.size_out), self.lanes)
         with f.loop(body, "%kc") as k:
-            self._strided(f, k, count, stride, 1, out_stride)
+            self._emit_strided(f, k, count, stride, 1, out_stride)
 
     @property
     def quad(self) -> int:
-        """Elements of 16 bytes: the side of the squares that are transposed at once."""
+        """Return the elements in 16 bytes: the side of the squares that are transposed at once."""
         return 16 // self.size_out
 
     def square(self, f: Function, src: str, first: int, count: int, stride: int) -> list[str]:
-        """quad vectors, one a k step, of columns first.. of a source that runs along k."""
+        """Return quad vectors, one per k step, of the columns from ``first`` on; the source is contiguous along k."""
         quad = self.quad
         wide = [
-            self._gathered(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
+            self._gather_rows(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
             for r in range(quad)
         ]
-        return self._turn(f, wide, quad)
+        return self._transpose_squares(f, wide, quad)
 
     def across(self, f: Function, src: str, first: int, count: int, stride: int) -> str:
-        """The vector of columns first.. at one k step."""
+        """Return the vector of the columns from ``first`` on at one k step."""
         vec, out = f"<{self.lanes} x {self.out}>", "poison"
         for lane in range(self.lanes):
             x = self.read(f, f.offset(src, min(first + lane, count - 1) * stride * self.size_in), 0)
             out = f.let(f"insertelement {vec} {out}, {self.out} {x}, i32 {lane}")
         return out
 
-    def _gathered(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
-        """quad elements along k of each row, side by side in one vector."""
+    def _gather_rows(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
+        """Read quad elements along k of each row into one vector."""
         parts = [self.read(f, f.offset(src, row * stride * self.size_in), quad) for row in rows]
         n = quad
         while len(parts) > 1:
@@ -128,8 +128,8 @@ class Packer:
             n *= 2
         return parts[0]
 
-    def _turn(self, f: Function, wide: list[str], quad: int) -> list[str]:
-        """Transpose the quad x quad squares that lie side by side in ``wide``."""
+    def _transpose_squares(self, f: Function, wide: list[str], quad: int) -> list[str]:
+        """Transpose the quad x quad squares that are side by side in ``wide``."""
         vec = f"<{self.lanes} x {self.out}>"
 
         def shuffle(x: str, y: str, pattern: list[int]) -> str:

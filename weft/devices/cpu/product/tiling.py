@@ -1,4 +1,4 @@
-"""How a product is cut: tile, blocks, what is packed, what a worker takes. Functions of extents and ISA only."""
+"""The plan of a product: tile, blocks, packing, work units. It depends on extents and ISA only."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ CHUNK_FLOPS = 1_500_000
 
 @dataclass(frozen=True, slots=True)
 class ProductPlan:
-    """rows, vectors: the tile. kc: k steps that a call of the microkernel does. m_units, n_units: the grid of work units in
-    one product.
+    """rows, vectors: the tile. kc: k steps per call of the microkernel. m_units, n_units: the grid of work units in one product.
 
     panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
     chunks: 0 for a serial kernel.
@@ -42,7 +41,7 @@ class ProductPlan:
 
 
 def tile_shapes(registers: int) -> list[tuple[int, int]]:
-    """(rows, vectors) whose accumulators, one held side and one streaming register fit."""
+    """Return each (rows, vectors) whose accumulators fit in registers with one fixed side and one streaming register."""
     out = []
     for rows in range(1, 16):
         for vectors in range(1, 13):
@@ -52,12 +51,12 @@ def tile_shapes(registers: int) -> list[tuple[int, int]]:
 
 
 def tile_cost(rows: int, vectors: int, k: int) -> float:
-    """Cycles of one tile: two fma and two loads a cycle, four cycles of latency."""
+    """Estimate the cycles of one tile: two fma and two loads a cycle, four cycles of latency."""
     return k * max(rows * vectors / 2, (rows + vectors) / 2 + 0.25, 4.0) + 12 + rows * vectors
 
 
 def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int, int]:
-    """The tile of least cost; of equals the tallest: narrow panels of b stay in the nearest cache."""
+    """Return the tile of least cost, the tallest of equals: narrow panels of b stay in the nearest cache."""
     best, best_cost = (1, 1), float("inf")
     for rows, vectors in sorted(tile_shapes(registers), reverse=True):
         if rows > m or (vectors - 1) * lanes >= n:
@@ -77,20 +76,23 @@ def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int
 
 
 def should_swap(p: Product, lanes: int) -> bool:
-    """Vectorise along m? Where the results lie along m in memory, where n is too short for a vector, or where b would be
-    transposed for a few rows, which fill a vector themselves: then they are transposed, and b is read number by number.
-    And where a is far larger than b, and lies along m as b along n: then a is copied in vectors, not a few numbers at a time."""
-    if p.rows >= lanes and _stores_along(p, p.m) > _stores_along(p, p.n):
+    """Return whether to vectorise along m.
+
+    That is better if the results are contiguous along m, if n is too short for a vector, or if b would be transposed for a few
+    rows that fill a vector themselves: then the rows are transposed, and b is read one element at a time. It is also better if a
+    is far larger than b and contiguous along m, while b is along n: then a is copied in vectors instead of a few elements.
+    """
+    if p.rows >= lanes and _count_stores_along(p, p.m) > _count_stores_along(p, p.n):
         return True
     if p.rows in (lanes, 2 * lanes) and p.columns >= 2 * p.rows and p.b.k == 1 and p.b.free not in (0, 1):
         return p.b.buffer.dtype == p.accum
     if p.a.free == p.b.free == 1 and p.columns >= lanes and p.rows >= 20 * p.columns and p.k >= 64:
-        return len(p.stores) == 1 and p.stores[0].value.op == "acc"  # what else is read or stored lies along n
+        return len(p.stores) == 1 and p.stores[0].value.op == "acc"  # other operands and results are contiguous along n
     return p.columns < lanes and p.rows > p.columns
 
 
-def _stores_along(p: Product, axis: Axis | None) -> int:
-    """How many of the results have neighbours along ``axis`` side by side."""
+def _count_stores_along(p: Product, axis: Axis | None) -> int:
+    """Return how many of the results are contiguous along ``axis``."""
     return sum((axis.id, 1) in s.access.index[0].terms for s in p.stores) if axis is not None else 0
 
 
@@ -98,11 +100,11 @@ def make_plan(
     p: Product, isa: ISA, *, tile: tuple[int, int] | None = None, pack_a: bool | None = None, pack_b: bool | None = None,
     kc: int | None = None, unit_rows: int | None = None, unit_columns: int | None = None,
 ) -> ProductPlan:
-    """The plan of a product. What is given by name is not chosen (tests, measurements)."""
+    """Return the plan of a product. Keyword arguments replace choices (tests, measurements)."""
     size = p.accum.bytes
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    # so little k that the results' memory is the work: it is walked row by row, by tiles that are wide
+    # k is so short that storing the results dominates: wide tiles store them row by row
     by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
     by_rows = by_rows and p.b.buffer.dtype == p.accum and p.turns == 1 and k * n * size <= isa.l2 // 2
     if by_rows:
@@ -120,45 +122,45 @@ def make_plan(
     unit_b = p.b.free == 1 or n == 1
     b_is_small = k * n * size <= isa.l2 // 8
     if pack_b is None:
-        # a few tiles read b where it lies, unless its rows fall into one cache set
-        few = panels <= 10 and (p.b.k * size) % 1024
-        pack_b = panels > 1 and not few and not b_is_small
-    # so little reuse that b is transposed in registers, not in memory
+        # a few tiles read b in place, unless its rows share a cache set
+        few_tiles = panels <= 10 and (p.b.k * size) % 1024
+        pack_b = panels > 1 and not few_tiles and not b_is_small
+    # b is reused so little that it is transposed in registers, not in memory
     turn_b = not pack_b and same_b and p.b.k == 1 and not unit_b and p.b.free != 0 and panels == 1 and rows <= 2
     pack_b = not turn_b and (pack_b or not same_b or not unit_b)
     if kc is None:
         kc = k
         if pack_b and not in_cache:
-            near = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # where a panel lies that tiles read again
-            kc = max(32, near // (nr * size))
+            panel_bytes = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # that tiles reuse
+            kc = max(32, panel_bytes // (nr * size))
         elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
-            # rows of b that stay in the nearest cache; a single tile row sweeps whole rows of b
+            # as many rows of b as the nearest cache holds; a single tile row sweeps whole rows of b
             kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8
     block = p.order.block
     if block <= kc < k:  # 2**n blocks
         kc = block << (kc // block).bit_length() - 1
-    elif kc < k:  # a block's equal parts, in whole turns of the k loop
-        kc = _up(_ceil(block, _ceil(block, kc)), 8)
+    elif kc < k:  # equal parts of a block, in whole turns of the k loop
+        kc = _round_up(_ceil_div(block, _ceil_div(block, kc)), 8)
     kc = min(kc, k)
 
     m_units = n_units = 1
     if unit_rows:
-        m_units = _ceil(m, unit_rows)
+        m_units = _ceil_div(m, unit_rows)
     elif not in_cache:
         m_units = max(1, round(m / max(rows, int(isa.l2 * 0.4) // (kc * size)) + 0.3))
     if unit_columns:
-        n_units = _ceil(n, unit_columns)
+        n_units = _ceil_div(n, unit_columns)
     elif not in_cache and pack_b:
         n_units = max(1, round(n / 512))
-    elif kc < k:  # the tiles between k blocks stay in the cache
-        n_units = _ceil(m * n * size, isa.l2 // 4)
+    elif kc < k:  # tiles stay in the cache between k blocks
+        n_units = _ceil_div(m * n * size, isa.l2 // 4)
     sweeps = panels == 1 and kc < min(k, 17)
-    m_units, n_units = _units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
+    m_units, n_units = _split_units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
         m_units, n_units = panels, 1
     if pack_a is None:
-        # rows that lie close together, or are read by a few columns of tiles only, are read in place
-        in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil(columns, n_units) <= 4)
+        # rows that are close in memory, or used by only a few columns of tiles, are read in place
+        in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil_div(columns, n_units) <= 4)
         pack_a = not in_cache and columns > 1 and panels > 10 and not in_place
     pack_a = pack_a or not same_a
     units = m_units * n_units * p.batch
@@ -172,14 +174,14 @@ def make_plan(
     )
 
 
-def _units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sweeps: bool) -> tuple[int, int]:
-    """The grid of units, cut further until a few threads have work. ``sweeps``: whole rows of b are read faster."""
+def _split_units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sweeps: bool) -> tuple[int, int]:
+    """Return the grid of units, split until a few threads have work. ``sweeps``: reading whole rows of b is faster."""
     grain = 10 * CHUNK_FLOPS if sweeps else CHUNK_FLOPS
-    wanted = min(8, p.flops // grain) if p.flops > SERIAL_FLOPS else 1
-    turned = 4 if p.b.k == 1 and p.b.free != 1 else 1  # transposing b costs as much as copying it four times
-    while m_units * n_units * p.batch < wanted:
-        # the longer side; packing costs a share of the other operand each time
-        if m_units * 2 <= panels and (p.rows * n_units >= p.columns * m_units * turned or n_units * 2 > columns):
+    target = min(8, p.flops // grain) if p.flops > SERIAL_FLOPS else 1
+    pack_factor = 4 if p.b.k == 1 and p.b.free != 1 else 1  # transposing b costs as much as four copies
+    while m_units * n_units * p.batch < target:
+        # split the longer side; each split packs a part of the other operand again
+        if m_units * 2 <= panels and (p.rows * n_units >= p.columns * m_units * pack_factor or n_units * 2 > columns):
             m_units *= 2
         elif n_units * 2 <= columns:
             n_units *= 2
@@ -188,9 +190,9 @@ def _units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sw
     return m_units, n_units
 
 
-def _ceil(a: int, b: int) -> int:
+def _ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _up(a: int, step: int) -> int:
-    return _ceil(a, step) * step
+def _round_up(a: int, step: int) -> int:
+    return _ceil_div(a, step) * step

@@ -1,9 +1,9 @@
-"""Functions whose sizes are arguments: products, sums and element-wise functions that need no compilation for a new shape.
+"""Functions whose extents are arguments: products, sums and elementwise functions that are not recompiled for a new shape.
 
-Each has the bits of the kernels that are compiled for one shape: sums in the same ``Order``, the same instructions an element.
-They are called as kernels are, with an array of 8-byte words: addresses, extents, strides.
+Their results have the bits of the kernels compiled for one shape: sums use the same ``Order``, elements the same instructions.
+They are called like kernels, with an array of 8-byte words: addresses, extents, strides.
 """
 
-# of products: room that copies of an operand need, in bytes a step of the sum (two of the widest registers); up to so many steps
-# they lie on the stack, for more the caller gives memory
+# copies of a product's operand: bytes per step of the sum (two of the widest registers); up to NEAR steps they are on the stack,
+# for more the caller passes memory
 SCRATCH, NEAR = 128, 512

@@ -1,12 +1,12 @@
-"""Sums in an ``Order`` of any length: the inner functions of products and reductions whose sizes are arguments.
+"""Sums in an ``Order`` of any length: the inner functions of products and reductions whose extents are arguments.
 
-A sum is made in chains, element k in chain k % chains, in blocks; at the end of each the chains are added pairwise by halves,
-and blocks are joined pairwise (``emit/pairwise.py``). Two ways of going through memory, with equal bits:
+A sum is made in chains, element k in chain k % chains, in blocks; at the end of a block its chains are added pairwise by halves,
+and blocks are joined pairwise (``emit/pairwise.py``). Two traversals of memory give equal bits:
 
-- ``panel``: a lane is an element of the result, a chain a register. Rows of the result share what is read.
+- ``panel``: a lane is an element of the result, a chain a register. Rows of the result share the loads of b.
 - ``rows``: a chain is a lane, so memory is read along the sum.
 
-What is summed is a * b in one rounding, or b alone. Strides are in bytes.
+The terms are a * b, added with one rounding, or b alone. Strides are in bytes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.sized.vectors import Vectors
 
-LEVELS = 40  # of blocks, more than there is memory for
-TURNS = 4  # of a loop along several rows that are written as one
-UNROLL = 8  # registers of results that a turn of a loop adds to, at least
+LEVELS = 40  # of blocks: enough for any size of memory
+UNROLLED_TURNS = 4  # of a loop over several rows
+ADDITIONS_PER_TURN = 8  # vector additions to which the loop over k is unrolled, if a step has fewer
 
-# addresses of a, b and the results; steps of the sum; strides; elements of the result that lie along b; steps of a block
+# addresses of a, b and the results; steps of the sum; strides; elements of the result along b; steps of a block
 PANEL = "ptr %a, ptr %b, ptr %c, i64 %k, i64 %a_row, i64 %a_k, i64 %b_k, i64 %c_row, i64 %c_col, i64 %live, i64 %block"
 ROWS = "ptr %a, ptr %b, ptr %c, i64 %k, i64 %b_row, i64 %b_k, i64 %c_row, i64 %block"
 
 
 def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, masked: bool = False, product: bool = True) -> None:
-    """``@name(PANEL)``: ``rows`` rows of results, each of ``vectors`` registers, of which ``live`` elements are wanted.
+    """Emit ``@name(PANEL)``: ``rows`` rows of results, each of ``vectors`` registers, of which ``live`` elements are stored.
 
-    masked : b is not read beyond them (of one vector)
+    masked : b is not read beyond them (for one vector)
     """
     f = v.m.function(f"define internal void @{name}({PANEL})")
     n, width = v.lanes, v.lanes * v.size
@@ -57,12 +57,12 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
                 f.store(vec, "zeroinitializer", cell, width)
         f.store("ptr", f.offset("%a", f.mul(first, "%a_k")), places[0])
         f.store("ptr", f.offset("%b", f.mul(first, "%b_k")), places[1])
-        turn = chains if chains > 1 else max(1, UNROLL // (rows * vectors))
-        whole = f.let(f"and i64 {count}, {-turn}")
-        with f.loop(0, whole, turn):
+        turn = chains if chains > 1 else max(1, ADDITIONS_PER_TURN // (rows * vectors))
+        full_count = f.let(f"and i64 {count}, {-turn}")
+        with f.loop(0, full_count, turn):
             for u in range(turn):
                 step(u % chains)
-        rest = f.let(f"sub i64 {count}, {whole}")
+        rest = f.let(f"sub i64 {count}, {full_count}")
         if chains == 1 and turn > 1:
             with f.loop(0, rest):
                 step(0)
@@ -70,17 +70,17 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
             for u in range(turn - 1):
                 with f.when(f.let(f"icmp sgt i64 {rest}, {u}", "c")):
                     step(u)
-        for row, kept in zip(cells, results, strict=True):
-            for x, cell in enumerate(kept):
+        for row, result_row in zip(cells, results, strict=True):
+            for x, cell in enumerate(result_row):
                 f.store(vec, v.halved(f, [f.load(vec, chain[x], width) for chain in row], n)[0], cell, width)
 
-    _in_blocks(v, f, vec, [cell for row in results for cell in row], width, block)
+    _sum_blocks(v, f, vec, [cell for row in results for cell in row], width, block)
     _store_panel(v, f, results)
     f.do("ret void")
 
 
 def _store_panel(v: Vectors, f: Function, results: list[list[str]]) -> None:
-    """Vectors where all of them is wanted and results are neighbours, else one by one."""
+    """Store whole vectors if all lanes are live and the results are contiguous, else elements."""
     n, width, vectors = v.lanes, v.lanes * v.size, len(results[0])
     plain = f.let(f"icmp eq i64 %c_col, {v.size}", "c")
     plain = f.let(f"and i1 {plain}, {f.let(f'icmp eq i64 %live, {vectors * n}', 'c')}")
@@ -102,9 +102,9 @@ def _store_panel(v: Vectors, f: Function, results: list[list[str]]) -> None:
 
 
 def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product: bool = True) -> None:
-    """``@name(ROWS)``: ``rows`` results, each the sum over its row of b, times a, whose elements are neighbours.
+    """Emit ``@name(ROWS)``: ``rows`` results, each the sum over its row of b, times a, whose elements are contiguous.
 
-    apart : those of b are not
+    apart : the elements of b are not contiguous
     """
     f = v.m.function(f"define internal void @{name}({ROWS})")
     n = min(chains, v.lanes)
@@ -114,7 +114,7 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
     starts = [f.offset("%b", f.mul("%b_row", r)) for r in range(rows)]
 
     def step(k: str, live: str | None, turn: int = 0) -> None:
-        """turn: how many elements behind k, times the number of chains"""
+        """Add ``chains`` elements, from ``turn * chains`` elements after k on."""
         along = f.mul(k, "%b_k")
         for part in range(chains // n):
             mask = v.first(f, live, n, part * n) if live else None
@@ -128,38 +128,38 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
                     y = v.load(f, f.offset(at, part * width), n, mask)
                 before = f.load(vec, row[part], width)
                 after = v.fma(f, x, y, before, n) if product else v.add(f, before, y, n)
-                # chains that take no element keep even a negative zero
+                # chains without an element keep -0.0
                 f.store(vec, v.choose(f, mask, after, before, n) if mask else after, row[part], width)
 
     def block(first: str, count: str) -> None:
         for row in cells:
             for cell in row:
                 f.store(vec, "zeroinitializer", cell, width)
-        whole = f.let(f"and i64 {count}, {-chains}")
-        end = middle = f.add(first, whole)
+        full_count = f.let(f"and i64 {count}, {-chains}")
+        end = middle = f.add(first, full_count)
         if rows > 1 and not apart:
-            middle = f.add(first, f.let(f"and i64 {count}, {-TURNS * chains}"))
-            with f.loop(first, middle, TURNS * chains) as k:
-                for turn in range(TURNS):
+            middle = f.add(first, f.let(f"and i64 {count}, {-UNROLLED_TURNS * chains}"))
+            with f.loop(first, middle, UNROLLED_TURNS * chains) as k:
+                for turn in range(UNROLLED_TURNS):
                     step(k, None, turn)
             first = middle
         with f.loop(first, end, chains) as k:
             step(k, None)
         if chains > 1:
-            rest = f.let(f"sub i64 {count}, {whole}")
+            rest = f.let(f"sub i64 {count}, {full_count}")
             with f.when(f.let(f"icmp ne i64 {rest}, 0", "c")):
                 step(end, rest)
         for row, cell in zip(cells, results, strict=True):
             f.store(v.scalar, v.folded(f, v.halved(f, [f.load(vec, c, width) for c in row], n)[0], n), cell)
 
-    _in_blocks(v, f, v.scalar, results, v.size, block)
+    _sum_blocks(v, f, v.scalar, results, v.size, block)
     for r, cell in enumerate(results):
         f.store(v.scalar, f.load(v.scalar, cell), f.offset("%c", f.mul("%c_row", r)), v.size)
     f.do("ret void")
 
 
-def _in_blocks(v: Vectors, f: Function, type_: str, cells: list[str], width: int, block: Callable[[str, str], None]) -> None:
-    """The sums of all blocks, joined, in ``cells``. ``block(first, count)`` leaves there those of one."""
+def _sum_blocks(v: Vectors, f: Function, type_: str, cells: list[str], width: int, block: Callable[[str, str], None]) -> None:
+    """Emit the sums of all blocks, joined, in ``cells``. ``block(first, count)`` leaves the sums of one block there."""
     zero = "zeroinitializer" if type_[0] == "<" else "0.0"
     for cell in cells:
         f.store(type_, zero, cell)

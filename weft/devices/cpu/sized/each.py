@@ -1,8 +1,8 @@
-"""Element-wise functions of any count: a function for each primitive and dtypes of its operands.
+"""Elementwise functions of any count: one function for each primitive and operand dtypes.
 
-The primitive's own formula, through the emitter that writes it in kernels. Short ones are written for several vectors at once,
-which lesser code needs to keep pace with memory. The last elements, which fill no vector, are copied to and from one, so nothing
-is read or written beyond them.
+The emitter of kernels emits the primitive's formula. Short formulas are written for several vectors at once; less optimised code
+needs this to keep pace with memory. The last elements, if they fill no vector, are copied to and from one, so no memory beyond
+them is read or written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from weft.kernel.ir import Buffer, Kernel, Stage
 
 
 def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
-    """What a kernel of one store does, at as many elements as it is told (the kernel's own extent is only part of its name).
+    """Return the text of a function that applies a kernel's one store to any number of elements.
 
-    vectors : how many are computed at once while there are so many
+    The kernel's own extent occurs only in its name.
 
-    ``void @weft_each(ptr args)``, args: how many, address of the results, then for each operand its address and 1, or 0 where
-    one number stands for all of them."""
+    vectors : how many are computed at once while enough elements are left
+
+    ``void @weft_each(ptr args)``, args: element count, address of the results, then for each operand its address and 1, or 0
+    if one number serves all elements.
+    """
     module = Module()
     f = module.function("define void @weft_each(ptr %args)")
     stage, buffers = kernel.phases[0].stages[0], (*kernel.inputs, *kernel.outputs)
@@ -34,7 +37,7 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
         f.do("ret void")
     rooms = {b.id: f.local(f"[{max(64, lanes * b.dtype.bytes)} x i8]", 64) for b in buffers}
     for b, start in zip(kernel.inputs, starts, strict=True):
-        _filled(f, b, rooms[b.id], start, lanes)
+        _fill_lanes(f, b, rooms[b.id], start, lanes)
     done: str | int = 0
     if vectors > 1:
         done = f.let(f"and i64 {count}, {-lanes * vectors}")  # both are powers of two
@@ -44,12 +47,12 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
         ]
         with f.loop(0, done, lanes * vectors) as i:
             for k in range(vectors):
-                here = f.add(i, k * lanes)
+                index = f.add(i, k * lanes)
                 at = {
-                    b.id: f.element(source, memory_type(b.dtype), f.mul(here, step))
+                    b.id: f.element(source, memory_type(b.dtype), f.mul(index, step))
                     for b, source, step in zip(kernel.inputs, sources, steps, strict=True)
                 }
-                at[out.id] = f.element(target, memory_type(out.dtype), here)
+                at[out.id] = f.element(target, memory_type(out.dtype), index)
                 emit_store(f, module, isa, stage.stores[0], Env(axes={0: "0"}, vector=0, lanes=lanes, pointers=at))
     with f.loop(done, count, lanes) as i:
         left = f.let(f"sub i64 {count}, {i}")
@@ -58,8 +61,8 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
         for b, start, step in zip(kernel.inputs, starts, steps, strict=True):
             source = f.element(start, memory_type(b.dtype), i)
             one = f.let(f"icmp eq i64 {step}, 0", "c")
-            many = f.let(f"and i1 {short}, {f.let(f'xor i1 {one}, true')}")
-            with f.when(many):
+            needs_copy = f.let(f"and i1 {short}, {f.let(f'xor i1 {one}, true')}")
+            with f.when(needs_copy):
                 _copy(module, f, rooms[b.id], source, f.mul(left, b.dtype.bytes))
             at[b.id] = f.let(f"select i1 {f.let(f'or i1 {one}, {short}')}, ptr {rooms[b.id]}, ptr {source}")
         last = f.element(target, memory_type(out.dtype), i)
@@ -71,8 +74,8 @@ def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
     return module.text()
 
 
-def _filled(f: Function, buffer: Buffer, room: str, start: str, lanes: int) -> None:
-    """The first element in all lanes: what one number stands for, and what lanes that hold none may be."""
+def _fill_lanes(f: Function, buffer: Buffer, room: str, start: str, lanes: int) -> None:
+    """Store the operand's first element in all lanes: for an operand of one number, and for lanes without elements."""
     type_ = memory_type(buffer.dtype)
     cell = "i16" if type_ == "half" else type_
     one = f.load(cell, start, buffer.dtype.bytes)

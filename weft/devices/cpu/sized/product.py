@@ -1,8 +1,8 @@
-"""Products c[m, n] = sum over k of a[m, k] * b[k, n] of any extents and strides: one function a dtype.
+"""Products c[m, n] = sum over k of a[m, k] * b[k, n] of any extents and strides: one function per dtype.
 
-Where b does not run along n, and in the last columns, it is copied into a panel as wide as the registers of a tile: k rows of
-them, in memory that the caller gives where it is much (``SCRATCH`` bytes a step of k). Few columns of many rows: the sides
-change places, so that lanes are in use.
+If b is not contiguous along n, and in the last columns, it is copied into a panel as wide as the registers of a tile: k rows of
+them, in memory that the caller passes if it is large (``SCRATCH`` bytes per step of k). If there are few columns and more rows,
+the operands are exchanged, so that lanes are in use.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 
-# work: how many steps all sums have together
+# work: steps of all sums together
 WORDS = ("work", "a", "b", "c", "batch", "a_batch", "b_batch", "m", "n", "k", "a_m", "a_k", "b_k", "b_n", "lanes", "block",
          "scratch")
 VECTORS = 2
 
 
 def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool, quick: bool = False) -> str:
-    """``void @weft_product(ptr args)``, args: a word for each of WORDS; strides in elements, results dense.
+    """Return the text of ``void @weft_product(ptr args)``, args: a word for each of WORDS; strides in elements, results dense.
 
-    in_lanes : for orders that have several lanes (a side is a vector), else for those that have one
-    quick : few sizes of tiles, so that there is little to compile
+    in_lanes : for orders with several lanes (one side is a vector), else for orders with one
+    quick : fewer tile sizes, which compile faster
     """
     module = Module()
     v = Vectors(module, isa, dtype)
     if in_lanes:
-        _vectors(v, orders)
-        ways = {"vector": orders.vector_lanes, "dot": orders.lanes}
+        _emit_vector_functions(v, orders)
+        functions = {"vector": orders.vector_lanes, "dot": orders.lanes}
     else:
-        _matrix(v, [4, 1] if quick else [8 if isa.registers >= 32 else 6, 4, 2, 1], 1 if quick else VECTORS)
-        ways = {"matrix": 1}
+        _emit_matrix(v, [4, 1] if quick else [8 if isa.registers >= 32 else 6, 4, 2, 1], 1 if quick else VECTORS)
+        functions = {"matrix": 1}
     f = module.function("define void @weft_product(ptr %args)")
     word = {name: f.load("i64", f.offset("%args", 8 * k), 8) for k, name in enumerate(WORDS)}
     for name in ("a_batch", "b_batch", "a_m", "a_k", "b_k", "b_n"):
         word[name] = f.mul(word[name], v.size)
     places = {name: f.let(f"inttoptr i64 {word[name]} to ptr") for name in ("a", "b", "c", "scratch")}
-    given = f.let(f"icmp ne i64 {word['scratch']}, 0", "c")
-    own = f.let(f"select i1 {given}, i64 0, i64 {f.mul(word['k'], SCRATCH)}")
+    has_scratch = f.let(f"icmp ne i64 {word['scratch']}, 0", "c")
+    own = f.let(f"select i1 {has_scratch}, i64 0, i64 {f.mul(word['k'], SCRATCH)}")
     own = f.let(f"alloca i8, i64 {own}, align 64")
-    scratch = _select(f, given, "ptr", places["scratch"], own)
+    scratch = _select(f, has_scratch, "ptr", places["scratch"], own)
     rest = ", ".join(f"i64 {word[name]}" for name in ("m", "n", "k", "a_m", "a_k", "b_k", "b_n"))
     block = at_least_one(f, word["block"])
     with f.loop(0, word["batch"]) as number:
         a, b = (f.offset(places[side], f.mul(number, word[f"{side}_batch"])) for side in ("a", "b"))
         c = f.offset(places["c"], f.mul(number, f.mul(f.mul(word["m"], word["n"]), v.size)))
-        for way, lanes in ways.items():
+        for function, lanes in functions.items():
             with f.when(f.let(f"icmp eq i64 {word['lanes']}, {lanes}", "c")):
-                f.do(f"call void @{way}(ptr {a}, ptr {b}, ptr {c}, {rest}, i64 {block}, ptr {scratch})")
+                f.do(f"call void @{function}(ptr {a}, ptr {b}, ptr {c}, {rest}, i64 {block}, ptr {scratch})")
     f.do("ret void")
     return module.text()
 
@@ -62,48 +62,48 @@ def _select(f: Function, condition: str, type_: str, yes: str, no: str) -> str:
     return f.let(f"select i1 {condition}, {type_} {yes}, {type_} {no}")
 
 
-def _matrix(v: Vectors, heights: list[int], most: int) -> None:
-    """most: registers that a tile is wide"""
+def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
+    """Emit ``@matrix``, for orders of one lane. most: the largest width of a tile in registers."""
     for vectors in range(1, most + 1):
         for height in heights:
             chains.panel(v, f"tile{height}x{vectors}", rows=height, vectors=vectors)
-        _tiles(v, vectors, heights)
-    _pack(v)
+        _emit_tiles(v, vectors, heights)
+    _emit_pack(v)
     f = v.m.function(f"define internal void @matrix({_SIDES})", "nounwind noinline")
-    few = f.let(f"icmp slt i64 %n, {v.lanes}", "c")
-    turned = f.let(f"and i1 {few}, {f.let('icmp sgt i64 %m, %n', 'c')}")
-    a, b = _select(f, turned, "ptr", "%b", "%a"), _select(f, turned, "ptr", "%a", "%b")
-    m, n = _select(f, turned, "i64", "%n", "%m"), _select(f, turned, "i64", "%m", "%n")
-    a_m, b_n = _select(f, turned, "i64", "%b_n", "%a_m"), _select(f, turned, "i64", "%a_m", "%b_n")
-    a_k, b_k = _select(f, turned, "i64", "%b_k", "%a_k"), _select(f, turned, "i64", "%a_k", "%b_k")
+    narrow = f.let(f"icmp slt i64 %n, {v.lanes}", "c")
+    swapped = f.let(f"and i1 {narrow}, {f.let('icmp sgt i64 %m, %n', 'c')}")
+    a, b = _select(f, swapped, "ptr", "%b", "%a"), _select(f, swapped, "ptr", "%a", "%b")
+    m, n = _select(f, swapped, "i64", "%n", "%m"), _select(f, swapped, "i64", "%m", "%n")
+    a_m, b_n = _select(f, swapped, "i64", "%b_n", "%a_m"), _select(f, swapped, "i64", "%a_m", "%b_n")
+    a_k, b_k = _select(f, swapped, "i64", "%b_k", "%a_k"), _select(f, swapped, "i64", "%a_k", "%b_k")
     line = f.mul("%n", v.size)
-    c_m, c_n = _select(f, turned, "i64", str(v.size), line), _select(f, turned, "i64", line, str(v.size))
+    c_m, c_n = _select(f, swapped, "i64", str(v.size), line), _select(f, swapped, "i64", line, str(v.size))
     dense = f.let(f"icmp eq i64 {b_n}, {v.size}", "c")
     wide = most * v.lanes
     with f.loop(0, n, wide) as j:
         live = f.minimum(f.let(f"sub i64 {n}, {j}"), wide)
-        many = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
-        width = f.let(f"select i1 {many}, i64 {wide}, i64 {v.lanes}")
+        is_wide = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
+        width = f.let(f"select i1 {is_wide}, i64 {wide}, i64 {v.lanes}")
         source, target = f.offset(b, f.mul(j, b_n)), f.offset("%c", f.mul(j, c_n))
         in_place = f.let(f"and i1 {dense}, {f.let(f'icmp eq i64 {live}, {width}')}")
         with f.when(f.let(f"xor i1 {in_place}, true")):
             f.do(f"call void @pack(ptr {source}, ptr %scratch, i64 {live}, i64 {width}, i64 %k, i64 {b_k}, i64 {b_n})")
         panel = _select(f, in_place, "ptr", source, "%scratch")
         step = _select(f, in_place, "i64", b_k, f.mul(width, v.size))
-        given = (f"ptr {a}, ptr {panel}, ptr {target}, i64 {m}, i64 %k, i64 {a_m}, i64 {a_k}, i64 {step}, i64 {c_m}, i64 {c_n}, "
-                 f"i64 {live}, i64 %block")
+        arguments = (f"ptr {a}, ptr {panel}, ptr {target}, i64 {m}, i64 %k, i64 {a_m}, i64 {a_k}, i64 {step}, i64 {c_m}, "
+                     f"i64 {c_n}, i64 {live}, i64 %block")
         if most == 1:
-            f.do(f"call void @tiles1({given})")
+            f.do(f"call void @tiles1({arguments})")
         else:
-            with f.when(many):
-                f.do(f"call void @tiles{most}({given})")
+            with f.when(is_wide):
+                f.do(f"call void @tiles{most}({arguments})")
             with f.otherwise():
-                f.do(f"call void @tiles1({given})")
+                f.do(f"call void @tiles1({arguments})")
     f.do("ret void")
 
 
-def _tiles(v: Vectors, vectors: int, heights: list[int]) -> None:
-    """All rows of a panel, the highest tiles first."""
+def _emit_tiles(v: Vectors, vectors: int, heights: list[int]) -> None:
+    """Emit all rows of a panel, the highest tiles first."""
     f = v.m.function(
         f"define internal void @tiles{vectors}(ptr %a, ptr %b, ptr %c, i64 %m, i64 %k, i64 %a_m, i64 %a_k, i64 %b_k, i64 %c_m, "
         "i64 %c_n, i64 %live, i64 %block)"
@@ -122,8 +122,8 @@ def _tiles(v: Vectors, vectors: int, heights: list[int]) -> None:
     f.do("ret void")
 
 
-def _pack(v: Vectors) -> None:
-    """``@pack(b, to, live, width, k, b_k, b_n)``: k rows of ``width`` elements, 0 from ``live`` on."""
+def _emit_pack(v: Vectors) -> None:
+    """Emit ``@pack(b, to, live, width, k, b_k, b_n)``: k rows of ``width`` elements, 0 from ``live`` on."""
     f = v.m.function(
         "define internal void @pack(ptr %b, ptr %to, i64 %live, i64 %width, i64 %k, i64 %b_k, i64 %b_n)", "nounwind noinline"
     )
@@ -156,8 +156,8 @@ def _pack(v: Vectors) -> None:
     f.do("ret void")
 
 
-def _copied(v: Vectors) -> None:
-    """``@copied(x, step, k, to)``: where the elements of a vector are neighbours: there, or in a copy."""
+def _emit_copy(v: Vectors) -> None:
+    """Emit ``@copied(x, step, k, to)``: return x if its elements are contiguous, else copy them to ``to`` and return that."""
     f = v.m.function("define internal ptr @copied(ptr %x, i64 %step, i64 %k, ptr %to)")
     with f.when(f.let(f"icmp eq i64 %step, {v.size}", "c")):
         f.do("ret ptr %x")
@@ -167,20 +167,20 @@ def _copied(v: Vectors) -> None:
     f.do("ret ptr %to")
 
 
-def _vectors(v: Vectors, orders: Orders) -> None:
+def _emit_vector_functions(v: Vectors, orders: Orders) -> None:
     lanes = orders.vector_lanes
     chains.panel(v, "across", rows=1, vectors=VECTORS, chains=lanes)
     chains.panel(v, "across.last", rows=1, vectors=1, chains=lanes, masked=True)
     for name, height, apart in (("along", 8, False), ("along.last", 1, False), ("along.apart", 1, True)):
         chains.rows(v, name, rows=height, chains=lanes, apart=apart)
     chains.rows(v, "chains", rows=1, chains=orders.lanes, apart=False)
-    _copied(v)
-    _vector(v)
-    _dot(v)
+    _emit_copy(v)
+    _emit_vector(v)
+    _emit_dot(v)
 
 
-def _vector(v: Vectors) -> None:
-    """A matrix, which runs along ``free`` and k, times a vector x."""
+def _emit_vector(v: Vectors) -> None:
+    """Emit ``@vector``: a matrix with strides ``free`` and along k, times a vector x."""
     f = v.m.function(f"define internal void @vector({_SIDES})", "nounwind noinline")
     right = f.let("icmp eq i64 %n, 1", "c")
     matrix, x = _select(f, right, "ptr", "%a", "%b"), _select(f, right, "ptr", "%b", "%a")
@@ -188,7 +188,7 @@ def _vector(v: Vectors) -> None:
     step, x_k = _select(f, right, "i64", "%a_k", "%b_k"), _select(f, right, "i64", "%b_k", "%a_k")
     with f.when(f.let(f"icmp eq i64 {free}, {v.size}", "c")):
         wide = VECTORS * v.lanes
-        whole = f.let(f"and i64 {count}, {-wide}")
+        full_count = f.let(f"and i64 {count}, {-wide}")
 
         def across(name: str, j: str, live: str | int) -> None:
             at = f.mul(j, v.size)
@@ -197,13 +197,13 @@ def _vector(v: Vectors) -> None:
                 f"i64 {step}, i64 0, i64 {v.size}, i64 {live}, i64 %block)"
             )
 
-        with f.loop(0, whole, wide) as j:
+        with f.loop(0, full_count, wide) as j:
             across("across", j, wide)
-        with f.loop(whole, count, v.lanes) as j:
+        with f.loop(full_count, count, v.lanes) as j:
             across("across.last", j, f.minimum(f.let(f"sub i64 {count}, {j}"), v.lanes))
         f.do("ret void")
     x = f.let(f"call ptr @copied(ptr {x}, i64 {x_k}, i64 %k, ptr %scratch)")
-    near = f.let(f"icmp eq i64 {step}, {v.size}", "c")
+    contiguous = f.let(f"icmp eq i64 {step}, {v.size}", "c")
 
     def along(name: str, i: str) -> None:
         f.do(
@@ -211,18 +211,18 @@ def _vector(v: Vectors) -> None:
             f"i64 {free}, i64 {step}, i64 {v.size}, i64 %block)"
         )
 
-    with f.when(near):
-        whole = f.let(f"and i64 {count}, -8")
-        with f.loop(0, whole, 8) as i:
+    with f.when(contiguous):
+        full_count = f.let(f"and i64 {count}, -8")
+        with f.loop(0, full_count, 8) as i:
             along("along", i)
-        with f.loop(whole, count) as i:
+        with f.loop(full_count, count) as i:
             along("along.last", i)
     with f.otherwise(), f.loop(0, count) as i:
         along("along.apart", i)
     f.do("ret void")
 
 
-def _dot(v: Vectors) -> None:
+def _emit_dot(v: Vectors) -> None:
     f = v.m.function(f"define internal void @dot({_SIDES})", "nounwind noinline")
     x = f.let("call ptr @copied(ptr %a, i64 %a_k, i64 %k, ptr %scratch)")
     y = f.let(f"call ptr @copied(ptr %b, i64 %b_k, i64 %k, ptr {f.element('%scratch', v.scalar, '%k')})")

@@ -1,4 +1,4 @@
-"""Sums of any extents and strides: one function a dtype."""
+"""Sums of any extents and strides: one function per dtype."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
 
-# work: how many elements there are
+# work: number of elements
 WORDS = ("work", "x", "out", "outer", "x_outer", "inner", "x_inner", "k", "x_k", "lanes", "block")
 VECTORS = 4
 
 
 def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
-    """``void @weft_sum(ptr args)``, args: a word for each of WORDS; strides in elements.
+    """Return the text of ``void @weft_sum(ptr args)``, args: a word for each of WORDS; strides in elements.
 
-    out[outer, inner] = sum over k of x[outer, inner, k]; lanes of more than one are those of a reduction.
+    out[outer, inner] = sum over k of x[outer, inner, k]; orders of several lanes are those of a reduction.
     """
     module = Module()
     v = Vectors(module, isa, dtype)
@@ -35,7 +35,7 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
     block = at_least_one(f, word["block"])
     in_lanes = f.let(f"icmp ne i64 {word['lanes']}, 1", "c")
     dense = f.let(f"icmp eq i64 {x_inner}, {v.size}", "c")
-    near = f.let(f"icmp eq i64 {x_k}, {v.size}", "c")
+    contiguous = f.let(f"icmp eq i64 {x_k}, {v.size}", "c")
     with f.loop(0, word["outer"]) as number:
         source = f.offset(x, f.mul(number, x_outer))
         target = f.element(out, v.scalar, f.mul(number, inner))
@@ -55,16 +55,16 @@ def sum_text(dtype: Format, isa: ISA, orders: Orders) -> str:
 
         with f.when(in_lanes):
             with f.loop(0, inner) as j:
-                with f.when(near):
+                with f.when(contiguous):
                     row("lanes", j)
                 with f.otherwise():
                     row("lanes.apart", j)
         with f.otherwise():
             with f.when(dense):
-                whole = f.let(f"and i64 {inner}, {-wide}")
-                with f.loop(0, whole, wide) as j:
+                full_count = f.let(f"and i64 {inner}, {-wide}")
+                with f.loop(0, full_count, wide) as j:
                     across("across", j, wide)
-                with f.loop(whole, inner, v.lanes) as j:
+                with f.loop(full_count, inner, v.lanes) as j:
                     across("across.last", j, f.minimum(f.let(f"sub i64 {inner}, {j}"), v.lanes))
             with f.otherwise():
                 four = f.let(f"and i64 {inner}, -4")

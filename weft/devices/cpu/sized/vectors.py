@@ -1,4 +1,4 @@
-"""Vectors of one float type, with as many lanes in use as an argument says."""
+"""Operations on vectors of one float type with any number of lanes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Vectors:
         return f.let(f"fadd {self.type(n)} {x}, {y}")
 
     def fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
-        """x * y + z, as the products that are compiled for their shape have it."""
+        """Emit x * y + z as the products compiled for one shape do."""
         vec = self.type(n)
         if not self.isa.fma:
             return self.add(f, f.let(f"fmul {vec} {x}, {y}"), z, n)
@@ -32,19 +32,19 @@ class Vectors:
         return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
 
     def splat(self, f: Function, at: str, n: int) -> str:
-        """The number at an address in all lanes."""
+        """Load the number at an address into all lanes."""
         one = f.let(f"insertelement {self.type(n)} poison, {self.scalar} {f.load(self.scalar, at, self.size)}, i32 0")
         return f.let(f"shufflevector {self.type(n)} {one}, {self.type(n)} poison, <{n} x i32> zeroinitializer")
 
     def first(self, f: Function, live: str, n: int, before: int = 0) -> str:
-        """A mask of the lanes below ``live``; ``before``: the number of lane 0."""
+        """Emit a mask of the lanes below ``live``; ``before``: the number of lane 0."""
         one = f.let(f"insertelement <{n} x i64> poison, i64 {live}, i32 0")
         every = f.let(f"shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer")
         numbers = ", ".join(f"i64 {before + lane}" for lane in range(n))
         return f.let(f"icmp slt <{n} x i64> <{numbers}>, {every}")
 
     def load(self, f: Function, at: str, n: int, mask: str | None = None) -> str:
-        """Neighbours, at most a register of them; 0 in lanes outside the mask, whose memory is not touched."""
+        """Load neighbours, at most one register; lanes outside the mask are 0, and their memory is not read."""
         vec = self.type(n)
         if mask is None:
             return f.load(vec, at, self.size)
@@ -53,7 +53,7 @@ class Vectors:
         return f.let(f"call {vec} @{name}(ptr align {self.size} {at}, <{n} x i1> {mask}, {vec} zeroinitializer)")
 
     def gather(self, f: Function, at: str, step: str, n: int, mask: str | None = None) -> str:
-        """The same of elements ``step`` bytes apart."""
+        """Load elements ``step`` bytes apart; lanes outside the mask are 0, and their memory is not read."""
         vec = self.type(n)
         if mask is None:
             out = "poison"
@@ -72,14 +72,14 @@ class Vectors:
         return f.let(f"select <{n} x i1> {mask}, {self.type(n)} {x}, {self.type(n)} {y}")
 
     def halved(self, f: Function, sums: list[str], n: int) -> list[str]:
-        """Vectors added pairwise by halves, until one is left."""
+        """Add vectors pairwise by halves until one is left."""
         while len(sums) > 1:
             half = len(sums) // 2
             sums = [self.add(f, x, y, n) for x, y in zip(sums[:half], sums[half:], strict=True)]
         return sums
 
     def folded(self, f: Function, x: str, n: int) -> str:
-        """The lanes of a vector added pairwise by halves: a number."""
+        """Add the lanes of a vector pairwise by halves; return a scalar."""
         while n > 1:
             half = n // 2
             low, high = (

@@ -1,4 +1,4 @@
-"""Random words of any count: those that kernels make at their elements (see ``graph/primitives/philox.py``)."""
+"""Random words of any count, equal to the words that kernels draw (see ``graph/primitives/philox.py``)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from weft.devices.cpu.emit.text import Module
 
 
 def words_text(isa: ISA) -> str:
-    """``void @weft_words(ptr args)``, args: how many, and the addresses of the results, the key and the base.
+    """Return the text of ``void @weft_words(ptr args)``, args: the count, and the addresses of the results, the key and the base.
 
-    The last words, which fill no vector, are copied from one, so nothing is written beyond them.
+    The last words, if they fill no vector, are copied from one, so nothing is written beyond them.
     """
     module = Module()
     f = module.function("define void @weft_words(ptr %args)")
@@ -24,10 +24,10 @@ def words_text(isa: ISA) -> str:
         counter = f.let(f"add i64 {base}, {f.let(f'lshr i64 {i}, 2')}")
         words = four_words(ops, key, counter)
         left = f.let(f"sub i64 {count}, {i}")
-        short, there = f.let(f"icmp slt i64 {left}, {lanes}", "c"), f.element(target, "i32", i)
-        f.store(f"<{lanes} x i32>", words, f.let(f"select i1 {short}, ptr {room}, ptr {there}"), 4)
+        short, place = f.let(f"icmp slt i64 {left}, {lanes}", "c"), f.element(target, "i32", i)
+        f.store(f"<{lanes} x i32>", words, f.let(f"select i1 {short}, ptr {room}, ptr {place}"), 4)
         with f.when(short):
             with f.loop(0, left) as k:
-                f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(there, "i32", k), 4)
+                f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(place, "i32", k), 4)
     f.do("ret void")
     return module.text()
