@@ -122,10 +122,10 @@ class Rewriter:
     def value(self, root: Value) -> Value:
         for v in walk([root]):
             if id(v) not in self._done:
-                self._done[id(v)] = v, self._one(v)
+                self._done[id(v)] = v, self._rewrite_one(v)
         return self._done[id(root)][1]
 
-    def _one(self, v: Value) -> Value:
+    def _rewrite_one(self, v: Value) -> Value:
         if v.op == "acc" and v.attr in self._instead:
             return self._instead[v.attr]
         args, attr = tuple([self.value(a) for a in v.args]), self._attribute(v)

@@ -18,11 +18,12 @@ PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
 
 
 class _Read(NamedTuple):
-    """when: the first store of the stage that needs the value, -1 before any store. operand: whether a product reads it."""
+    """first_store: the first store of the stage that needs the value, -1 if needed earlier. operand: whether a product reads it.
+    """
 
     phase: int
     stage: int
-    when: int
+    first_store: int
     operand: bool
     access: Access
 
@@ -31,8 +32,8 @@ class _Write(NamedTuple):
     """A store to an argument.
 
     number: position among the stores of its stage.
-    special: whether the store is guarded or adds.
-    again: whether several iterations may write an element.
+    conditional: whether the store is guarded or adds.
+    rewrites: whether several iterations may write an element.
     source: the input that the store copies element by element, or -1.
     """
 
@@ -40,8 +41,8 @@ class _Write(NamedTuple):
     stage: int
     number: int
     access: Access
-    special: bool
-    again: bool
+    conditional: bool
+    rewrites: bool
     source: int
 
 
@@ -60,9 +61,9 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
             for k, store in enumerate(stores_of(stage)):
                 at = store.access
                 if at.buffer.scope == "arg":
-                    special = store.mode != "own" and (store.adds or bool(at.guard))
-                    again, source = _rewrites(phase, stage, store), _copied_input(store, at.flat())
-                    writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, special, again, source))
+                    conditional = store.mode != "own" and (store.adds or bool(at.guard))
+                    rewrites, source = _rewrites(phase, stage, store), _copied_input(store, at.flat())
+                    writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, conditional, rewrites, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.bits != o.dtype.bits or _size(i.shape) != _size(o.shape) or o.id not in writes:
@@ -91,12 +92,12 @@ def _ordering_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
     """Return the part of the order that puts a read before a write to the same element, or None."""
     if read.phase < write.phase:
         return PHASES
-    if read.operand or read.phase > write.phase or write.special:
+    if read.operand or read.phase > write.phase or write.conditional:
         return None
     flat, aim, p = read.access.flat(), write.access.flat(), write.phase
     if read.stage == write.stage:
-        same = flat == aim and not write.again or _same_iteration_only(kernel.phases[p], read, write)
-        return ELEMENTS if same and read.when <= write.number else None
+        same = flat == aim and not write.rewrites or _same_iteration_only(kernel.phases[p], read, write)
+        return ELEMENTS if same and read.first_store <= write.number else None
     if read.stage > write.stage or not kernel.phases[p].axes:
         return None
     shared = {a.id for a in kernel.phases[p].axes}

@@ -207,7 +207,7 @@ MACHINE: dict[str, MachineOperation] = {
     **_all(1, 0.05, "cast"),  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
     **_all(1, 0.05, "bitcast"),  # same width
     **_all(3, 0.05, "select"),  # bool, then, else
-    **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only where a primitive asks for it
+    **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only if a primitive requests it
     # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
     **_all(3, 2.0, "philox"),
 }

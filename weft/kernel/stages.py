@@ -93,7 +93,7 @@ def _cut_phases(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...
                 out.append(_lower_contraction(phase.axes, stage))
                 continue
             if isinstance(stage, Chain):
-                raise ValueError("a chain of products has no loops: its middle would be stored")
+                raise ValueError("a chain of products cannot be cut into loops: its intermediate matrix would be stored")
             stay: list[Reduction] = []
             for r in stage.reductions:
                 free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
@@ -175,12 +175,12 @@ class _Rewriter:
     def value(self, root: Value) -> Value:
         for v in walk([root]):
             if id(v) not in self.by_id:
-                new = self._one(v)
+                new = self._rewrite(v)
                 self.by_id[id(v)] = new
                 self.keep.append(v)
         return self.by_id[id(root)]
 
-    def _one(self, v: Value) -> Value:
+    def _rewrite(self, v: Value) -> Value:
         attr = v.attr
         op, args = v.op, tuple(self.by_id[id(a)] for a in v.args)
         key_attr: object
@@ -210,12 +210,12 @@ class _Rewriter:
     def access(self, a: Access) -> Access:
         guard = []
         for index, lo, hi in a.guard:
-            if not self._always(index, lo, hi):
+            if not self._always_holds(index, lo, hi):
                 guard.append((self.affine(index), lo, hi))
         buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(int(np.prod(a.buffer.shape)), 1),), a.buffer.scope)
         return Access(buffer, (self.affine(a.flat()),), tuple(guard), a.fill)
 
-    def _always(self, index: Affine, lo: int, hi: int) -> bool:
+    def _always_holds(self, index: Affine, lo: int, hi: int) -> bool:
         if index.gather:
             return False
         low = high = index.const
@@ -278,9 +278,9 @@ def _simplify(
     rewriter = _Rewriter(outside, extents)
     places = [place for _, place in exports.values()]
     places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
-    coefficients = _affines(stages, places, rewriter._always)
+    coefficients = _affines(stages, places, rewriter._always_holds)
     gone = rewriter.gone
-    kept = _merge(shared, coefficients, gone)
+    merged = _merge(shared, coefficients, gone)
     # an axis in the lists of several stages must merge the same way in all of them
     own: dict[tuple[Axis, ...], tuple[Axis, ...]] = {}
     axes_with: dict[int, tuple[Axis, ...]] = {}
@@ -296,8 +296,8 @@ def _simplify(
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
         new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
     moved_exports = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
-    ordered = any(s.adds or _collides(s, kept) for stage in new for s in stage.stores)
-    return Part(kept, tuple(new), moved_exports, ordered)
+    ordered = any(s.adds or _collides(s, merged) for stage in new for s in stage.stores)
+    return Part(merged, tuple(new), moved_exports, ordered)
 
 
 def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
@@ -332,7 +332,7 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
     A part has either reductions or stores, except if the stores read a running fold and may run in any order.
     """
     place, rows = place_of(part.shared), max(size_of(part.shared), 1)
-    moved: dict[int, Value] = {}
+    replacements: dict[int, Value] = {}
     parts: list[Part] = []
     scratch: list[Buffer] = []
 
@@ -345,7 +345,7 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
         return scratch[-1], place
 
     for stage in part.stages:
-        change = Rewriter(moved)
+        change = Rewriter(replacements)
         reductions = tuple(replace(r, value=change.value(r.value)) for r in stage.reductions)
         if any(r.running for r in reductions):
             stores = tuple(map(change.store, stage.stores))
@@ -357,9 +357,9 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
                     number += 1
                     partial_result = Access(scratch[-1], (place_of(all_axes),))
                     partial_stores.append(Store(partial_result, Value("acc", (), r.dtype, r.id)))
-                    moved[r.id] = Value("load", (), r.dtype, partial_result)
+                    replacements[r.id] = Value("load", (), r.dtype, partial_result)
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
-                stores = tuple(map(Rewriter(moved).store, stores))
+                stores = tuple(map(Rewriter(replacements).store, stores))
                 parts.append(Part(all_axes, (Stage((), (), stores),), {}, True))
             else:
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
@@ -369,8 +369,8 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
             parts.append(Part(part.shared, (Stage(stage.axes, reductions),), exports, False))
             for r in reductions:
                 buffer, at = exports[r.id]
-                moved[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
-            change = Rewriter(moved)
+                replacements[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
+            change = Rewriter(replacements)
         if stage.stores:
             stores = tuple(map(change.store, stage.stores))
             parts.append(Part((*part.shared, *stage.axes), (Stage((), (), stores),), {}, part.ordered))

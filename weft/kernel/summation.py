@@ -73,7 +73,7 @@ def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.order
 
 
 def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order:
-    """The order of a convolution: blocks are whole channels, unless a window is very large; short sums are one block."""
+    """Return the order of a convolution: blocks are whole channels unless a window is very large; short sums are one block."""
     for whole in (channels * taps, taps):
         if orders.window < whole <= 2 * orders.window:
             return Order(1, whole)
@@ -81,7 +81,7 @@ def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order
 
 
 def order_of(c: Contraction) -> Order:
-    """How a contraction is summed; one that leaves it open as any other product."""
+    """Return the order of a contraction; if it is open, that of a product with the same extents."""
     if c.order is not None:
         return c.order
     m, n = (prod([axis.extent for axis in side]) for side in (c.m, c.n))
@@ -148,7 +148,7 @@ def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.
         return (np.argmax if monoid == "argmax" else np.argmin)(flat, axis=-1)
     if monoid in ("max", "min"):
         if n == 0:
-            raise ValueError("max and min of nothing")
+            raise ValueError(f"{monoid} of no elements")
         extreme = (np.maximum if monoid == "max" else np.minimum).reduce(flat, axis=-1)
         if flat.dtype.kind in "iub" or not np.any(extreme == 0):
             return extreme

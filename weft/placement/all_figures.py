@@ -63,9 +63,9 @@ def rooms(machines: Iterable[str]) -> dict[str, int]:
 
 def _collect_figures(machines: Mapping[str, Machine]) -> Figures | None:
     """Return the figures of these devices after opening them; None if there is only the CPU."""
-    others = [m for name, m in machines.items() if name != "cpu"]
-    if not others:
+    other_machines = [m for name, m in machines.items() if name != "cpu"]
+    if not other_machines:
         return None
     for name in machines:
         get_device(name)  # opens the device
-    return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in others]))
+    return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in other_machines]))

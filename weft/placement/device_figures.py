@@ -21,7 +21,7 @@ from typing import Any
 from weft.devices.base import Device, Measuring
 from weft.errors import DataError, DeviceError, warn
 
-_MAX_AGE_S = 3600.0  # seconds after which the CPU is measured again
+_OLD = 3600.0  # seconds after which the CPU is measured again
 MEASURED = ("gpu",)  # measured without a profile; gpu-sim takes part only if a profile names it
 Curve = tuple[tuple[float, float], ...]  # (size, rate), ascending by size
 
@@ -75,7 +75,7 @@ def _interpolate(curve: Sequence[tuple[float, float]], size: float) -> float:
     return exp(log(r0) + (log(r1) - log(r0)) * (log(size) - log(s0)) / (log(s1) - log(s0)))
 
 
-_MACHINES: dict[tuple[str, int], Machine] = {}
+_KNOWN: dict[tuple[str, int], Machine] = {}
 
 
 def machine(name: str = "cpu") -> Machine:
@@ -108,9 +108,9 @@ def _figures_of(name: str) -> Machine:
 
     device = get_device(name)
     key = name, device.threads
-    if key not in _MACHINES:
-        _MACHINES[key] = _recall_or_measure(device, device.threads)
-    return _MACHINES[key]
+    if key not in _KNOWN:
+        _KNOWN[key] = _recall_or_measure(device, device.threads)
+    return _KNOWN[key]
 
 
 def measured_here() -> list[str]:
@@ -146,7 +146,7 @@ def _recall_or_measure(device: Device, threads: int) -> Machine:
     name = "machine-" + hashlib.sha256(f"{device.identity} {threads}".encode()).hexdigest()[:32]
     note = device.recall(name) or {}
     old, measured_at = _decode(note.get("machine")), note.get("measured")
-    if old is not None and (old.link is not None or isinstance(measured_at, float) and time.time() - measured_at < _MAX_AGE_S):
+    if old is not None and (old.link is not None or isinstance(measured_at, float) and time.time() - measured_at < _OLD):
         return old
     raw = device.measure()
     bandwidth = tuple((int(s), float(b)) for s, b in raw["bandwidth"])

@@ -219,11 +219,11 @@ class _Program:
         start, stop = "0", p.put(f"({p.arguments.integer(self.other.extent)} + {w - 1}) // {w}").text
         for affine, low, high in self.c.where:
             terms = dict(affine.terms)
-            step, mine = terms.pop(self.other.id, 0), terms.pop(self.own.id, 0)
+            step, own_step = terms.pop(self.other.id, 0), terms.pop(self.own.id, 0)
             if abs(step) != 1 or terms or affine.gather:
                 continue
-            reach = mine * (own.width - 1)
-            base = f"{own.first} * {mine} + {affine.const}"
+            reach = own_step * (own.width - 1)
+            base = f"{own.first} * {own_step} + {affine.const}"
             least, most = f"({base} + {min(reach, 0)})", f"({base} + {max(reach, 0)})"
             low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
             if step < 0:  # low <= base - x < high

@@ -86,11 +86,11 @@ class Until:
 class Memories:
     """All memory of one card. Call it under the device's lock.
 
-    made : the class of its pieces
+    memory_class : the class of its pieces
     """
 
-    def __init__(self, driver: Driver, made: type[CardMemory]) -> None:
-        self._driver, self._made = driver, made
+    def __init__(self, driver: Driver, memory_class: type[CardMemory]) -> None:
+        self._driver, self._memory_class = driver, memory_class
         self._freed: deque[Piece] = deque()
         self.borrowed = Until(driver, lambda owner: None)  # owners of borrowed memory, kept while the card may be reading it
         self.odd = False  # whether any borrowed memory is not aligned to 16 bytes
@@ -114,11 +114,11 @@ class Memories:
         # the lowest address, not the latest: a repeated program gets the memory of its last run, so its graph is replayed
         pointer = heappop(free_addresses) if free_addresses else self._allocate_new(size, nbytes)
         self._live[size] += 1
-        return self._made(pointer, nbytes, size, self._freed.append)
+        return self._memory_class(pointer, nbytes, size, self._freed.append)
 
     def borrow(self, pointer: int, nbytes: int, owner: Any) -> CardMemory:
         """Return memory of another library, which is never written. ``owner`` is kept until the card has read it."""
-        memory = self._made(pointer, nbytes, nbytes, partial(self._return, owner))
+        memory = self._memory_class(pointer, nbytes, nbytes, partial(self._return, owner))
         memory.lent = True
         self.odd = self.odd or pointer % 16 != 0
         return memory
@@ -174,18 +174,18 @@ class Memories:
         largest = ", ".join([f"{count} of {gib(size)}" for size, count in sorted(live.items(), reverse=True)[:3]])
         arrays = ", ".join([f"{n.dtype.name} {n.shape}" for n in self._arrays()[:3]])
         free = self._driver.free()
-        others = max(0, self._driver.total - free - self.held)
+        other_bytes = max(0, self._driver.total - free - self.held)
         return (
             f"{self._driver.name} has no {gib(nbytes)} left of its {gib(self._driver.total)}: arrays of this process hold "
             f"{gib(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
-            f"{f', among them {arrays}' if arrays else ''}, others "
-            f"{gib(others)}, and {gib(free)} are free, perhaps in smaller pieces"
+            f"{f', among them {arrays}' if arrays else ''}, other programs hold "
+            f"{gib(other_bytes)}, and {gib(free)} are free, perhaps in smaller pieces"
         )
 
     def _arrays(self) -> list[Node]:
         """Return the nodes of this process with memory on the card, largest first. Searches all objects, to cost nothing before
         an error."""
-        nodes = [x for x in gc.get_objects() if type(x) is Node and isinstance(x.value, self._made)]
+        nodes = [x for x in gc.get_objects() if type(x) is Node and isinstance(x.value, self._memory_class)]
         by_buffer = {id(n.value): n for n in nodes if n.value._on_delete == self._freed.append}
         return sorted(by_buffer.values(), key=lambda n: n.value.size, reverse=True)
 

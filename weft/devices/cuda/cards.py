@@ -19,7 +19,7 @@ _INSTALL = "pip install 'weft[gpu]'"
 def no_triton() -> str | None:
     """Return why texts cannot be compiled or interpreted; None if they can."""
     if importlib.util.find_spec("triton") is None:
-        return f"Triton is not installed, which makes code for GPUs: {_INSTALL}"
+        return f"Triton is not installed; it compiles code for GPUs: {_INSTALL}"
     try:
         from weft.devices.cuda.adapter import version
 
@@ -36,7 +36,7 @@ def no_bindings() -> str | None:
     except ImportError:  # there is no package ``cuda``
         spec = None
     if spec is None:
-        return f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+        return f"cuda-bindings is not installed; it starts code on GPUs: {_INSTALL}"
     try:
         importlib.import_module("cuda.bindings.driver")
     except RuntimeError as error:  # raised if the driver lacks a function
@@ -54,7 +54,7 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | 
         return "there is no NVIDIA driver (libcuda.so.1 is not found): install the driver, or use another device"
     failed = driver.cuInit(0)
     if failed:
-        return f"NVIDIA's driver does not start (cuInit gives {failed}): see whether nvidia-smi works"
+        return f"NVIDIA's driver does not start (cuInit returns {failed}): see whether nvidia-smi works"
     count = ctypes.c_int()
     if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"

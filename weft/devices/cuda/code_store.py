@@ -88,14 +88,14 @@ class Codes:
 
             self._pool.all([job(launch, self._driver.capability, aligned) for launch, aligned in uncompiled], store, notice.look)
 
-    def ahead(self, asked: Sequence[tuple[Launch, int]]) -> Callable[[], bool]:
+    def ahead(self, launches: Sequence[tuple[Launch, int]]) -> Callable[[], bool]:
         """Start compiling these (launch, alignment) pairs in other processes.
 
         Return a function that says whether they are done. A launch without code by then is compiled when it is loaded, which may
         fail.
         """
         with self._lock:
-            missing = [pair for pair in asked if not self.has(*pair)]
+            missing = [pair for pair in launches if not self.has(*pair)]
         jobs = [job(launch, self._driver.capability, n) for launch, n in missing]
         pool = self._pool
         tasks = None if pool is None or not jobs else pool.asked(jobs)
@@ -131,7 +131,7 @@ class Codes:
         if compiled_sizes(code) != where.sizes:
             raise RuntimeError(f"a launch passes parameters of {where.sizes} bytes, its code takes {compiled_sizes(code)}")
         if code.scratch:
-            raise RuntimeError(f"the code of a launch asks for {code.scratch} bytes of scratch memory, which it is not given")
+            raise RuntimeError(f"compiled code requires {code.scratch} bytes of scratch memory, and weft's launches provide none")
         return Loaded(self._driver.load(code), code, where, self._gone)
 
     def _find_or_compile(self, launch: Launch, aligned: int) -> Code:

@@ -52,8 +52,9 @@ class CardDevice:
         pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
-        made = type("CardMemory", (CardMemory,), {"__slots__": ()})  # one class for each card: ELSEWHERE identifies cards by it
-        self.memories, self.staging = Memories(driver, made), Staging(driver, piece)
+        # one class for each card: ELSEWHERE identifies cards by it
+        memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
+        self.memories, self.staging = Memories(driver, memory_class), Staging(driver, piece)
         self._unused_graphs = Until(driver, driver.drop)
         self._unused_functions = Until(driver, driver.unload)
         self.codes = Codes(driver, self._unused_functions.add, cache, compiler, pool)
@@ -62,7 +63,7 @@ class CardDevice:
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
         self._printed = Recent(1000)
-        ELSEWHERE[made] = name
+        ELSEWHERE[memory_class] = name
 
     def set_threads(self, count: int) -> None:
         """Do nothing: threads are the CPU's."""

@@ -200,14 +200,14 @@ class _Recorder:
 def _start(launch: Launch, where: dict[Any, Place], record: Place | None, numbers: dict[int, tuple[int, Any]]) -> Start:
     """Return a launch on symbolic memory. record: of index checks; numbers: the kernel's scalars -> (input, format)."""
     fixed: list[tuple[int, Any]] = []
-    given: list[tuple[int, int, Any]] = []
+    scalars: list[tuple[int, int, Any]] = []
     for k, a in enumerate(launch.arguments):
         if a.kind == "number":
             fixed.append((k, a.value))
         elif a.kind == "scalar":
-            given.append((k, *numbers[a.value]))
+            scalars.append((k, *numbers[a.value]))
     pointers = [where[a.value] if a.kind == "buffer" else record for a in launch.arguments if a.kind in _POINTERS]
-    return Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(given))
+    return Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(scalars))
 
 
 def _starts(launch: Launch, *arguments: Any) -> tuple[Start, ...]:

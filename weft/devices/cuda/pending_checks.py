@@ -22,7 +22,7 @@ from weft.devices.faults import IndexFault
 
 SLOT = 1024  # bytes of a run's records; a run with more waits at its end
 SLOTS = 64  # runs whose outcome may be unknown; the next one waits for the oldest
-_NOTE = "a call before this line had that index: a card works behind, and tells at a later look or call"
+_NOTE = "an earlier call used this index: a GPU runs asynchronously and raises its errors at a later read or call"
 
 Tell = Callable[[IndexFault], IndexError]  # makes an error that names the user's line
 

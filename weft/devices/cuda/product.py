@@ -231,19 +231,19 @@ def _operand(
 ) -> str:
     """Return one operand as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""
     masks, places, axes = outer
-    along, kept = 1 - side, side
+    k_dim, free_dim = 1 - side, side
     p.axes.update(axes)
-    p.masks, p.places = {kept: masks[kept]} if kept in masks else {}, {kept: places[kept]}
-    line_up(p, inside, first, tile.k, along, p.level)
+    p.masks, p.places = {free_dim: masks[free_dim]} if free_dim in masks else {}, {free_dim: places[free_dim]}
+    line_up(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
     shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
     text, level = e.text, p.level
     if e.dims != {0, 1}:
         text = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level).text
     source = v.args[0] if v.op == "cast" else v
-    zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and along in e.dims
-    if along in p.masks and not zeros:
-        text = p.put(f"tl.where({p.masks[along].text}, {text}, 0)", (0, 1), level).text
+    zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and k_dim in e.dims
+    if k_dim in p.masks and not zeros:
+        text = p.put(f"tl.where({p.masks[k_dim].text}, {text}, 0)", (0, 1), level).text
     if s.form.narrow:
         text = p.put(f"{text}.to({memory(s.form)})", (0, 1), level).text
     return text

@@ -99,16 +99,16 @@ def _last_write_launches(axes: tuple[Axis, ...], store: Store, board: Buffer) ->
         p.store(Store(spot, Value("const", (), INT32, -1), "own"))
 
     def win(p: Printer, s: Store) -> None:
-        mine = p.affine(iteration, False)
-        where, mask = p.target(Store(spot, s.value), mine)
-        p.line(f"tl.atomic_max({where}, {mine.text}{_mask_argument(mask)}, sem='relaxed')")
+        number_here = p.affine(iteration, False)
+        where, mask = p.target(Store(spot, s.value), number_here)
+        p.line(f"tl.atomic_max({where}, {number_here.text}{_mask_argument(mask)}, sem='relaxed')")
 
     def write(p: Printer, s: Store) -> None:
-        mine, value = p.affine(iteration, False), p.value(s.value)
+        number_here, value = p.affine(iteration, False), p.value(s.value)
         on_board, mask, spot_offset = p.pointer(spot)
         written_by = f"tl.load({on_board}{_mask_argument(mask)}{', other=-1' if mask is not None else ''})"
-        dims, level = spot_offset.dims | mine.dims | (mask.dims if mask is not None else frozenset()), p.level
-        won = p.put(f"{written_by} == {mine.text}", dims, level)
+        dims, level = spot_offset.dims | number_here.dims | (mask.dims if mask is not None else frozenset()), p.level
+        won = p.put(f"{written_by} == {number_here.text}", dims, level)
         inside = won if mask is None else p.put(f"{won.text} & {mask.text}", dims | mask.dims, level)
         offset = p.put(f"{spot_offset.text} + tl.where({inside.text}, 0, 0)", inside.dims | spot_offset.dims, level)
         value = p.put(f"tl.where({inside.text}, {value.text}, {value.text})", inside.dims | value.dims, level)
@@ -187,9 +187,9 @@ def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launc
     return p.launch((programs, blocks))
 
 
-def _first_owned_row(mine: str, row: str, end: str) -> str:
-    """Return the first of the rows for which ``mine`` holds; ``end`` if there is none."""
-    return f"tl.reduce(tl.reduce(tl.where({mine}, {row}, {end}), 0, join_min), 0, join_min)"
+def _first_owned_row(owned: str, row: str, end: str) -> str:
+    """Return the first of the rows for which ``owned`` holds; ``end`` if there is none."""
+    return f"tl.reduce(tl.reduce(tl.where({owned}, {row}, {end}), 0, join_min), 0, join_min)"
 
 
 def _block_count(store: Store, rows: tuple[Axis, ...], disjoint: set[int], columns: int, programs: int) -> int:

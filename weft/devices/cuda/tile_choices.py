@@ -58,7 +58,7 @@ def alternatives(s: Sides) -> tuple[Tile, ...]:
     # shorter formats: the order of additions depends on the tile
     if not on_tensor_cores(s.form) or s.form.bits < 16 or s.precision != "float32":
         return ()
-    tiles = [Tile(*given) for given in (_NARROW if s.form.narrow else _WIDE)]
+    tiles = [Tile(*fields) for fields in (_NARROW if s.form.narrow else _WIDE)]
     return tuple([
         t for t in tiles
         if t != first and t.m <= max(first.m, power_of_two(m)) and t.n <= max(first.n, power_of_two(n))
