@@ -15,7 +15,9 @@ Arrays = Sequence[tuple[int, str]]  # (bytes, device) of each array that a progr
 
 @dataclass(frozen=True)
 class Decision:
-    """Attributes
+    """The device chosen for a program.
+
+    Attributes
     ----------
     device : the fastest device that has enough memory
     estimates : of each device, the fastest first, devices without enough memory last

@@ -28,7 +28,9 @@ Curve = tuple[tuple[float, float], ...]  # (size, rate), ascending by size
 
 @dataclass(frozen=True)
 class Machine:
-    """Attributes
+    """The performance figures of one device.
+
+    Attributes
     ----------
     name : of the processor
     threads : of the host that weft uses

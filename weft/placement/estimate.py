@@ -29,7 +29,9 @@ SIMPLE_NS, CALLED = 0.05, 40
 
 @dataclass(frozen=True)
 class Estimate:
-    """Attributes
+    """The estimated time of a program on one device.
+
+    Attributes
     ----------
     device : the name
     launches : number of kernels started
@@ -45,13 +47,15 @@ class Estimate:
     total: float
 
     def after(self, fetching: float) -> Estimate:
-        """Return the estimate plus seconds for transfers of the arrays on other devices."""
+        """Return the estimate with added seconds for transfers of arrays from other devices."""
         return replace(self, moving=self.moving + fetching, total=self.total + fetching)
 
 
 def estimate(device: str, program: Program, machine: Machine, fetching: float = 0.0) -> Estimate:
-    """Return the estimate of a program on a device. fetching: seconds of transferring the arrays that it reads from other
-    devices."""
+    """Return the estimate of a program on a device.
+
+    fetching: seconds of transferring the arrays that it reads from other devices.
+    """
     launches, launching, working, moving = _steps(program, machine, machine.launch)
     moving += fetching
     run = launching + working if machine.link is None else max(launching, working)

@@ -183,8 +183,10 @@ class Memories:
         )
 
     def _arrays(self) -> list[Node]:
-        """Return the nodes of this process with memory on the card, largest first. Searches all objects, to cost nothing before
-        an error."""
+        """Return the nodes of this process with memory on the card, largest first.
+
+        It searches all objects, so that nothing is recorded before an error needs it.
+        """
         nodes = [x for x in gc.get_objects() if type(x) is Node and isinstance(x.value, self._memory_class)]
         by_buffer = {id(n.value): n for n in nodes if n.value._on_delete == self._freed.append}
         return sorted(by_buffer.values(), key=lambda n: n.value.size, reverse=True)

@@ -31,8 +31,10 @@ _POINTERS = ("buffer", FAULTS)
 
 
 class Place(NamedTuple):
-    """Symbolic memory: an offset in an input (base: its number), an output (numbered after the inputs), the arena, scratch or
-    records."""
+    """Symbolic memory: an offset in a base.
+
+    base: number of an input, of an output (numbered after the inputs), or the arena, scratch or records after these.
+    """
 
     base: int
     offset: int

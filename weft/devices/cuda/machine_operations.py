@@ -118,8 +118,11 @@ def cast(x: str, source: Format, target: Format) -> str:
 
 
 def _to_integer(x: str, source: Format, target: Format) -> str:
-    """Return a truncation to an integer. Values out of range and NaN give the smallest integer, as on x86; small and unsigned
-    formats take the low bits of the next wider signed one."""
+    """Return a truncation to an integer, with the results of x86.
+
+    Values out of range and NaN give the smallest integer. Small and unsigned formats take the low bits of the next wider signed
+    one.
+    """
     if target is UINT64:
         high = f"({x} >= {2.0**63!r})"
         low = _checked(f"tl.where({high}, {x} - {2.0**63!r}, {x})", source, 64)

@@ -44,8 +44,7 @@ class Measured(Protocol):
 
 
 def measure(device: Measured, sizes: Sequence[int] = SIZES, edges: Sequence[int] = EDGES, repeat: int = 20) -> dict[str, Any]:
-    """Return ``call``, ``launch``, ``replay``, ``link``, ``bandwidth``, ``products`` and ``flops`` as
-    ``placement.device_figures`` defines them.
+    """Measure a device; return the figures that ``placement.device_figures.Machine`` defines.
 
     Takes some seconds, most of them for compilation.
     """

@@ -135,8 +135,7 @@ class CardExecutable:
     def _find_restorable(
         self, inputs: list[Any], reused: Mapping[int, CardMemory], written: Mapping[int, int] | None,
     ) -> tuple[tuple[int, int], ...] | None:
-        """Return (input, output) pairs of outputs in new memory that must receive the input's content if an index is out of
-        range.
+        """Return (input, output) pairs: outputs in new memory to be restored from the input if an index is out of range.
 
         Arrays then keep their content. Return None if that is impossible or takes too many copies.
         """

@@ -193,8 +193,11 @@ def _first_owned_row(owned: str, row: str, end: str) -> str:
 
 
 def _block_count(store: Store, rows: tuple[Axis, ...], disjoint: set[int], columns: int, programs: int) -> int:
-    """Return the number of blocks of the buffer. A block has at least one row of the buffer; with more programs than processors,
-    another block would only read all positions again."""
+    """Return the number of blocks of the buffer.
+
+    A block has at least one row of the buffer. With more programs than processors, another block would only read all positions
+    again.
+    """
     cache: dict[int, frozenset] = {}
     if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, cache) & disjoint for v, _ in store.access.flat().gather):
         return 1

@@ -76,8 +76,10 @@ def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | N
 
 
 def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
-    """Return the second launch: a program owns some elements, in scratch order, adds their pieces in order, and runs the
-    epilogue."""
+    """Return the second launch, which adds the pieces in order and runs the epilogue.
+
+    A program owns some elements of the result, in the order of the scratch buffer.
+    """
     elements = (*s.batch, *s.n, *s.m) if _is_contiguous_along_m(part, s) else (*s.batch, *s.m, *s.n)
     p = Printer(elements)
     n = size_of(elements)
@@ -197,8 +199,7 @@ def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int
 
 
 def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
-    """Return the two launches of a part of one stage with reductions, and the scratch between them, numbered from ``number`` on.
-    """
+    """Return two launches for a part of one stage with reductions, and scratch numbered from ``number`` on."""
     cut = cut_of(part)
     first, results, positions = reduction_piece(part, cut, number)
     joins = tuple([_join(r, cut.at(results[r.id]), cut.axis) for r in part.stages[0].reductions])
@@ -223,8 +224,7 @@ def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
 
 
 def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
-    """Return the three launches of a part of one stage with running folds, and the scratch between them, numbered from ``number``
-    on."""
+    """Return three launches for a part of one stage with running folds, and scratch numbered from ``number`` on."""
     (stage,) = part.stages
     cut = cut_of(part)
     without_folds = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
