@@ -1,4 +1,4 @@
-"""What entries of every kind share: the stated zero derivative, costs, and moving batch dimensions."""
+"""Helpers of entries of every kind: the zero derivative, costs, and moves of batch dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Batched = tuple[Node, int | None]
 
 
 class Later:
-    """Functions of a module that is imported when one is called: samples are for tests, index rules for kernels."""
+    """A module that is imported when one of its functions is called.
+
+    Samples are needed only by tests, index rules only by kernels.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -31,12 +34,12 @@ class Later:
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
-    """The derivative is zero everywhere: a statement, unlike a missing rule."""
+    """Return a zero derivative for each input. An entry without a vjp rule has no derivative instead."""
     return (None,) * len(inputs)
 
 
 def traffic(node: Node) -> int:
-    """Each element of inputs and outputs once."""
+    """Return the bytes of inputs and outputs, counting each element once."""
     return node.nbytes + sum(i.nbytes for i in node.inputs)
 
 
@@ -53,11 +56,11 @@ def per_input_element(node: Node) -> Cost:
 
 
 def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """References of narrow formats: computed in those that registers hold, rounded once at the end, as kernels do."""
+    """Return a reference that computes storage-only formats in their register format and rounds once, as kernels do."""
 
     @wraps(fn)
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
-        formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests ask in wider ones than weft has
+        formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests use wider formats than weft has
         narrow = next((f for f in formats if f is not None and f.narrow), None)
         with np.errstate(all="ignore"):
             if narrow is None:
@@ -70,7 +73,10 @@ def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:
-    """The batch dimension moved to the front; then ones, until ``ndim`` dimensions follow it (NumPy's broadcasting)."""
+    """Move the batch dimension to the front.
+
+    Insert dimensions of 1 behind it until ``ndim`` dimensions follow (NumPy's broadcasting).
+    """
     if dim is None:
         return x
     x = permute(x, (dim, *(d for d in range(len(x.shape)) if d != dim)))
@@ -80,17 +86,17 @@ def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:
 
 
 def extent(inputs: Sequence[Node], dims: Sequence[int | None]) -> int:
-    """How many are batched."""
+    """Return the size of the batch."""
     return next(x.shape[d] for x, d in zip(inputs, dims, strict=True) if d is not None)
 
 
 def spread(x: Node, dim: int | None, count: int) -> Node:
-    """In front of x a batch dimension of ``count``, repeating x where it has none."""
+    """Return x with a batch dimension of ``count`` in front, repeating x if it is not batched."""
     return front(x, dim) if dim is not None else broadcast_to(x, (count, *x.shape))
 
 
 def rank(x: Node, dim: int | None) -> int:
-    """Dimensions without the batch."""
+    """Return the number of dimensions without the batch dimension."""
     return len(x.shape) - (dim is not None)
 
 
@@ -111,12 +117,12 @@ def batch_elementwise(name: str) -> Callable[..., Batched]:
 
 
 def shifted(axes: Sequence[int]) -> tuple[int, ...]:
-    """Axes behind a batch dimension in front."""
+    """Return axes, shifted by a batch dimension in front."""
     return tuple(a + 1 for a in axes)
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes ``axes``."""
+    """Return the permutation that undoes ``axes``."""
     out = [0] * len(axes)
     for position, axis in enumerate(axes):
         out[axis] = position

@@ -1,10 +1,9 @@
 """conv_general: convolution (cross-correlation) over any number of spatial dimensions, closed under vjp.
 
-``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result
-of (N, O, *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w;
-``padding`` is ((low, high), ...) of the dilated x and may be negative (cropping), as gradients need it.
-With ``groups`` G, I is C / G, and the g-th part of the output channels sees the g-th part of the input channels.
-``precision``: see ``precision.py``.
+``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result of (N, O,
+*spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w. ``padding`` is ((low,
+high), ...) of the dilated x and may be negative (cropping), as gradients need it. With ``groups`` G, I is C / G, and part g of
+the output channels reads part g of the input channels. ``precision``: see ``precision.py``.
 """
 
 from __future__ import annotations
@@ -87,8 +86,8 @@ def _shape(
     return tuple(shape)
 
 
-def _prepared(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
-    """Dilated, then padded or cropped."""
+def _dilate_and_pad(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
+    """Return x dilated, then padded or cropped."""
     n, c, *spatial = x.shape
     wide = np.zeros([n, c] + [dilated(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
     wide[(slice(None), slice(None), *(slice(None, None, d) for d in lhs_dilation))] = x
@@ -101,7 +100,7 @@ def _reference(
     x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
     precision: str = "float32",
 ) -> np.ndarray:
-    x, w = _prepared(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
+    x, w = _dilate_and_pad(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
     n, c = x.shape[:2]
     o, i, *kernel = w.shape
     out_spatial = [
@@ -121,7 +120,7 @@ def _reference(
 
 
 def _split(x: Node, axis: int, groups: int, to: int) -> Node:
-    """Take ``groups`` off the front of one axis and put them in front of the extent of axis ``to``: C, N -> C/G, G*N."""
+    """Move ``groups`` from the front of one axis to the front of axis ``to``: C, N -> C/G, G*N."""
     if groups == 1:
         return x
     shape = x.shape
@@ -146,7 +145,7 @@ def _vjp(
     wide_w = [dilated(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
     wide_g = [dilated(n, d) for n, d in zip(so, stride, strict=True)]
 
-    # to x: g, its elements apart by the stride, with w turned round and its channels exchanged
+    # to x: g, dilated by the stride, with w reversed and its channels exchanged
     turned = flip(_split(w, w_dims[0], groups, w_dims[1]), w_dims[2:])
     low = [k - 1 - pad[0] for k, pad in zip(wide_w, padding, strict=True)]
     high = [n + k - 1 - m - a for n, k, m, a in zip(wide_x, wide_w, wide_g, low, strict=True)]
@@ -156,7 +155,7 @@ def _vjp(
         **given(precision),
     )
 
-    # to w: x with g as its window; images are summed over and take the place of channels
+    # to w: x with g as its window; images take the place of channels and are summed over
     def exchanged(d: Ints) -> Ints:
         return (d[1], d[0], *d[2:])
 
@@ -173,15 +172,15 @@ def _vjp(
 # batching
 
 
-def _into(x: Node, dim: int, axis: int) -> Node:
+def _merge_batch(x: Node, dim: int, axis: int) -> Node:
     """Merge the batch dimension into the front of ``axis`` (an axis of x without the batch)."""
     x = front(x, dim)
     x = permute(x, (*range(1, axis + 1), 0, *range(axis + 1, len(x.shape))))
     return reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2:]))
 
 
-def _out_of(x: Node, axis: int, count: int) -> Node:
-    """Split a batch of ``count`` off the front of ``axis``; it stands at ``axis`` then."""
+def _split_batch(x: Node, axis: int, count: int) -> Node:
+    """Split a batch of ``count`` off the front of ``axis``. It becomes dimension ``axis``."""
     return reshape(x, (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
 
 
@@ -200,15 +199,15 @@ def _batch(
     if bw is None:  # more images
         assert bx is not None
         count = x.shape[bx]
-        return _out_of(conv(_into(x, bx, dims[0][0]), w, groups), dims[2][0], count), dims[2][0]
+        return _split_batch(conv(_merge_batch(x, bx, dims[0][0]), w, groups), dims[2][0], count), dims[2][0]
     count = w.shape[bw]
     channel = dims[2][1]
     if bx is None and groups == 1:  # more output channels
-        return _out_of(conv(x, _into(w, bw, dims[1][0]), 1), channel, count), channel
-    if bx is None:  # each example has groups of its own: the images are repeated for them
+        return _split_batch(conv(x, _merge_batch(w, bw, dims[1][0]), 1), channel, count), channel
+    if bx is None:  # each example has its own groups: the images are repeated for them
         x, bx = call.broadcast_to(x, shape=(count, *x.shape)), 0
-    out = conv(_into(x, bx, dims[0][1]), _into(w, bw, dims[1][0]), groups * count)
-    return _out_of(out, channel, count), channel
+    out = conv(_merge_batch(x, bx, dims[0][1]), _merge_batch(w, bw, dims[1][0]), groups * count)
+    return _split_batch(out, channel, count), channel
 
 
 def _cost(node: Node) -> Cost:

@@ -1,7 +1,7 @@
-"""Shape and dtype rules that many primitives share, and the messages they refuse with.
+"""Shape and dtype rules that many primitives share, and their error messages.
 
-Rules run once for every operation a user writes: the common case (equal shapes, a known dtype) makes no
-tuple and formats no string.
+Rules run once for every operation a user writes: the common case (equal shapes, a valid dtype) creates no tuple and formats no
+string.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.graph.primitives.kinds import BOOL, words
 Rule = Callable[..., tuple[Shape, Format]]
 
 
-memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters: refusals are not remembered
+memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters; exceptions are not cached
 
 
 @memoised
 def broadcast(a: Shape, b: Shape) -> Shape | None:
-    """The shape two shapes broadcast to, or None."""
+    """Return the shape to which two shapes broadcast, or None."""
     if len(a) < len(b):
         a, b = b, a
     head = len(a) - len(b)
@@ -38,8 +38,11 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
 
 
 def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
-    """The axes of the reduction that gave a node its shape, and the shape it had before, looking through element-wise nodes (a
-    mean is a sum and a division). What was computed at once remembers it."""
+    """Return the axes of the reduction that determined a node's shape, and the shape before it, or None.
+
+    Element-wise nodes are looked through (a mean is a sum and a division). Nodes computed immediately store the pair in
+    ``params["reduced"]``.
+    """
     for _ in range(16):
         if "reduced" in node.params:
             return node.params["reduced"]
@@ -131,7 +134,7 @@ def check_axis(name: str, axis: int, ndim: int, what: str = "axis") -> None:
 
 
 def check_axes(name: str, axes: tuple[int, ...], ndim: int, what: str = "axes") -> None:
-    """Axes must be there and different from each other; order is free."""
+    """Raise AxisError unless the axes exist and differ from each other. Their order is free."""
     for axis in axes:
         if not 0 <= axis < ndim:
             raise AxisError(f"{name}: {what} {axes} is out of range for an array of {ndim} dimensions.")

@@ -1,4 +1,4 @@
-"""Running folds: each element joined with all before it along an axis, one after the other."""
+"""Running folds: each element combined with all elements before it along an axis, in order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def _sum_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
 
 def _vjp(join: str) -> Callable[..., tuple[Node]]:
     def rule(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
-        """Each result is the one before it joined with an element: the derivative goes back along these, without a division."""
+        """Each result is the previous one combined with an element.
+
+        The derivative follows these steps backwards, without a division.
+        """
         n = x.shape[axis]
         if n < 2:
             return (g,)
@@ -54,17 +57,17 @@ def _vjp(join: str) -> Callable[..., tuple[Node]]:
         derivative = TABLE[join].vjp
         assert derivative is not None
         one, before = full(1, new.shape, g.dtype), _part(out, axis, 0, n - 1)
-        passed, taken = derivative(one, _part(out, axis, 1, n), before, new)
-        assert passed is not None and taken is not None
-        reached = _backwards(g, passed, axis)
-        rest = call.multiply(_part(reached, axis, 1, n), taken)
+        passed, from_new = derivative(one, _part(out, axis, 1, n), before, new)
+        assert passed is not None and from_new is not None
+        reached = _reverse_recurrence(g, passed, axis)
+        rest = call.multiply(_part(reached, axis, 1, n), from_new)
         return (call.concat(_part(reached, axis, 0, 1), rest, axis=axis),)
 
     return rule
 
 
-def _backwards(g: Node, passed: Node, axis: int) -> Node:
-    """h, where h[i] = g[i] + passed[i] * h[i + 1], by doubling; ``passed`` has an element fewer."""
+def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
+    """Return h with h[i] = g[i] + passed[i] * h[i + 1], by doubling. ``passed`` has one element less."""
     n, by = g.shape[axis], 1
     while by < n:
         more = call.multiply(passed, _part(g, axis, by, n))

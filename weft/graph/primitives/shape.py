@@ -1,4 +1,4 @@
-"""Primitives that only move data: index expressions of whoever reads them."""
+"""Primitives that only move data. A kernel that reads one evaluates its index expression."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _slice_rule(x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Shape, F
 
 
 def slices(start: Ints, step: Ints, shape: Ints) -> tuple[Any, ...]:
-    """The same as NumPy's slices."""
+    """Return the same selection as NumPy slices."""
     out = []
     for begin, by, count in zip(start, step, shape, strict=True):
         end: int | None = begin + by * count
@@ -184,7 +184,9 @@ def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) ->
 
 
 def _where_equal(node: Node) -> Along:
-    """Dimensions of operands that are as long as the result's begin where they do."""
+    """Return ``along`` for operands that start at the result's origin: a dimension maps to itself if its extent is the
+    result's.
+    """
     return tuple([
         tuple([d if n == m else None for d, (n, m) in enumerate(zip(node.shape, x.shape, strict=True))]) for x in node.inputs
     ])
@@ -291,11 +293,11 @@ CONCAT = _entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axi
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors, at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "write",
        at=read.slice_set)
-_PARTS = frozenset(("slice", "permute"))  # of a view, to be read in its place
+_PARTS = frozenset(("slice", "permute"))  # moves that ``repeated`` looks through
 
 
 def repeated(node: Node) -> Node | None:
-    """Return the operand of a pending broadcast that ``node`` is, or is a slice or a permutation of; None of another node."""
+    """Return the operand of a pending broadcast that ``node`` is, slices or permutes, or None for any other node."""
     while node.value is None and node.op.name in _PARTS:
         (node,) = node.inputs
     return node.inputs[0] if node.value is None and node.op is BROADCAST else None
