@@ -44,6 +44,7 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
 
 
 def _batch_node(node: Node, done: Mapping[Node, Batched]) -> Batched:
+    """Return a node on batched operands, or the node itself if no operand changed."""
     parts = [done[i] for i in node.inputs] if node.value is None else []
     if any(dim is not None for _, dim in parts):
         if node.op.batch is None:

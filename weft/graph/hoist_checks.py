@@ -114,7 +114,7 @@ def _counter_values(node: Node, after: Node, first: Node, length: int, reverse: 
 
 
 def _available_checks(body: Graph, available: set[Node]) -> list[Node]:
-    """Return the checks that depend only on ``known``, through moves and elementwise arithmetic."""
+    """Return the checks that depend only on ``available``, through moves and elementwise arithmetic."""
     available = set(available)
     checks = []
     for node in body.order:

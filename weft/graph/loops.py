@@ -110,6 +110,7 @@ def tape(scan: Node, carry: int) -> Node:
 
 
 def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool) -> list[np.ndarray]:
+    """Run the loop step by step with the NumPy references."""
     state, stacked, constants = list(operands[:carries]), operands[carries : carries + xs], operands[carries + xs :]
     rows: list[Any] = [None] * length
     for t in reversed(range(length)) if reverse else range(length):

@@ -36,69 +36,73 @@ def without_sure_checks(graph: Graph) -> Graph:
 def _remove_certain_checks(graph: Graph, input_ranges: Sequence[Range | None] = ()) -> Graph:
     """Return the graph without certain checks.
 
-    ``given``: ranges of the graph's inputs, None where only the dtype limits them.
+    ``input_ranges``: ranges of the graph's inputs, None where only the dtype limits them.
     """
     if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
     done: dict[Node, Node] = {n: n for n in graph.inputs}
-    known = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
+    ranges = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
     for node in graph.order:
         if node not in done:
-            done[node] = _rebuild(node, tuple([done[i] for i in node.inputs]), known)
-        note(done[node], known)
+            done[node] = _rebuild(node, tuple([done[i] for i in node.inputs]), ranges)
+        note(done[node], ranges)
     if all(a is b for a, b in done.items()):
         return graph
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 
-def _rebuild(node: Node, inputs: tuple[Node, ...], known: dict[Node, Range]) -> Node:
+def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) -> Node:
+    """Return the node on new operands, without certain checks."""
     params = node.params
     if node.op is SCAN:
         body, carries = params["body"].graph, params["carries"]
-        inner = _remove_certain_checks(body, [None if k < carries else known.get(i) for k, i in enumerate(inputs)])
+        inner = _remove_certain_checks(body, [None if k < carries else ranges.get(i) for k, i in enumerate(inputs)])
         params = params if inner is body else {**params, "body": Body(inner)}
     elif node.op is IN_BOUNDS:
         ORIGIN.where = node.where
         (index,) = inputs
-        if _inside(index, node, known):
+        if _inside(index, node, ranges):
             return cast(index, INT64)
-        if index.op is CONCAT and any(_inside(i, node, known) for i in index.inputs):  # each operand by itself
-            parts = [cast(i, INT64) if _inside(i, node, known) else call.in_bounds(i, **params) for i in index.inputs]
+        if index.op is CONCAT and any(_inside(i, node, ranges) for i in index.inputs):  # each operand by itself
+            parts = [cast(i, INT64) if _inside(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
     if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, params, node.shape, node.dtype, node.where)
 
 
-def _inside(index: Node, check: Node, known: dict[Node, Range]) -> bool:
-    low, high = known[index]
+def _inside(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:
+    """Return whether an index is certainly in the range of a check."""
+    low, high = ranges[index]
     return low >= 0 and high < check.params["extent"]
 
 
-def note(node: Node, known: dict[Node, Range]) -> None:
-    """Add the range of ``node``, and of the nodes it reads, to ``known``. Floats have no range."""
+def note(node: Node, ranges: dict[Node, Range]) -> None:
+    """Add the range of ``node``, and of the nodes it reads, to ``ranges``. Floats have no range."""
     stack = [node]
     while stack:
         n = stack[-1]
-        below = [i for i in n.inputs if i not in known and i.dtype in BITS]
-        if n in known or n.dtype not in BITS or not below:
+        below = [i for i in n.inputs if i not in ranges and i.dtype in BITS]
+        if n in ranges or n.dtype not in BITS or not below:
             stack.pop()
-            if n not in known and n.dtype in BITS:
-                known[n] = _range(n, known)
+            if n not in ranges and n.dtype in BITS:
+                ranges[n] = _range(n, ranges)
         else:
             stack += below
 
 
-def _range(node: Node, known: dict[Node, Range]) -> Range:
+def _range(node: Node, ranges: dict[Node, Range]) -> Range:
+    """Return the range of a node from the ranges of its operands."""
     whole = _whole(node.dtype)
     if any(i.dtype not in BITS for i in node.inputs) and node.op.name not in _PLACES:
         return whole
     rule = _RULES.get(node.op.name)
-    result = rule(node, [known.get(i, whole) for i in node.inputs]) if rule is not None else whole
+    result = rule(node, [ranges.get(i, whole) for i in node.inputs]) if rule is not None else whole
     return result if whole[0] <= result[0] and result[1] <= whole[1] else whole  # larger values wrap around
 
 
 def _whole(dtype: Format) -> Range:
+    """Return the range of all values of a format."""
     return int(dtype.least), int(dtype.greatest)
 
 
@@ -118,17 +122,19 @@ def _corners(f: Callable[[int, int], int]) -> Rule:
 
 
 def _shift(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a right shift by a valid count."""
     (a, b), (low, high) = x
     return (a >> high, b >> low) if a >= 0 and 0 <= low and high < node.dtype.bits else _whole(node.dtype)
 
 
-def _masked(node: Node, x: Sequence[Range]) -> Range:
+def _bitwise_and(node: Node, x: Sequence[Range]) -> Range:
     """Return the range of a bitwise and: at most the largest value of each non-negative operand."""
     tops = [high for low, high in x if low >= 0]
     return (0, min(tops)) if tops else _whole(node.dtype)
 
 
 def _remainder(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a remainder by a positive divisor."""
     (a, b), (low, high) = x
     if low <= 0:
         return _whole(node.dtype)
@@ -136,6 +142,7 @@ def _remainder(node: Node, x: Sequence[Range]) -> Range:
 
 
 def _divide(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a quotient by a positive divisor."""
     (a, b), (low, high) = x
     return (min(a // low, a // high), max(b // low, b // high)) if low > 0 else _whole(node.dtype)
 
@@ -163,7 +170,7 @@ _RULES: dict[str, Rule] = {
     "constant": lambda n, x: (int(n.params["value"]), int(n.params["value"])),
     "iota": lambda n, x: (0, max(n.shape[n.params["axis"]] - 1, 0)),
     "in_bounds": lambda n, x: (0, max(n.params["extent"] - 1, 0)),
-    "bitwise_and": _masked,
+    "bitwise_and": _bitwise_and,
     "bitwise_right_shift": _shift,
     "remainder": _remainder,
     "floor_divide": _divide,

@@ -90,6 +90,7 @@ def _replacement(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
 
 
 def _broadcast_like(node: Node, x: Node) -> Node:
+    """Return x, broadcast to the shape of ``node``."""
     return x if x.shape == node.shape else _replacement(node, "broadcast_to", x, shape=node.shape)
 
 
@@ -179,6 +180,7 @@ def _reshape(node: Node) -> Node | None:
 
 
 def _permute(node: Node) -> Node | None:
+    """Remove or merge permutations."""
     axes = node.params["axes"]
     if axes == tuple(range(len(axes))):
         return node.inputs[0]
@@ -194,12 +196,14 @@ def _permute_ones(node: Node) -> Node | None:
 
 
 def _whole_slice(node: Node) -> Node | None:
+    """Remove a slice of the whole array."""
     x = node.inputs[0]
     ahead = all(s == 1 or n < 2 for s, n in zip(node.params["step"], node.shape, strict=True))
     return x if ahead and node.shape == x.shape else None
 
 
 def _slice_of_slice(node: Node) -> Node | None:
+    """Replace a slice of a slice by one slice."""
     inner = _inner(node)
     if inner is None or 0 in node.shape:
         return None
@@ -209,7 +213,7 @@ def _slice_of_slice(node: Node) -> Node | None:
     return _replacement(node, "slice", inner.inputs[0], start=start, step=step, shape=node.shape)
 
 
-def _moved_splat(node: Node) -> Node | None:
+def _move_splat(node: Node) -> Node | None:
     """Replace a move of a repeated constant by a repeated constant."""
     x = node.inputs[0]
     if splat(x) is None:
@@ -226,22 +230,23 @@ def _no_padding(node: Node) -> Node | None:
     return node.inputs[0] if not any(node.params["low"]) and not any(node.params["high"]) else None
 
 
-def _single(node: Node) -> Node | None:
+def _drop_empty_operands(node: Node) -> Node | None:
+    """Remove empty operands of a concatenation, or the concatenation of one operand."""
     if len(node.inputs) == 1:
         return node.inputs[0]
     kept = [i for i in node.inputs if i.size]
     return _replacement(node, "concat", *kept, **node.params) if 0 < len(kept) < len(node.inputs) else None
 
 
-def _pieces(node: Node) -> Node | None:
+def _split_concat(node: Node) -> Node | None:
     """Split a long concatenation into pieces. Each element is tested against every operand of its concatenation."""
     if len(node.inputs) <= LONG:
         return None
     parts = [node.inputs[k : k + PIECE] for k in range(0, len(node.inputs), PIECE)]
-    return _replacement(node, "concat", *(_part(node, p) for p in parts), **node.params)
+    return _replacement(node, "concat", *(_concat_some(node, p) for p in parts), **node.params)
 
 
-def _part(node: Node, operands: Sequence[Node]) -> Node:
+def _concat_some(node: Node, operands: Sequence[Node]) -> Node:
     """Return the concatenation of some neighbouring operands of ``node``."""
     axis = node.params["axis"]
     shape = (*node.shape[:axis], sum([x.shape[axis] for x in operands]), *node.shape[axis + 1 :])
@@ -256,6 +261,7 @@ def _no_axes(node: Node) -> Node | None:
 
 
 def _cast(node: Node) -> Node | None:
+    """Remove casts to the same dtype, and casts through a format that represents all values of the source."""
     x = node.inputs[0]
     if x.dtype == node.dtype:
         return x
@@ -274,6 +280,7 @@ def _cast(node: Node) -> Node | None:
 
 
 def _where(node: Node) -> Node | None:
+    """Replace a selection by a constant condition by the operand selected."""
     condition, x, y = node.inputs
     if x is y and x.shape == node.shape:
         return x
@@ -298,12 +305,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "logical_not": (_cancel_involution,),
     "bitwise_invert": (_cancel_involution,),
     "cast": (_cast,),
-    "reshape": (_same_shape, _moved_splat, _reshape),
+    "reshape": (_same_shape, _move_splat, _reshape),
     "broadcast_to": (_same_shape, _broadcast_broadcast),
-    "permute": (_permute, _permute_ones, _moved_splat),
-    "slice": (_whole_slice, _slice_of_slice, _moved_splat),
+    "permute": (_permute, _permute_ones, _move_splat),
+    "slice": (_whole_slice, _slice_of_slice, _move_splat),
     "pad": (_no_padding,),
-    "concat": (_single, _pieces),
+    "concat": (_drop_empty_operands, _split_concat),
     "reduce_sum": (_no_axes,),
     "reduce_prod": (_no_axes,),
     "reduce_max": (_no_axes,),

@@ -56,10 +56,10 @@ def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
     small = simplify(in_parts(graph, target.chains))
     apart = hoisted(without_sure_checks(small))
-    return _scheduled(pruned(small if apart is small else simplify(apart)), target, inside=False)
+    return _schedule(pruned(small if apart is small else simplify(apart)), target, inside=False)
 
 
-def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
+def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
     """Return the Program of a simplified graph.
 
     ``inside``: the graph is a loop body. It may write over its inputs although a check may fail later, because arrays outside
@@ -82,12 +82,12 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
                 steps.append(_loop(slots, f))
                 continue
             assert node.op.reference is not None
-            args = tuple([slots.seen(i, i.shape) for i in node.inputs])
-            out = slots.seen(node, node.shape)
+            args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
+            out = slots.slot_of(node, node.shape)
             flops = 0 if node.op.cost is None else node.op.cost(node).flops
             steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
             continue
-        ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
+        ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])
         steps.append(Call(f.kernel, tuple(ids), numbers, tuple([index_checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
@@ -104,21 +104,21 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """Return a scan as a step. Its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _scheduled(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
+    program = _schedule(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     in_place = set(program.donate)
-    result_slots = {f.params["index"]: slots.seen(f, f.shape) for f in fused.outputs}
-    inputs = [slots.seen(i, i.shape) for i in scan.inputs]
+    result_slots = {f.params["index"]: slots.slot_of(f, f.shape) for f in fused.outputs}
+    inputs = [slots.slot_of(i, i.shape) for i in scan.inputs]
     carries = []
     for k, node in enumerate(body.outputs[:n]):
-        last = result_slots[k] if k in result_slots else slots.own(node.shape, node.dtype)
+        last = result_slots[k] if k in result_slots else slots.new_slot(node.shape, node.dtype)
         tape = result_slots.get(total + k, -1)
         swaps = tape < 0 and length > 1 and (k, k) not in in_place
-        spare = slots.own(node.shape, node.dtype) if swaps else -1
+        spare = slots.new_slot(node.shape, node.dtype) if swaps else -1
         carries.append(Carry(inputs[k], last, spare, tape))
     ys = tuple([result_slots[k] for k in range(n, total)])
-    arena = slots.own((program.arena,), UINT8) if program.arena else -1
+    arena = slots.new_slot((program.arena,), UINT8) if program.arena else -1
     return Loop(
         program, length, scan.params["reverse"], tuple(carries), tuple(inputs[n : n + xs]), tuple(inputs[n + xs :]), ys, arena
     )
@@ -150,13 +150,14 @@ class _Slots:
                 self.memory[base] = slot
 
     def _add(self, kind: str, shape: Shape, dtype: Any, **rest: int) -> int:
+        """Append a slot and return its number."""
         slot = Slot(len(self.slots), kind, shape, dtype, **rest)
         self.slots.append(slot)
         if kind != "alias":
             self.by_shape[slot.id, shape] = slot.id
         return slot.id
 
-    def seen(self, node: Node, shape: Shape) -> int:
+    def slot_of(self, node: Node, shape: Shape) -> int:
         """Return the slot of the memory below a node, under a shape."""
         base = strip(node)
         if base not in self.memory:
@@ -166,7 +167,7 @@ class _Slots:
             self.by_shape[root, shape] = self._add("alias", shape, node.dtype, of=root)
         return self.by_shape[root, shape]
 
-    def own(self, shape: Shape, dtype: Any) -> int:
+    def new_slot(self, shape: Shape, dtype: Any) -> int:
         """Return a slot for memory that only one step uses."""
         return self._add("arena", shape, dtype)
 

@@ -96,6 +96,7 @@ class Expander:
         return value
 
     def _expand(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Expand a node that is not in ``memo``: memory, numbers and reductions here, other nodes by their rule or formula."""
         op = node.op
         if op is SCALAR:
             return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
@@ -110,7 +111,7 @@ class Expander:
         if op is CONSTANT:
             return self.m.const(node.params["value"], node.dtype)
         if is_reduction(node):
-            return self._reduced(node, index, guards) if reduces(node) else self._single(node, index, guards)
+            return self._expand_reduction(node, index, guards) if reduces(node) else self._inline_reduction(node, index, guards)
         value = self._in_memory(node, index, guards) if op.same_memory else None
         if value is None:
             value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
@@ -210,7 +211,8 @@ class Expander:
             self.covered.add(node)
         return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
 
-    def _reduced(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _expand_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Return the value of a reduction: complete, loaded from memory, or computed in a stage of this phase."""
         facts = self.structure.facts[node]
         if not facts.needs:
             return self.complete[node]
@@ -236,9 +238,10 @@ class Expander:
             held.stores.append(Store(Access(held.buffer, held.index), held.value))
         return self.m.load(Access(held.buffer, tuple([ZERO if n == 1 else i for i, n in zip(index, node.shape, strict=True)])))
 
-    def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _inline_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Return a reduction of one element, or of a small window, as an expression."""
         if node.op.kind == "window":
-            return self._unrolled(node, index, guards)
+            return self._unroll_window(node, index, guards)
         if node.op.monoid in ("argmax", "argmin"):
             return self.m.const(0, node.dtype)
         if not node.params["keepdims"]:
@@ -247,6 +250,7 @@ class Expander:
         return self.m.cast(self.at(node.inputs[0], index, guards), node.dtype)
 
     def _shared_reduction(self, node: Node, index: Index, level: int) -> Value:
+        """Add a reduction to the stage of its level and return its value."""
         if node.op.kind == "window":
             extents = node.params["window"]
             axes, reductions, _ = self.stage(level, extents)
@@ -264,10 +268,10 @@ class Expander:
                 inner.append(along(own[d]) if d in own else outer)
             value, monoid = self.at(operand, tuple(inner)), node.op.monoid
             if monoid == "sum" and len(axes) == 1 and value.dtype == node.dtype:
-                one = chosen(self.m, value, axes[0])
-                if one is not None:
+                element = chosen(self.m, value, axes[0])
+                if element is not None:
                     self.gathers = True
-                    return one
+                    return element
         return self.reduce(node, axes, monoid, value, carried=False, into=reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
@@ -286,7 +290,7 @@ class Expander:
         fill = 0 if monoid == "sum" else operand.dtype.least
         return self.guarded(operand, tuple(inner), guards, tuple(own), fill), monoid
 
-    def _unrolled(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _unroll_window(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         """Reduce a window of a few elements without a loop, in the order of the loop."""
         m, kind = self.m, node.params["kind"]
         wide = node.inputs[0].dtype.computed

@@ -70,6 +70,7 @@ _DEEP = _Deep()
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:
+    """Group the nodes and build the kernels, again with more edges kept unfused whenever a kernel cannot be built."""
     banned = _read_first(view)
     forms = Forms(view)
     while True:
@@ -88,11 +89,11 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
 
 
 def _read_first(view: View) -> dict[tuple[Node, Node], str]:
-    """Return edges to keep unfused so that small writes can be made in place: from early readers of the array to dependents of
-    the write.
+    """Return edges to keep unfused so that small writes can be made in place.
 
-    In ``t[i], t[j] = t[j], t[i]`` the element that is read first must not be read by the kernel of the second write. Otherwise
-    the first write would have to copy the array.
+    They lead from early readers of a few elements of the array to nodes that depend on the write. In ``t[i], t[j] = t[j],
+    t[i]`` the element that is read first must not be read by the kernel of the second write. Otherwise the first write would
+    have to copy the array.
     """
     bases: dict[Node, list[Node]] = {}
     for node in view.real:
@@ -149,7 +150,7 @@ def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> d
 
 
 def _build(view: View, grouping: Grouping, group: Group, boundaries: tuple[Refusal, ...]) -> Fused:
-    """Return the kernel of a group. ``away``: the edges from the group to others."""
+    """Return the kernel of a group. ``boundaries``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
     stored = grouping.stored(group.nodes, members)

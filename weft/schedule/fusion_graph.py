@@ -52,12 +52,15 @@ class View:
         self._link()
 
     def stored(self, node: Node) -> bool:
+        """Return whether a node is a leaf with a buffer."""
         return node in self.given or node.value is not None or node.op is INPUT
 
     def leaf(self, node: Node) -> bool:
+        """Return whether a node is a leaf or stored."""
         return node.op.kind == "leaf" or self.stored(node)
 
     def is_real(self, node: Node) -> bool:
+        """Return whether a kernel computes the node."""
         return node in self._real
 
     def memory(self, node: Node) -> Node | None:
@@ -66,6 +69,7 @@ class View:
         return base if base in self._real or (self.stored(base) and base.op is not SCALAR) else None
 
     def _classify(self) -> None:
+        """Find the real and the uniform nodes. ``force``: nodes that must be stored."""
         force: set[Node] = set()
         for output in self.graph.outputs:
             base = strip(output)
@@ -129,7 +133,7 @@ class View:
                         self._store_unless_indexed(i)
 
     def _is_deep(self, node: Node) -> bool:
-        """Return whether so many moves of data are nested that the result is better stored."""
+        """Return whether too many moves of data are nested, so that the result is better stored."""
         below = [self._moves.get(i, (0, 1)) for i in node.inputs]
         length = 1 + max((b[0] for b in below), default=0)
         reads = sum(b[1] for b in below)
@@ -198,6 +202,7 @@ class View:
         return out
 
     def _link(self) -> None:
+        """Fill ``sources`` and ``readers``."""
         for node in self.real:
             self.sources[node] = () if self.leaf(node) else self.below(node)
             for p in self.sources[node]:

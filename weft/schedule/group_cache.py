@@ -80,6 +80,7 @@ class Forms:
         return tuple(form), places
 
     def _add(self, node: Node, word: int, inputs: tuple[Node, ...], form: list[int], places: dict[Node, int]) -> None:
+        """Append a node to a form, after the nodes below it."""
         for i in inputs:
             if i not in places:
                 self._add(i, *(self._others.get(i) or self._describe_operand(i)), form, places)

@@ -142,9 +142,11 @@ class Structure:
         return None
 
     def _fresh_dims(self, shape: Sequence[int]) -> Dims:
+        """Return a new token for each dimension, 0 for extent 1."""
         return tuple([0 if n == 1 else self.fresh() for n in shape])
 
     def _unite(self, a: Dims, b: Dims) -> None:
+        """Make the dimensions at equal positions share a loop."""
         for s, t in zip(a, b, strict=True):
             if s and t and s != t:
                 s, t = self.find(s), self.find(t)
@@ -155,8 +157,8 @@ class Structure:
         """Raise Boundary unless the node runs along all axes of the reduction or product below it."""
         if facts.needs or facts.product:
             present = {self.find(t) for t in facts.dims if t}
-            wanted = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
-            for t in wanted or ():
+            required = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
+            for t in required or ():
                 if t and self.find(t) not in present:
                     raise Boundary(reasons.OTHER_INDEX)
 
@@ -289,6 +291,7 @@ class Structure:
         return facts
 
     def _elementwise(self, node: Node) -> Facts:
+        """Return the facts of an element-wise node: dimensions of equal position are united."""
         shape = node.shape
         dims = [0] * len(shape)
         operands = []
@@ -320,6 +323,7 @@ class Structure:
         return facts
 
     def _reduce(self, node: Node) -> Facts:
+        """Return the facts of a reduction and record the dimensions it keeps."""
         if not reduces(node):
             return self._single(node)
         operand = node.inputs[0]
@@ -366,6 +370,7 @@ class Structure:
         return self._merge_facts(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
 
     def _windows(self, node: Node, f: Facts | None) -> Dims:
+        """Return the dimensions of a window reduction, the same for windows of the same operand."""
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
@@ -384,6 +389,7 @@ class Structure:
         return self._siblings[key]
 
     def _unwindow(self, node: Node) -> Facts:
+        """Return the facts of a gather from windows, whose strided axes are split."""
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
@@ -401,6 +407,7 @@ class Structure:
         return self._merge_facts(dims, operands)
 
     def _gather(self, node: Node) -> Facts:
+        """Return the facts of a gather. Indices run along the leading dimensions; the source is read from memory."""
         if self.read(node.inputs[0]) is not None:
             raise Boundary(reasons.GATHERED)
         operands = []
@@ -437,6 +444,7 @@ class Structure:
         return facts
 
     def _contract(self, node: Node) -> Facts:
+        """Return the facts of the group's product. Its operands are read from memory."""
         if self.product is not None:
             raise Boundary(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
@@ -529,6 +537,7 @@ def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
 
 
 def _check_product(st: Structure) -> None:
+    """Raise Boundary unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
     if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
         raise Boundary(reasons.PRODUCT_REDUCED)

@@ -66,9 +66,10 @@ class Grouping:
                 elif not self._try(p, node):
                     moved += self.reasons[p, node] == reasons.MOVED
         self._merge_siblings()
-        self._hand_over()
+        self._move_to_single_readers()
 
     def _weight(self, node: Node) -> int:
+        """Return the weight of a node."""
         return self.limits.heavy if node.op.heavy else 1
 
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
@@ -96,6 +97,7 @@ class Grouping:
         return out
 
     def _try(self, producer: Node, consumer: Node) -> bool:
+        """Merge the groups of two nodes if they can be merged, else record the reason. Return whether they are one group."""
         a, b = self.of[producer], self.of[consumer]
         if a is b:
             return True
@@ -158,7 +160,7 @@ class Grouping:
             down += fresh
         return False
 
-    def _connected(self, a: Group, b: Group) -> bool:
+    def _are_dependent(self, a: Group, b: Group) -> bool:
         """Return whether one of two groups depends on the other."""
         for first, last in ((a, b), (b, a)):
             if first in last.before or self._path(first, last):
@@ -166,6 +168,7 @@ class Grouping:
         return False
 
     def _merge(self, a: Group, b: Group) -> None:
+        """Merge group b into group a."""
         number = self.view.number
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple
@@ -199,12 +202,12 @@ class Grouping:
                 key = (node.inputs[0], (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"])
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
-            if a is b or a.weight + b.weight > self.limits.largest or self._connected(a, b):
+            if a is b or a.weight + b.weight > self.limits.largest or self._are_dependent(a, b):
                 continue
             if self._analyse(a, b) is None:
                 self._merge(a, b)
 
-    def _hand_over(self) -> None:
+    def _move_to_single_readers(self) -> None:
         """Move element-wise results that only one other kernel reads into that kernel, if it reads no more memory then.
 
         The result is not stored any more. For example, the square of a gradient (for the norm of all gradients) is not a second

@@ -29,11 +29,11 @@ _SECTOR = 32  # least bytes of one memory transaction
 
 
 def laid_out(view: View, fused: list[Fused], target: Target) -> list[Fused]:
-    """Return the same kernels with the arrays that they read best so stored channels last."""
-    products = {k: found for k, f in enumerate(fused) if (found := list(_convolutions(f))) and f.kernel is not None}
+    """Return the kernels on arrays in the chosen layouts, with kernels that copy weights to channels last in front."""
+    products = {k: convolutions for k, f in enumerate(fused) if (convolutions := list(_convolutions(f))) and f.kernel is not None}
     if not products:
         return fused
-    last = _chosen(view, fused, products, target.channels_last)
+    last = _choose_arrays(view, fused, products, target.channels_last)
     relaid = _weights(view, fused, products, target, last)
     kernels: dict[tuple, tuple[Kernel, tuple[tuple[int, int], ...]]] = {}
     out: list[Fused] = []
@@ -59,6 +59,7 @@ class _Product:
 
 
 def _convolutions(f: Fused) -> Iterator[_Product]:
+    """Yield the convolutions of a kernel whose operands are 16-bit arrays read from memory."""
     if f.kernel is None or not any(n.op.kind == "convolution" for n in f.nodes):
         return
     for phase in f.kernel.phases:
@@ -78,9 +79,9 @@ def _runs(access: Access, c: Contraction) -> int:
 # ---- arrays between kernels
 
 
-def _chosen(view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], least: int) -> set[Node]:
+def _choose_arrays(view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], least: int) -> set[Node]:
     """Return the arrays to store channels last."""
-    free = _free(view, fused, least)
+    free = _candidates(view, fused, least)
     last: set[Node] = set()
     for k, convolutions in products.items():
         args = _arguments(fused[k])
@@ -101,7 +102,7 @@ def _chosen(view: View, fused: Sequence[Fused], products: dict[int, list[_Produc
     return last
 
 
-def _free(view: View, fused: Sequence[Fused], least: int) -> set[Node]:
+def _candidates(view: View, fused: Sequence[Fused], least: int) -> set[Node]:
     """Return the arrays that may be stored channels last.
 
     They have many channels and an order that would change, and only kernels read them, all under one shape.
@@ -156,14 +157,14 @@ def _weights(
             key = f.inputs[p.b.buffer.id]
             is_input = strip(key[0]) in view.given and channels_last(key[1]) and _runs(p.b, p.contraction) >= target.channels_last
             if is_input:
-                saved[key] = saved.get(key, 0) + _wasted(p)
+                saved[key] = saved.get(key, 0) + _wasted_bytes(p)
     return {
         (node, shape): Node(CAST, (node,), {"dtype": node.dtype}, shape, node.dtype)
-        for (node, shape), wasted in saved.items() if wasted - 2 * node.nbytes >= target.relaying
+        for (node, shape), nbytes in saved.items() if nbytes - 2 * node.nbytes >= target.relaying
     }
 
 
-def _wasted(p: _Product) -> int:
+def _wasted_bytes(p: _Product) -> int:
     """Return the bytes that are transferred but not used for row-major weights.
 
     Each row of tiles reads all weights, by sectors.
@@ -184,7 +185,7 @@ def _relay_arguments(
     f: Fused, last: set[Node], replaced: dict[tuple[Node, Shape], Node], target: Target,
     kernels: dict[tuple, tuple[Kernel, tuple[tuple[int, int], ...]]],
 ) -> Fused:
-    """Return a kernel on arrays stored as chosen. ``made`` caches kernels, so that equal layers share one."""
+    """Return a kernel on arrays stored as chosen. ``kernels`` caches the results, so that equal layers share one."""
     if f.kernel is None:
         return f
     if replaced:

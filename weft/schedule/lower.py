@@ -69,6 +69,7 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
 
 
 def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[Node]:
+    """Assign buffers to the stores of all phases and return the kernel."""
     outputs = tuple(structure.stored)
     first = len(x.inputs)
     buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
@@ -116,11 +117,11 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     stores = [n for n in st.stored if st.facts[n].full == p]
     fulls = [n for n in st.nodes if st.is_full(n) and st.facts[n].full == p + 1]
     shared = [st.find(t) for t in st.shared or () if t]
-    wanted = set(shared)
+    shared_tokens = set(shared)
     within_s: list[Node] = []
     within_f: list[Node] = []
     if any(st.facts[n].needs for n in stores) or any(_reads_reduction(st, n) for n in fulls):
-        within_s = [n for n in stores if st.facts[n].needs or wanted <= set(st.tokens(n))]
+        within_s = [n for n in stores if st.facts[n].needs or shared_tokens <= set(st.tokens(n))]
         within_f = [n for n in fulls if _reads_reduction(st, n)]
     groups: dict[tuple, tuple[list[Node], list[Node]]] = {}
     for n in stores:
@@ -141,11 +142,13 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
 
 
 def _reads_reduction(st: Structure, full: Node) -> bool:
+    """Return whether the operand of a full reduction reads a reduction of the same phase."""
     below = st.read(full.inputs[0])
     return below is not None and below.needs is not None
 
 
 def _operand_tokens(st: Structure, full: Node) -> tuple:
+    """Return a key of the loops over a full reduction's operand: reductions with equal keys share a phase."""
     below = st.read(full.inputs[0])
     if below is None or full.op.kind == "window":
         return (full,) if full.op.kind == "window" else ("memory", full.inputs[0].shape, full.params["axes"])
@@ -182,6 +185,7 @@ class Domain:
         return tuple(index), tuple(guards)
 
     def add(self, token: int, extent: int, split: tuple[int, int] | None) -> None:
+        """Add the loop of a token, or the two loops of a split dimension."""
         if split is None:
             axis = self.x.axis(extent)
             self.axes.append(axis)

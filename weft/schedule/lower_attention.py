@@ -17,6 +17,7 @@ NEVER = -math.inf
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return the phase of an attention group: one chain for all its results."""
     node = st.nodes[0]
     attention = _Attention(x, node)
     results = {n.params["result"]: n for n in st.nodes}
@@ -73,6 +74,7 @@ class _Attention:
         return self.m.const(value, self.wide)
 
     def score(self, product: Inner) -> Value:
+        """Return the scaled score with masks applied."""
         m = self.m
         score = m.mul(m.acc(product.id, self.wide), self.const(self.params["scale"]))
         biases = self.masks if self.params["keep"] is None else self.masks[:-2]
@@ -84,7 +86,7 @@ class _Attention:
                 score = m.select(self.read(mask, self.i, self.j), score, self.const(NEVER))
         return score
 
-    def dropped(self, value: Value) -> Value:
+    def apply_dropout(self, value: Value) -> Value:
         """Return a weight after dropout, which is decided by the random word at the weight's position."""
         m, keep = self.m, self.params["keep"]
         if keep is None:
@@ -99,6 +101,7 @@ class _Attention:
         return m.select(stays, m.mul(value, self.const(1 / keep if keep else 0.0)), self.const(0.0))
 
     def forward(self, results: dict[str, Node]) -> Chain:
+        """Return the chain of attention's results."""
         m = self.m
         product = self.inner(self.q, self.k)
         softmax = Softmax(self.score(product), self.number(), self.number(), self.number())
@@ -108,7 +111,7 @@ class _Attention:
         stores: list[Pending] = []
         if "out" in results:
             whole = m.div(self.const(1.0), m.select(none, self.const(1.0), total))
-            weight = self.dropped(m.acc(softmax.weight, self.wide))
+            weight = self.apply_dropout(m.acc(softmax.weight, self.wide))
             outer.append(self.outer(results["out"], weight, self.v, False, whole))
         if "lse" in results:
             lse = m.select(none, self.const(0.0), m.add(top, m.log(m.select(none, self.const(1.0), total))))
@@ -119,6 +122,7 @@ class _Attention:
         )
 
     def gradient(self, results: dict[str, Node]) -> Chain:
+        """Return the chain of the gradients."""
         m = self.m
         cotangent, lse, delta = self.extra
         product = self.inner(self.q, self.k)
@@ -126,11 +130,11 @@ class _Attention:
         weight = m.exp(m.sub(self.score(product), m.cast(self.read(lse, self.i), self.wide)))
         outer: list[Outer] = []
         if "value" in results:
-            outer.append(self.outer(results["value"], self.dropped(weight), cotangent, True))
+            outer.append(self.outer(results["value"], self.apply_dropout(weight), cotangent, True))
         if results.keys() - {"value"}:
             through = self.inner(cotangent, self.v)
             inner.append(through)
-            back = m.sub(self.dropped(m.acc(through.id, self.wide)), m.cast(self.read(delta, self.i), self.wide))
+            back = m.sub(self.apply_dropout(m.acc(through.id, self.wide)), m.cast(self.read(delta, self.i), self.wide))
             change = m.mul(m.mul(weight, back), self.const(self.params["scale"]))
             if "query" in results:
                 outer.append(self.outer(results["query"], change, self.k, False))

@@ -22,6 +22,7 @@ Pairs = tuple[tuple[int, int], ...]
 SMALLER = 4  # an update is kept in scratch if it is at least this many times smaller than its array
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return the phases of a group that ends in a write."""
     node = next(n for n in st.nodes if ends_kernel(n))
     return {
         "running": _lower_running, "board": _last_equal, "scatter": _lower_scatter, "write": _lower_write,
@@ -134,17 +135,20 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
 
 
 def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index]:
+    """Return loops over a shape and the index of its element."""
     axes = [x.axis(n) if n != 1 else None for n in shape]
     return tuple([a for a in axes if a is not None]), tuple([along(a) if a is not None else ZERO for a in axes])
 
 
 def _copy(x: Expander, node: Node, base: Node) -> Phase:
+    """Lower a copy of ``base`` into the buffer of ``node``."""
     x.scope = Scope()
     axes, index = _loops(x, node.shape)
     return Phase(axes, (Stage((), (), (Pending(node, index, (), x.at(base, index)),)),))  # type: ignore[arg-type]
 
 
 def _scatter(x: Expander, node: Node) -> Phase:
+    """Lower the additions or writes of a scatter."""
     base, updates, *indices = node.inputs
     x.scope = Scope()
     axes, at = _loops(x, updates.shape)
@@ -219,6 +223,7 @@ def _write(x: Expander, node: Node, stored: Node) -> Phase:
 
 
 def _lower_running(x: Expander, st: Structure, node: Node) -> list[Phase]:
+    """Lower a running fold: a loop along its axis inside loops over the others."""
     x.scope = Scope()
     axes = [x.axis(n) for n in node.shape]
     index = tuple([along(a) for a in axes])

@@ -20,6 +20,7 @@ from weft.schedule.open_stage import Pending
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return a phase for each part of the group's product."""
     node = st.product
     assert node is not None
     parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)
@@ -71,6 +72,7 @@ def _stage(
 
 
 def _dot(x: Expander, node: Node) -> list[tuple]:
+    """Return the one part of a dot_general: (batch, m, n, k, left, right, index)."""
     a, b = node.inputs
     (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
     batch = [x.axis(a.shape[d]) for d in ba]

@@ -44,6 +44,7 @@ def _is_position(value: Value, axis: Axis) -> bool:
 
 
 def _affines(value: Value) -> list[Affine]:
+    """Return the index expressions of a load or an index."""
     if value.op == "load":
         return [*value.attr.index, *(g[0] for g in value.attr.guard)]
     return [value.attr] if value.op == "index" else []
@@ -63,7 +64,7 @@ def _substitute(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
     """Return ``value`` with the axis replaced by the position ``place``."""
     done: dict[int, Value] = {}
 
-    def moved(affine: Affine) -> Affine:
+    def replace_axis(affine: Affine) -> Affine:
         terms = tuple([t for t in affine.terms if t[0] != axis.id])
         gather = tuple([(done[id(v)], c) for v, c in affine.gather])
         coefficient = dict(affine.terms).get(axis.id, 0)
@@ -76,17 +77,18 @@ def _substitute(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
         if id(v) in done or not waiting:
             stack.pop()
             if id(v) not in done:
-                done[id(v)] = v if not _varies(v, axis) else _rebuild(m, v, [done[id(x)] for x in v.args], moved)
+                done[id(v)] = v if not _varies(v, axis) else _rebuild(m, v, [done[id(x)] for x in v.args], replace_axis)
         else:
             stack.extend(waiting)
     return done[id(value)]
 
 
-def _rebuild(m: Machine, value: Value, args: list[Value], moved) -> Value:
+def _rebuild(m: Machine, value: Value, args: list[Value], replace_axis) -> Value:
+    """Return a load, index or operation with new operands and the axis replaced in its index expressions."""
     if value.op == "load":
         a = value.attr
-        guard = tuple([(moved(g), lo, hi) for g, lo, hi in a.guard])
-        return m.load(Access(a.buffer, tuple(map(moved, a.index)), guard, a.fill))
+        guard = tuple([(replace_axis(g), lo, hi) for g, lo, hi in a.guard])
+        return m.load(Access(a.buffer, tuple(map(replace_axis, a.index)), guard, a.fill))
     if value.op == "index":
-        return m.cast(m.index(moved(value.attr)), value.dtype)
+        return m.cast(m.index(replace_axis(value.attr)), value.dtype)
     return m.made(value.op, args, value.dtype)

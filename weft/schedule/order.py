@@ -60,12 +60,11 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
 
 
 def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
-    """Return for each kernel those that should run before it, and two more rows for gates, which collect what many kernels wait
-    for.
+    """Return for each kernel the kernels that should run before it; two more rows are gates.
 
-    All other readers of an input run before a kernel that may write over it. Kernels that check indices run before kernels that
-    may write over an input, so that nothing has changed when an index is out of range. Updates without checks wait for updates
-    with them.
+    A gate collects what many kernels wait for. All other readers of an input run before a kernel that may write over it.
+    Kernels that check indices run before kernels that may write over an input, so that nothing has changed when an index is out
+    of range. Updates without checks wait for updates with them.
     """
     ancestors: list[int] = []  # sets of kernels, as bits
     for b in before:  # fused is in a valid order

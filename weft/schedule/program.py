@@ -133,22 +133,22 @@ class Loop:
 Step = Call | Host | Copy | Loop
 
 
-def every_step(program: Program) -> Iterator[Step]:
+def walk_steps(program: Program) -> Iterator[Step]:
     """Yield all steps in order, each loop followed by those of its body."""
     for step in program.steps:
         yield step
         if isinstance(step, Loop):
-            yield from every_step(step.body)
+            yield from walk_steps(step.body)
 
 
 def calls(program: Program) -> list[Call]:
     """Return every kernel call of a Program, including those in the bodies of its loops, in order."""
-    return [step for step in every_step(program) if isinstance(step, Call)]
+    return [step for step in walk_steps(program) if isinstance(step, Call)]
 
 
 def hosts(program: Program) -> list[Host]:
     """Return every step in NumPy, including those in the bodies of its loops, in order."""
-    return [step for step in every_step(program) if isinstance(step, Host)]
+    return [step for step in walk_steps(program) if isinstance(step, Host)]
 
 
 class KernelInfo(NamedTuple):

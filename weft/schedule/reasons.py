@@ -1,4 +1,4 @@
-"""Why two operations are not in one kernel: a sentence each, shown by explain."""
+"""Reasons why two operations are not in one kernel: a sentence each, shown by explain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TWO_PRODUCTS = "two products: each product is a kernel of its own"
 PRODUCT_OPERAND = "operands of a product are read from memory"
 PRODUCT_REDUCED = "a reduction of a product: the product must be complete first"
 PRODUCT_DOMAIN = "a product's kernel stores only arrays of the product's shape"
-CYCLE = "would form a cycle: a third kernel reads the one result, and its own result is read with the other"
+CYCLE = "would form a cycle: a third kernel depends on one of the two and is needed by the other"
 REDUCE_AXES = "reductions keep different axes"
 TOO_LARGE = "group too large"
 GATHERED = "it is read at positions that are known only at run time, so it is stored first"

@@ -29,8 +29,8 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
                 if access.buffer.scope != "arg":
                     continue
                 box = _box(access, extents, count)
-                if box not in (found := boxes.setdefault(access.buffer.id, [])):
-                    found.append(box)
+                if box not in (regions := boxes.setdefault(access.buffer.id, [])):
+                    regions.append(box)
     total = 0
     for buffer in (*kernel.inputs, *kernel.outputs):
         size = 1

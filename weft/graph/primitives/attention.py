@@ -140,16 +140,16 @@ def _gradient_reference(*arrays: np.ndarray, result: str, scale: float, causal: 
         scores, dropped = _scores_and_dropout(q, k, tuple(rest), scale, causal, keep)
         weights = np.exp(scores - lse[..., None])
         if result == "value":
-            return _shared(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
+            return _sum_to(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
         through = g @ np.swapaxes(v, -1, -2)
         ds = weights * ((through if dropped is None else through * dropped) - delta[..., None])
         if causal:
             ds = np.where(np.tri(*ds.shape[-2:]) > 0, ds, 0)
         ds = (ds * q.dtype.type(scale)).astype(q.dtype)
-        return (ds @ k).astype(dtype) if result == "query" else _shared(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
+        return (ds @ k).astype(dtype) if result == "query" else _sum_to(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
 
 
-def _shared(x: np.ndarray, shape: Shape) -> np.ndarray:
+def _sum_to(x: np.ndarray, shape: Shape) -> np.ndarray:
     """Return x summed over the dimensions where ``shape`` has 1: heads that share an operand."""
     axes = tuple(d for d, n in enumerate(shape) if n == 1 and x.shape[d] != 1)
     return x.sum(axis=axes, keepdims=True) if axes else x

@@ -35,7 +35,8 @@ def _transpose(x: Node) -> Node:
     return permute(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _spread(x: Node, lead: Shape) -> Node:
+def _broadcast_lead(x: Node, lead: Shape) -> Node:
+    """Broadcast the leading dimensions."""
     return broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
@@ -52,7 +53,7 @@ def _causal(shape: Shape) -> Node:
 
 def _scores(q: Node, k: Node, masks: Sequence[Node], scale: float, causal: bool) -> Node:
     """Return the scores in the register format, which q and k have."""
-    scores = call.multiply(_product(q, _spread(k, q.shape[:-2]), True), number(scale, q))
+    scores = call.multiply(_product(q, _broadcast_lead(k, q.shape[:-2]), True), number(scale, q))
     for mask in masks:
         if mask.dtype is not BOOL:
             scores = call.add(scores, cast(mask, q.dtype))
@@ -65,7 +66,8 @@ def _scores(q: Node, k: Node, masks: Sequence[Node], scale: float, causal: bool)
     return scores
 
 
-def _dropped(weights: Node, words: Sequence[Node], keep: float | None) -> Node:
+def _apply_dropout(weights: Node, words: Sequence[Node], keep: float | None) -> Node:
+    """Return the weights after dropout."""
     if keep is None:
         return weights
     bits = words[0] if len(words) == 1 else call.random_bits(*words, shape=weights.shape)
@@ -104,8 +106,8 @@ def attention(q: Node, k: Node, v: Node, *rest: Node, result: str, scale: float,
     masked, safe_total = _nonzero(total)
     if result == "lse":
         return reshape(call.where(masked, number(0, total), call.add(top, call.log(safe_total))), q.shape[:-1])
-    weights = _dropped(call.divide(e, safe_total), words, keep)
-    return cast(_product(weights, _spread(v, q.shape[:-2]), False), dtype)
+    weights = _apply_dropout(call.divide(e, safe_total), words, keep)
+    return cast(_product(weights, _broadcast_lead(v, q.shape[:-2]), False), dtype)
 
 
 def _weights_and_cotangent(
@@ -120,7 +122,7 @@ def _weights_and_cotangent(
     weights = call.exp(call.subtract(scores, reshape(lse, ends)))
 
     def through() -> Node:
-        back = _dropped(_product(g, _spread(v, g.shape[:-2]), True), words, keep)
+        back = _apply_dropout(_product(g, _broadcast_lead(v, g.shape[:-2]), True), words, keep)
         ds = call.multiply(weights, call.subtract(back, reshape(delta, ends)))
         return call.where(_causal(ds.shape[-2:]), ds, number(0, ds)) if causal else ds
 
@@ -128,15 +130,16 @@ def _weights_and_cotangent(
 
 
 def gradient(*operands: Node, result: str, scale: float, causal: bool, keep: float | None) -> Node:
+    """Return the result of the primitive ``attention_gradient``."""
     q, k, v, g = operands[:4]
     _, words = split(operands[6:], keep)
     weights, through = _weights_and_cotangent(operands, causal, scale, keep)
     if result == "value":
-        weights = _transpose(_dropped(weights, words, keep))
+        weights = _transpose(_apply_dropout(weights, words, keep))
         return cast(_sum_to(_product(weights, _wide(g)[0], False), v.shape), q.dtype)
     ds = call.multiply(through(), number(scale, weights))
     if result == "query":
-        return cast(_product(ds, _spread(_wide(k)[0], q.shape[:-2]), False), q.dtype)
+        return cast(_product(ds, _broadcast_lead(_wide(k)[0], q.shape[:-2]), False), q.dtype)
     return cast(_sum_to(_product(_transpose(ds), _wide(q)[0], False), k.shape), q.dtype)
 
 
@@ -156,7 +159,7 @@ def sums_vjp(g: Node, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[N
     ds = call.multiply(call.where(masked, number(0, e), call.divide(e, safe_total)), reshape(g, (*g.shape, 1)))
     scaled = call.multiply(ds, number(params["scale"], ds))
     derivatives: list[Node | None] = [
-        cast(_product(scaled, _spread(k, q.shape[:-2]), False), inputs[0].dtype),
+        cast(_product(scaled, _broadcast_lead(k, q.shape[:-2]), False), inputs[0].dtype),
         cast(_sum_to(_product(_transpose(scaled), q, False), k.shape), inputs[1].dtype), None,
     ]
     derivatives += [None if m.dtype is BOOL else cast(_sum_to(ds, m.shape), m.dtype) for m in masks]

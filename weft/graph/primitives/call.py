@@ -14,10 +14,10 @@ class _Calls:
     """``call.add(a, b)`` applies the primitive ``add``. The name is looked up at the call, so entries may refer to later ones."""
 
     def __getattr__(self, name: str) -> Callable[..., Node]:
-        def named(*nodes: Node, **params: Any) -> Node:
+        def apply(*nodes: Node, **params: Any) -> Node:
             return bind(TABLE[name], *nodes, **params)
 
-        return named
+        return apply
 
 
 call = _Calls()

@@ -27,10 +27,10 @@ class Later:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         @cache
-        def found() -> Callable[..., Any]:
+        def load() -> Callable[..., Any]:
             return getattr(import_module(f"weft.graph.primitives.{self._module}"), name)
 
-        return lambda *args: found()(*args)
+        return lambda *args: load()(*args)
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
@@ -44,14 +44,17 @@ def traffic(node: Node) -> int:
 
 
 def moving(node: Node) -> Cost:
+    """Return the cost of a move: memory traffic only."""
     return Cost(0, traffic(node))
 
 
 def per_element(flops: int) -> Callable[[Node], Cost]:
+    """Return a cost of ``flops`` operations for each element of the result."""
     return lambda node: Cost(flops * node.size, traffic(node))
 
 
 def per_input_element(node: Node) -> Cost:
+    """Return the cost of one operation for each element of the operand."""
     return Cost(node.inputs[0].size, traffic(node))
 
 
@@ -101,15 +104,16 @@ def rank(x: Node, dim: int | None) -> int:
 
 
 def batch_elementwise(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of an element-wise primitive."""
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
         bind = getattr(call, name)
         if len(inputs) == 1:
             return bind(*inputs, **params), dims[0]
-        first = next(d for d in dims if d is not None)
+        dim = next(d for d in dims if d is not None)
         shapes = {len(x.shape) for x, d in zip(inputs, dims, strict=True) if d is not None}
-        same = all(d == first or (d is None and not x.shape) for x, d in zip(inputs, dims, strict=True))
+        same = all(d == dim or (d is None and not x.shape) for x, d in zip(inputs, dims, strict=True))
         if same and len(shapes) == 1:
-            return bind(*inputs, **params), first
+            return bind(*inputs, **params), dim
         ndim = max(map(rank, inputs, dims))
         return bind(*(front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)), **params), 0
 

@@ -141,6 +141,7 @@ def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
 
 
 def _part_rule(name: str, allowed: frozenset[Format], out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
+    """Return the rule of a primitive that takes complex numbers apart."""
     def rule(x: Node) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise DTypeError(f"{name}: x is {x.dtype}, but must be {words(allowed)}: cast it with astype.")

@@ -29,7 +29,8 @@ Pads = tuple[tuple[int, int], ...]
 Dims = tuple[Ints, Ints, Ints]
 
 
-def dilated(n: int, dilation: int) -> int:
+def dilated_extent(n: int, dilation: int) -> int:
+    """Return the extent of ``n`` elements after dilation."""
     return (n - 1) * dilation + 1 if n else 0
 
 
@@ -51,10 +52,10 @@ def _shape(
         raise ShapeError(
             f"conv_general: x {x} and w {w} must both have two dimensions more than there are spatial ones."
         )
-    for axes, what in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
-        check_axes("conv_general", axes, ndim, what)
+    for axes, label in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
+        check_axes("conv_general", axes, ndim, label)
         if len(axes) != ndim:
-            raise ShapeError(f"conv_general: {what} {axes} must name {ndim} dimensions.")
+            raise ShapeError(f"conv_general: {label} {axes} must name {ndim} dimensions.")
     spatial = ndim - 2
     if not len(stride) == len(padding) == len(lhs_dilation) == len(rhs_dilation) == spatial:
         raise ShapeError(
@@ -73,7 +74,7 @@ def _shape(
         )
     out = [sx[0], sw[0]]
     for n, k, s, (low, high), ld, rd in zip(sx[2:], sw[2:], stride, padding, lhs_dilation, rhs_dilation, strict=True):
-        extent = dilated(n, ld) + low + high - dilated(k, rd)
+        extent = dilated_extent(n, ld) + low + high - dilated_extent(k, rd)
         if extent < 0 or k < 1:
             raise ShapeError(
                 f"conv_general: the window of w {w} (dilation {rhs_dilation}) is larger than x {x} with padding "
@@ -89,7 +90,7 @@ def _shape(
 def _dilate_and_pad(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
     """Return x dilated, then padded or cropped."""
     n, c, *spatial = x.shape
-    wide = np.zeros([n, c] + [dilated(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
+    wide = np.zeros([n, c] + [dilated_extent(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
     wide[(slice(None), slice(None), *(slice(None, None, d) for d in lhs_dilation))] = x
     wide = np.pad(wide, [(0, 0), (0, 0)] + [(max(a, 0), max(b, 0)) for a, b in padding])
     crop = (slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(padding, wide.shape[2:], strict=True))
@@ -104,7 +105,7 @@ def _reference(
     n, c = x.shape[:2]
     o, i, *kernel = w.shape
     out_spatial = [
-        (e - dilated(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
+        (e - dilated_extent(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
     ]
     out = np.zeros([n, groups, o // groups, product(out_spatial)], x.dtype)
     for at in np.ndindex(*kernel):
@@ -141,11 +142,11 @@ def _vjp(
     x_dims, w_dims, out_dims = dims
     sx, sw = [x.shape[d] for d in x_dims[2:]], [w.shape[d] for d in w_dims[2:]]
     so = [g.shape[d] for d in out_dims[2:]]
-    wide_x = [dilated(n, d) for n, d in zip(sx, lhs_dilation, strict=True)]
-    wide_w = [dilated(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
-    wide_g = [dilated(n, d) for n, d in zip(so, stride, strict=True)]
+    wide_x = [dilated_extent(n, d) for n, d in zip(sx, lhs_dilation, strict=True)]
+    wide_w = [dilated_extent(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
+    wide_g = [dilated_extent(n, d) for n, d in zip(so, stride, strict=True)]
 
-    # to x: g, dilated by the stride, with w reversed and its channels exchanged
+    # to x: g, dilated by the stride, with w reversed and its channels swap_channels
     turned = flip(_split(w, w_dims[0], groups, w_dims[1]), w_dims[2:])
     low = [k - 1 - pad[0] for k, pad in zip(wide_w, padding, strict=True)]
     high = [n + k - 1 - m - a for n, k, m, a in zip(wide_x, wide_w, wide_g, low, strict=True)]
@@ -156,7 +157,7 @@ def _vjp(
     )
 
     # to w: x with g as its window; images take the place of channels and are summed over
-    def exchanged(d: Ints) -> Ints:
+    def swap_channels(d: Ints) -> Ints:
         return (d[1], d[0], *d[2:])
 
     low = [pad[0] for pad in padding]
@@ -164,7 +165,7 @@ def _vjp(
     dw = call.conv_general(
         _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
         lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
-        dims=(exchanged(x_dims), exchanged(out_dims), exchanged(w_dims)), **given(precision),
+        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **given(precision),
     )
     return dx, dw
 

@@ -26,6 +26,7 @@ Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes that are neither contracted nor batch."""
     return tuple([d for d in range(ndim) if d not in contract and d not in batch])
 
 
@@ -40,13 +41,13 @@ def _rule(a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float
 def _shape(sa: Shape, sb: Shape, contract: Pair, batch: Pair) -> Shape:
     check_axes("dot_general", contract[0] + batch[0], len(sa), "axes of a")
     check_axes("dot_general", contract[1] + batch[1], len(sb), "axes of b")
-    for what, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
+    for role, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
         if len(axes_a) != len(axes_b):
-            raise ShapeError(f"dot_general: {what} axes {axes_a} of a and {axes_b} of b must pair up.")
+            raise ShapeError(f"dot_general: {role} axes {axes_a} of a and {axes_b} of b must pair up.")
         for i, j in zip(axes_a, axes_b, strict=True):
             if sa[i] != sb[j]:
                 raise ShapeError(
-                    f"dot_general: a {sa} and b {sb}: {what} axis {i} of a has {sa[i]} elements and axis {j} of b has {sb[j]}: "
+                    f"dot_general: a {sa} and b {sb}: {role} axis {i} of a has {sa[i]} elements and axis {j} of b has {sb[j]}: "
                     "they must be equal; transpose an operand if its axes are in another order."
                 )
     shape = [sa[d] for d in batch[0]]

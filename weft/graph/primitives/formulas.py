@@ -52,6 +52,7 @@ def invert(a: Any, m: Any) -> Any:
 
 
 def on_bool(of_bool: Formula, of_numbers: str) -> Formula:
+    """Return a formula that uses ``of_bool`` for bool and a machine operation for numbers."""
     return lambda m, x, y: of_bool(m, x, y) if x.dtype == BOOL else getattr(m, of_numbers)(x, y)
 
 
@@ -72,6 +73,7 @@ def truth(m: Any, x: Any) -> Any:
 
 
 def logical(name: str) -> Formula:
+    """Return the formula of a logical operation on truth values."""
     return lambda m, *values: getattr(m, name)(*(truth(m, v) for v in values))
 
 

@@ -49,6 +49,7 @@ Ints = tuple[int, ...]
 
 
 def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Shape:
+    """Return the shape of a gather's result or a scatter's updates, after checking axes and indices."""
     check_axes(name, axes, len(x.shape))
     if len(axes) != len(indices) or not axes:
         raise ShapeError(f"{name}: {len(indices)} index arrays for axes {axes}: give one an axis.")

@@ -47,7 +47,7 @@ def check(name: str, x: Node, square: bool = False, argument: str | None = None)
     return x.shape[:-2]
 
 
-def quietly(fn: Callable[..., Any]) -> Callable[..., Any]:
+def without_warnings(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reference without NumPy's warnings."""
 
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
@@ -57,7 +57,7 @@ def quietly(fn: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
-def cubic(operations: float) -> Callable[[Node], Cost]:
+def cubic_cost(operations: float) -> Callable[[Node], Cost]:
     """Return a cost: ``operations`` times the cube of a matrix's side.
 
     The factors are those of LAPACK's textbooks, doubled for Cholesky, which NumPy computes at half the speed of the others.
@@ -70,7 +70,7 @@ def cubic(operations: float) -> Callable[[Node], Cost]:
     return cost
 
 
-def each(name: str) -> Callable[..., Batched]:
+def batch_rule(name: str) -> Callable[..., Batched]:
     """Return the batching rule of a function of stacks of matrices whose leading extents broadcast."""
 
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
@@ -83,7 +83,7 @@ def each(name: str) -> Callable[..., Batched]:
 # ---- parts
 
 
-def together(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
+def pack(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
     """Pack arrays with ``lead`` leading axes into one."""
     flat = [np.reshape(p, (*p.shape[:lead], product(p.shape[lead:]))) for p in parts]
     return np.concatenate(flat, axis=-1)
@@ -101,7 +101,7 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
     return tuple(out)
 
 
-def width(*shapes: Shape) -> int:
+def packed_length(*shapes: Shape) -> int:
     """Return the length of a packed result's last axis."""
     return sum(map(product, shapes))
 
@@ -132,14 +132,14 @@ def matmul(a: Node, b: Node) -> Node:
     return call.dot_general(a, b, contract=((n + 1,), (n,)), batch=(axes, axes))
 
 
-def where(m: int, n: int, compare: str) -> Node:
+def mask(m: int, n: int, compare: str) -> Node:
     """Return an (m, n) mask: true where the row number is ``compare`` ("greater", "less_equal", ...) to the column number."""
     return getattr(call, compare)(*[call.iota(shape=(m, n), dtype=INT64, axis=axis) for axis in (0, 1)])
 
 
-def kept(x: Node, compare: str) -> Node:
-    """Return matrices with zeros outside of a mask (see :func:`where`)."""
-    return call.where(where(x.shape[-2], x.shape[-1], compare), x, number(0, x))
+def masked(x: Node, compare: str) -> Node:
+    """Return matrices with zeros outside of a mask (see :func:`mask`)."""
+    return call.where(mask(x.shape[-2], x.shape[-1], compare), x, number(0, x))
 
 
 def column(v: Node) -> Node:
@@ -153,12 +153,12 @@ def row(v: Node) -> Node:
 def diagonal_matrix(v: Node) -> Node:
     """Return square matrices with the vectors as diagonals."""
     n = v.shape[-1]
-    return call.where(where(n, n, "equal"), column(v), number(0, v))
+    return call.where(mask(n, n, "equal"), column(v), number(0, v))
 
 
 def diagonal_of(x: Node) -> Node:
     """Return the diagonals of square matrices."""
-    return call.reduce_sum(kept(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
+    return call.reduce_sum(masked(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
 
 
 def symmetric(x: Node) -> Node:
@@ -176,7 +176,7 @@ def real_part(x: Node) -> Node:
     return cast(call.real(x), x.dtype) if x.dtype in COMPLEX else x
 
 
-def as_of(derivative: Node, x: Node) -> Node:
+def cast_derivative(derivative: Node, x: Node) -> Node:
     """Convert a complex derivative to the dtype of its operand, which may be real."""
     return derivative if x.dtype in COMPLEX else cast(call.real(derivative), x.dtype)
 
@@ -193,8 +193,8 @@ def _cholesky_rule(x: Node) -> tuple[Shape, Format]:
 
 def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Murray, 2016: differentiation of the Cholesky decomposition."""
-    inner = kept(matmul(adjoint(out), conj(g)), "greater_equal")
-    inner = call.subtract(inner, call.multiply(kept(inner, "equal"), number(0.5, inner)))
+    inner = masked(matmul(adjoint(out), conj(g)), "greater_equal")
+    inner = call.subtract(inner, call.multiply(masked(inner, "equal"), number(0.5, inner)))
     turned = adjoint(out)
     half = call.solve(turned, inner)
     return (conj(symmetric(adjoint(call.solve(turned, adjoint(half))))),)
@@ -205,12 +205,12 @@ def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 def _eigh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
     n = x.shape[-1] if x.shape else 0
-    return (*check("eigh", x, True), width((n,), (n, n))), x.dtype
+    return (*check("eigh", x, True), packed_length((n,), (n, n))), x.dtype
 
 
 def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
     w, v = np.linalg.eigh(x, "L" if lower else "U")
-    return together([w.astype(x.dtype), v], x.ndim - 2)
+    return pack([w.astype(x.dtype), v], x.ndim - 2)
 
 
 def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
@@ -249,12 +249,12 @@ def svd_parts(shape: Shape, full: bool) -> tuple[Shape, Shape, Shape]:
 
 def _svd_rule(x: Node, full: bool) -> tuple[Shape, Format]:
     lead = check("svd", x)
-    return (*lead, width(*svd_parts(x.shape, full))), x.dtype
+    return (*lead, packed_length(*svd_parts(x.shape, full))), x.dtype
 
 
 def _svd(x: np.ndarray, full: bool) -> np.ndarray:
     u, s, vh = np.linalg.svd(x, full_matrices=full)
-    return together([u, s.astype(x.dtype), vh], x.ndim - 2)
+    return pack([u, s.astype(x.dtype), vh], x.ndim - 2)
 
 
 def _skew(x: Node) -> Node:
@@ -313,11 +313,11 @@ def qr_parts(shape: Shape, mode: str) -> tuple[Shape, Shape]:
 
 def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
     lead = check("qr", x)
-    return (*lead, width(*qr_parts(x.shape, mode))), x.dtype
+    return (*lead, packed_length(*qr_parts(x.shape, mode))), x.dtype
 
 
 def _qr(x: np.ndarray, mode: Any) -> np.ndarray:
-    return together(np.linalg.qr(x, mode), x.ndim - 2)
+    return pack(np.linalg.qr(x, mode), x.ndim - 2)
 
 
 def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
@@ -345,7 +345,7 @@ def _columns(x: Node, start: int, stop: int) -> Node:
 def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
     """Return the derivative of the factorisation of a matrix with at least as many rows as columns."""
     inner = call.subtract(matmul(r, adjoint(gr)), matmul(adjoint(gq), q))
-    mirrored = call.add(kept(inner, "greater"), adjoint(kept(inner, "greater")))
+    mirrored = call.add(masked(inner, "greater"), adjoint(masked(inner, "greater")))
     middle = diagonal_matrix(real_part(diagonal_of(inner)))
     total = call.add(gq, matmul(q, call.add(mirrored, middle)))
     return adjoint(call.solve(r, adjoint(total)))
@@ -360,12 +360,12 @@ def _complex(dtype: Format) -> Format:
 
 def _eig_rule(x: Node) -> tuple[Shape, Format]:
     n = x.shape[-1] if x.shape else 0
-    return (*check("eig", x, True), width((n,), (n, n))), _complex(x.dtype)
+    return (*check("eig", x, True), packed_length((n,), (n, n))), _complex(x.dtype)
 
 
 def _eig(x: np.ndarray) -> np.ndarray:
     w, v = np.linalg.eig(x)
-    return together([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
+    return pack([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
 
 
 def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
@@ -380,7 +380,7 @@ def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     along = real_part(diagonal_of(inner))
     inner = call.multiply(over, call.subtract(inner, call.multiply(gram, row(along))))
     derivative = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
-    return (as_of(conj(derivative), x),)
+    return (cast_derivative(conj(derivative), x),)
 
 
 def _eigvals_rule(x: Node) -> tuple[Shape, Format]:
@@ -395,7 +395,7 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     n = x.shape[-1]
     _, v = unpacked(call.eig(x), (n,), (n, n))
     turned = transposed(v)
-    return (as_of(call.solve(turned, call.multiply(column(g), turned)), x),)
+    return (cast_derivative(call.solve(turned, call.multiply(column(g), turned)), x),)
 
 
 def _entry(
@@ -403,7 +403,8 @@ def _entry(
 ) -> None:
     samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
     register(Primitive(
-        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), samples, errors, raises=True,
+        name, "host", rule, without_warnings(reference), None, vjp, batch or batch_rule(name), cubic_cost(operations),
+        samples, errors, raises=True,
     ))
 
 
@@ -469,9 +470,9 @@ def _cofactors(x: np.ndarray) -> np.ndarray:
     if not x.size:
         return x
     u, s, vh = np.linalg.svd(x)
-    others = np.where(np.eye(x.shape[-1], dtype=bool), 1, s[..., None, :]).prod(axis=-1)  # products of all values but one
+    products = np.where(np.eye(x.shape[-1], dtype=bool), 1, s[..., None, :]).prod(axis=-1)  # products of all values but one
     unit = np.linalg.det(u) * np.linalg.det(vh)
-    return unit[..., None, None] * np.matmul(np.conj(u) * others[..., None, :], np.conj(vh))
+    return unit[..., None, None] * np.matmul(np.conj(u) * products[..., None, :], np.conj(vh))
 
 
 def _cofactors_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:

@@ -21,6 +21,7 @@ draw = Later("draw")
 
 
 def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return the shape with the reduced axes as 1."""
     return tuple(1 if d in axes else n for d, n in enumerate(shape))
 
 

@@ -30,6 +30,7 @@ Pads = tuple[tuple[int, int], ...]
 
 @memoised
 def _window_counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) -> Ints:
+    """Return the number of windows along each dimension, after checking the parameters."""
     if not len(size) == len(window) == len(stride) == len(padding):
         raise ShapeError(f"{name}: window {window}, stride {stride} and padding {padding} must have one entry a dimension.")
     if not window or min(window + stride) < 1 or any(p < 0 for pair in padding for p in pair):
@@ -125,10 +126,10 @@ def _gather_vjp(
     at = {"window": window, "stride": stride, "padding": padding}
     if not position:
         return (call.reduce_window(g, kind="sum", **at),)
-    return picked(g, position[0], window, stride, padding), None
+    return gather_at_positions(g, position[0], window, stride, padding), None
 
 
-def picked(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
+def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
     """Return the element of x at each window's position, or 0 where the position lies in the padding."""
     shape, lead = position.shape, len(position.shape) - len(window)
     place = call.cast(position, dtype=INT64)

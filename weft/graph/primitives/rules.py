@@ -58,6 +58,7 @@ def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
 
 
 def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
+    """Return a hint for the case that keepdims=True in an earlier reduction would make the shapes broadcast, else ""."""
     for k, node in enumerate(nodes):
         reduction = reduction_behind(node)
         if reduction is None:
@@ -74,6 +75,7 @@ def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
 
 
 def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> ShapeError:
+    """Return the error for shapes that do not broadcast."""
     shapes = ", ".join(f"{n} {node.shape}" for n, node in zip(names, nodes, strict=True))
     hint = _keepdims_hint(nodes, names)
     if not hint:
@@ -82,6 +84,7 @@ def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> Shap
 
 
 def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[Format]) -> DTypeError:
+    """Return the error for operands of a dtype that is not allowed, or of different dtypes."""
     bad = next((k for k, node in enumerate(nodes) if node.dtype not in allowed), None)
     if bad is not None:
         return DTypeError(f"{name}: {names[bad]} is {nodes[bad].dtype.name}, but must be {words(allowed)}: cast it with astype.")
@@ -90,6 +93,7 @@ def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed:
 
 
 def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    """Return the rule of a unary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x: Node) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise dtype_error(name, (x,), ("x",), allowed)
@@ -99,6 +103,7 @@ def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
 
 
 def binary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    """Return the rule of a binary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
         dtype = x1.dtype
         if dtype not in allowed or dtype is not x2.dtype:
@@ -128,15 +133,15 @@ def where_rule(condition: Node, x1: Node, x2: Node) -> tuple[Shape, Format]:
     return shape, x1.dtype
 
 
-def check_axis(name: str, axis: int, ndim: int, what: str = "axis") -> None:
+def check_axis(name: str, axis: int, ndim: int, label: str = "axis") -> None:
     if not 0 <= axis < ndim:
-        raise AxisError(f"{name}: {what} {axis} is out of range for an array of {ndim} dimensions.")
+        raise AxisError(f"{name}: {label} {axis} is out of range for an array of {ndim} dimensions.")
 
 
-def check_axes(name: str, axes: tuple[int, ...], ndim: int, what: str = "axes") -> None:
+def check_axes(name: str, axes: tuple[int, ...], ndim: int, label: str = "axes") -> None:
     """Raise AxisError unless the axes exist and differ from each other. Their order is free."""
     for axis in axes:
         if not 0 <= axis < ndim:
-            raise AxisError(f"{name}: {what} {axes} is out of range for an array of {ndim} dimensions.")
+            raise AxisError(f"{name}: {label} {axes} is out of range for an array of {ndim} dimensions.")
     if len(axes) > 1 and len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: {what} {axes} names an axis twice.")
+        raise AxisError(f"{name}: {label} {axes} names an axis twice.")

@@ -53,11 +53,11 @@ def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 
 
 def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, Format]:
-    return _permuted(x.shape, axes), x.dtype
+    return _permuted_shape(x.shape, axes), x.dtype
 
 
 @memoised
-def _permuted(shape: Shape, axes: Ints) -> Shape:
+def _permuted_shape(shape: Shape, axes: Ints) -> Shape:
     check_axes("permute", axes, len(shape))
     if len(axes) != len(shape):
         raise ShapeError(f"permute: axes {axes} must name each of the {len(shape)} dimensions of x {shape} once.")

@@ -46,6 +46,7 @@ MAY_FAIL: WeakSet[Node] = WeakSet()
 
 
 def register(primitive: Primitive) -> Primitive:
+    """Add a primitive to the table and return it."""
     if primitive.name in TABLE:
         raise ValueError(f"primitive {primitive.name!r} is in the table already")
     TABLE[primitive.name] = primitive
