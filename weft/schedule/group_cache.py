@@ -47,14 +47,14 @@ class Forms:
         verdict = _VERDICTS.get(form)
         if verdict is None:
             try:
-                self._analysed[nodes[0]] = structure_of(self.view, nodes, stored, self._extendable(nodes))
+                self._analysed[nodes[0]] = structure_of(self.view, nodes, stored, self._known(nodes))
                 verdict = ""
             except Boundary as boundary:
                 verdict = boundary.reason
             _VERDICTS.put(form, verdict, _FORM + _NUMBER_OF_FORM * len(form))
         return verdict or None
 
-    def _extendable(self, nodes: list[Node]) -> Structure | None:
+    def _known(self, nodes: list[Node]) -> Structure | None:
         """Return the analysis of the first nodes of a group, if it can be extended: groups grow at their end."""
         analysis = self._analysed.get(nodes[0])
         return None if analysis is None or analysis.asked or analysis.nodes != nodes[: len(analysis.nodes)] else analysis

@@ -193,7 +193,7 @@ class Structure:
             dims = operands[0].dims
         facts = self._merge_facts(dims, operands)
         if node.op.moves and len(node.inputs) > 1 and facts.needs:
-            self._refuse_tall_siblings(node, join=True)
+            self._beside(node, join=True)
         if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
             facts.views = node.op.reads * sum(f.views for f in operands)
             if facts.views > self.limits.views:
@@ -216,7 +216,7 @@ class Structure:
                     dims[d] = dims[d] or token
         return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
 
-    def _refuse_tall_siblings(self, node: Node, join: bool) -> None:
+    def _beside(self, node: Node, join: bool) -> None:
         """Refuse tall reductions beside operands that read none of their arrays, where the merged kernel would be slower.
 
         The kernel of a join stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of
@@ -312,7 +312,7 @@ class Structure:
             dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
         facts = self._merge_facts(tuple(dims), operands, node.op.heavy)
         if facts.needs and len(operands) > 1:
-            self._refuse_tall_siblings(node, join=False)
+            self._beside(node, join=False)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
             members = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]

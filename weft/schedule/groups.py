@@ -66,7 +66,7 @@ class Grouping:
                 elif not self._try(p, node):
                     moved += self.reasons[p, node] == reasons.MOVED
         self._merge_siblings()
-        self._move_to_single_readers()
+        self._hand_over()
 
     def _weight(self, node: Node) -> int:
         """Return the weight of a node."""
@@ -207,7 +207,7 @@ class Grouping:
             if self._analyse(a, b) is None:
                 self._merge(a, b)
 
-    def _move_to_single_readers(self) -> None:
+    def _hand_over(self) -> None:
         """Move element-wise results that only one other kernel reads into that kernel, if it reads no more memory then.
 
         The result is not stored any more. For example, the square of a gradient (for the norm of all gradients) is not a second
