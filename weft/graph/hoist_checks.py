@@ -58,11 +58,10 @@ def _hoist(graph: Graph) -> tuple[Graph, bool]:
 
 
 def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
-    """Return the loop on new operands, with index checks moved in front of it if their indices are available before the first
-    step.
+    """Return the loop on new operands, with index checks moved in front of it where possible.
 
-    The checks then run for all steps at once. The loop gets their results step by step, or once if all steps check the same
-    indices.
+    The indices must be available before the first step. The checks then run for all steps at once. The loop gets their results
+    step by step, or once if all steps check the same indices.
     """
     body, changed = _hoist(scan.params["body"].graph)  # innermost loops first
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]

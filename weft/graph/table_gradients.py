@@ -119,8 +119,8 @@ def summed(parts: list[TouchedRows], extent: int) -> Rows:
     values = parts[0].values if len(parts) == 1 else call.concat(*[p.values for p in flat], axis=0)
     count, row = indices.shape[0], flat[0].values.shape[1:]
     last = call.last_equal(indices, extent=extent)  # last occurrence of the same row: it represents the row
-    stands = cast(call.equal(last, call.iota(shape=(count,), dtype=INT64, axis=0)), INT64)
-    place = call.subtract(call.gather(call.cumulative_sum(stands, axis=0), last, axes=(0,)), full(1, (count,), INT64))
+    is_last = cast(call.equal(last, call.iota(shape=(count,), dtype=INT64, axis=0)), INT64)
+    place = call.subtract(call.gather(call.cumulative_sum(is_last, axis=0), last, axes=(0,)), full(1, (count,), INT64))
     # place: the position of each index among the distinct rows
     numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
     shape = values.shape[: len(values.shape) - len(row)]

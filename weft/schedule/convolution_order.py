@@ -23,8 +23,9 @@ def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
 
 
 def along_positions(spots: int, taps: int) -> bool:
-    """Return whether sums run along positions, in the code generator's order: where positions are fewer than taps, as in a
-    weight gradient.
+    """Return whether sums run along positions, in the code generator's order.
+
+    They do if positions are fewer than taps, as in a weight gradient.
     """
     return spots < taps
 

@@ -45,7 +45,7 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
     The analysis in ``group_structure`` decides which nodes belong together. If the kernel of a group cannot be built (rare: the
     analysis misses some index conflicts), the group is cut at its last edge and all nodes are grouped again.
     """
-    with _DEEP.lock:
+    with _RECURSION_LIMIT.lock:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
         try:
@@ -54,7 +54,7 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
             sys.setrecursionlimit(limit)
 
 
-class _Deep:
+class _RecursionLimit:
     """Serialises changes of the interpreter's recursion limit, which all threads share."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Deep:
         self.lock = threading.RLock()
 
 
-_DEEP = _Deep()
+_RECURSION_LIMIT = _RecursionLimit()
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:

@@ -99,8 +99,9 @@ def _dot(x: Expander, node: Node) -> list[tuple]:
 
 
 def _conv(x: Expander, node: Node) -> list[tuple]:
-    """Return the parts of a convolution: one Contraction, or one for each phase of a dilated input, so that no zero is
-    multiplied.
+    """Return the parts of a convolution: one Contraction, or one for each phase of a dilated input.
+
+    So no zero of the dilation is multiplied.
     """
     a, w = node.inputs
     p = node.params

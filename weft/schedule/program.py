@@ -98,11 +98,11 @@ class Carry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run a Program ``length`` times: natively, or step by step if ``hosts(body)`` is not empty. Code size does not depend on
-    length.
+    """Run a Program ``length`` times: natively, or step by step if ``hosts(body)`` is not empty.
 
-    ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``. ``body.outputs``: the carries, a slice of each of
-    ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot of the body's temporaries, or -1.
+    Code size does not depend on the length. ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``.
+    ``body.outputs``: the carries, a slice of each of ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot
+    of the body's temporaries, or -1.
     """
 
     body: Program

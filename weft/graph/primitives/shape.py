@@ -184,8 +184,9 @@ def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) ->
 
 
 def _where_equal(node: Node) -> Along:
-    """Return ``along`` for operands that start at the result's origin: a dimension maps to itself if its extent is the
-    result's.
+    """Return ``along`` for operands that start at the result's origin.
+
+    A dimension maps to itself if its extent is the result's.
     """
     return tuple([
         tuple([d if n == m else None for d, (n, m) in enumerate(zip(node.shape, x.shape, strict=True))]) for x in node.inputs
