@@ -50,8 +50,8 @@ def assigned(value: Any, dtype: Format) -> Node:
     Raises
     ------
     ValueError, OverflowError
-        An integer dtype cannot hold a NaN, an infinity or a number out of range. Arrays are cast by dtype, without a check, and so
-        are Scalars outside of lists, see :func:`stored`.
+        An integer dtype cannot hold a NaN, an infinity or a number out of range. Arrays are cast by dtype without a check,
+        and so are Scalars outside of lists, see :func:`stored`.
     """
     kind = type(value)
     if kind in NUMBERS:

@@ -27,7 +27,8 @@ def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, str
     memory = buffer if is_weft else memoryview(buffer)
     _check_bounds(extents, numpy_dtype.itemsize, start, byte_strides, memory.nbytes)
     if is_weft and byte_strides is None and order in (None, "C") and numpy_dtype.isnative:
-        return buffer.reshape(-1).view("uint8")[start : start + prod(extents) * numpy_dtype.itemsize].view(numpy_dtype).reshape(extents)
+        content = buffer.reshape(-1).view("uint8")[start : start + prod(extents) * numpy_dtype.itemsize]
+        return content.view(numpy_dtype).reshape(extents)
     return weft.array(np.ndarray(extents, numpy_dtype, memoryview(buffer), start, byte_strides, order))
 
 

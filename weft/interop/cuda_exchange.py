@@ -160,7 +160,7 @@ def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
     if card is None:
         raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
     if node.dtype.numpy.isbuiltin != 1:
-        raise AttributeError(f"the CUDA array interface has no word for {node.dtype}; .astype('float32') has one")
+        raise AttributeError(f"the CUDA array interface has no type for {node.dtype}; use .astype('float32')")
     key = id(array)
     if key not in _EXPORTED:
         _EXPORTED[key] = []
