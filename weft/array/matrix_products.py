@@ -50,5 +50,6 @@ def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], b
     if is_bool:
         a, b = cast(a, INT32), cast(b, INT32)
     batch_axes = tuple(batch)
-    out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(batch_axes, batch_axes), **asked(a.dtype))
+    contract = tuple(a_axes), tuple(b_axes)
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **asked(a.dtype))
     return cast(out, BOOL) if is_bool else out

@@ -469,7 +469,7 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
     if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
         raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
     use_float16 = DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
-    value = cast(value, FLOAT16 if use_float16 else operation.rule(operation.name, value.dtype)[1])  # as in NumPy, where a number is weak
+    value = cast(value, FLOAT16 if use_float16 else operation.rule(operation.name, value.dtype)[1])  # NumPy's numbers are weak
     form = value.dtype.computed
     bits, most = form.integer, form.bias - 1
     result, rest = cast(value, form), cast(power, INT64)
