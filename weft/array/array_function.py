@@ -24,7 +24,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
-    """NumPy calls this for functions that are not ufuncs."""
+    """Handle a NumPy function that is not a ufunc; NumPy calls this."""
     import weft
 
     if not all([issubclass(kind, Array | np.ndarray) for kind in types]):

@@ -29,7 +29,7 @@ _FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that wf has unde
 
 
 def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
-    """NumPy calls this for ufuncs. Those that weft does not have run in NumPy."""
+    """Handle a NumPy ufunc; NumPy calls this. Ufuncs that weft does not have run in NumPy."""
     if self.weak and all(type(x) in _NUMBERS or getattr(x, "weak", False) for x in inputs):
         inputs = tuple(wrap(x.as_dtype_node(FLOAT64)) if isinstance(x, Array) else x for x in inputs)  # NumPy uses float64
     outs = kwargs.pop("out", ())

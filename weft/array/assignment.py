@@ -162,15 +162,15 @@ def _source_dtype(dtype: Format) -> Format:
     return dtype if dtype in INEXACT else FLOAT64
 
 
-def _to_integer(given: Any, value: float, dtype: Format) -> int:
-    """Return a number truncated to an integer of ``dtype``; ``given`` is the value as the user wrote it, for messages."""
+def _to_integer(original: Any, value: float, dtype: Format) -> int:
+    """Return a number truncated to an integer of ``dtype``; ``original`` is the value as the user wrote it, for messages."""
     try:
         number = int(value)
     except (ValueError, OverflowError) as error:
         raise type(error)(
-            f"{told(given)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as "
-            "with .astype('float32')"
+            f"{told(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, "
+            "as with .astype('float32')"
         ) from None
     if not dtype.least <= number <= dtype.greatest:
-        raise beyond(given, number if INT64.least <= number <= UINT64.greatest else value, dtype)  # as the user wrote it
+        raise beyond(original, number if INT64.least <= number <= UINT64.greatest else value, dtype)  # as the user wrote it
     return number

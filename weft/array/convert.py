@@ -67,10 +67,10 @@ def number_node(value: Any, dtype: Format) -> Node:
         raise beyond(value, value, dtype) from None
 
 
-def beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
-    """Return the error for a number out of an integer's range; ``given`` is the value as the user wrote it."""
+def beyond(original: Any, value: float | int, dtype: Format) -> OverflowError:
+    """Return the error for a number out of an integer's range; ``original`` is the value as the user wrote it."""
     kind = "integer" if isinstance(value, int) else "float"
-    return OverflowError(f"{told(given)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
+    return OverflowError(f"{told(original)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
@@ -245,18 +245,18 @@ def shared_node(array: np.ndarray) -> Node:
     return input_leaf(array.shape, spelled(array.dtype), buffer)
 
 
-def from_list(x: Any, given: Any) -> np.ndarray:
-    """Return nested lists as a NumPy array; ``given`` is the value as the user wrote it, for messages."""
+def from_list(x: Any, original: Any) -> np.ndarray:
+    """Return nested lists as a NumPy array; ``original`` is the value as the user wrote it, for messages."""
     try:
         return np.asarray(x)
     except ValueError:
-        raise ShapeError(f"{told(given)}cannot make an array of {short(x)}: its rows have different lengths") from None
+        raise ShapeError(f"{told(original)}cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
 def _read_list(x: Any) -> Any:
     """Return nested lists as a node; but floats, and lists with run-time numbers, in a form that :func:`in_dtype` converts
     exactly to any dtype (floats as a float64 array)."""
-    given, kinds = x, kinds_in(x)
+    original, kinds = x, kinds_in(x)
     if not kinds.isdisjoint(GIVEN):
         result = _read_run_time_list(x, kinds)
         if result is not None:
@@ -274,7 +274,7 @@ def _read_list(x: Any) -> Any:
             return result
         nodes = _promote_items(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
-    array = from_list(x, given)
+    array = from_list(x, original)
     weak_floats = array.dtype in (np.float64, np.complex128) and not has_numpy
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
         return numpy_node(array)  # NumPy makes float64 of integers that fit only uint64 and int64 together
@@ -354,8 +354,8 @@ def leaves(x: Any) -> Iterator[Any]:
 def joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
     """Return nested lists of ``nodes`` of ``dtype`` as one array: copied now if all are small and materialised, else stacked as a
     pending node."""
-    found = join_nodes(x, nodes)
-    return _stack_rows(x, iter(nodes), dtype) if found is None else found
+    leaf = join_nodes(x, nodes)
+    return _stack_rows(x, iter(nodes), dtype) if leaf is None else leaf
 
 
 def _stack_rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:

@@ -129,7 +129,7 @@ class Array(Habits):
             trace = LOCAL.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
-        current = _ref(source)  # Python has one weak reference per object; a strong one would prevent writes in place
+        current = _ref(source)  # CPython has one weak reference per object; a strong one would prevent writes in place
         if self._source is current:
             return self._node
         self._node = node = follow(source, self._path)

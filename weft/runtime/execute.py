@@ -57,18 +57,18 @@ def on(name: str) -> Iterator[None]:
         LOCAL.device, LOCAL.place = previous
 
 
-def here(nodes: Iterable[Node], there: Device | None = None) -> None:
-    """Move the values of leaves to ``there``, by default the device in use. The leaf keeps the moved copy, so a program moves
+def here(nodes: Iterable[Node], target: Device | None = None) -> None:
+    """Move the values of leaves to ``target``, by default the device in use. The leaf keeps the moved copy, so a program moves
     each input once. Call it only if ``ELSEWHERE`` is not empty."""
-    if there is None:
-        there = device()
+    if target is None:
+        target = device()
     for node in nodes:
         value = node.value
         if value is None or node.op is SCALAR:
             continue
         source = owner(value)
-        if source is not there:
-            node.value = there.upload(source.download(value, node.shape, node.dtype))
+        if source is not target:
+            node.value = target.upload(source.download(value, node.shape, node.dtype))
 
 
 def fetched(*nodes: Node) -> bool:
