@@ -131,8 +131,8 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
         raise TraceError(
             f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
             "functions that weft leaves to NumPy would take it out of the graph, and its derivative would be lost. Use weft's "
-            "functions, wf.stop_gradient(x) where it is meant as a constant, or return it with has_aux=True and look at it "
-            "outside; comparisons (if x > 0), integers and print may look"
+            "functions, wf.stop_gradient(x) if it is a constant, or return it with has_aux=True and read it outside; "
+            "comparisons (if x > 0), integers and print are allowed"
         )
     leaves = [n for n in order if n.value is not None]
     return tiers.run(Graph(leaves, nodes), [n.value for n in leaves])
