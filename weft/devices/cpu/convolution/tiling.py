@@ -1,4 +1,4 @@
-"""Sizes of a forward convolution: blocks and tiles. Functions of extents, dtype and ISA only."""
+"""The tiling of a forward convolution: blocks and tiles. It depends on extents, dtype and ISA only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_pla
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv
 
-SPREAD = 12  # phases up to which the image is copied once a tap of the last window
+SPREAD = 12  # phases up to which the image is copied once for each tap of the last window
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """mr filters x nv vectors. levels: loops joined into one run of positions (1: a row of pixels at a time);
-    0: the vectors of a tile lie in neighbouring rows."""
+    """A tile of mr filters x nv vectors.
+
+    levels: innermost loops joined into one run of positions (1: a row of pixels); 0: a tile's vectors are in neighbouring rows
+    """
 
     mr: int
     nv: int
@@ -24,7 +26,8 @@ class Tiling:
 
 
 def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> Tiling:
-    """The tile with the fewest cycles for a block: FMAs, loads (half of the pixels' cross a cache line), latency."""
+    """Return the tile with the fewest estimated cycles per block: FMAs, loads (half of the pixels' cross a cache line), latency.
+    """
     best = None
     for nv in range(1, 9):
         for mr in range(1, 13):
@@ -56,9 +59,9 @@ def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan:
-    """Everything the forward driver needs: blocks, tile, and how chunks are numbered.
+    """The blocks, tile and chunks of a forward convolution.
 
-    direct: the stores are emitted on the tile's registers, over pixels joined into one axis.
+    direct: the stores read the tile's registers, over pixels joined into one axis
     """
 
     layout: ImageLayout
@@ -76,7 +79,7 @@ class ConvolutionPlan:
 
 
 def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPlan:
-    """joinable: the stores are few and can be emitted over all pixels of an image as one axis."""
+    """Choose blocks and tile. joinable: the stores are few and can treat all pixels of an image as one axis."""
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
     whole = tuple(w.pixel.extent for w in windows)
@@ -94,7 +97,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     most = whole[0]
     while most > 1 and not fits(block(1, even(whole[0], most))):
         most = even(whole[0], most) - 1
-    # of the block sizes that fit, the one with the fewest cycles in all
+    # choose the block size that fits with the fewest total cycles
     best = None
     for blocks in range(-(-whole[0] // most), min(whole[0], -(-whole[0] // most) + 6) + 1):
         rows = -(-whole[0] // blocks)
@@ -128,7 +131,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
 
 
 def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
-    """Nothing is copied: a chunk is a run of rows, of whole tiles where that can be."""
+    """Return the plan of a convolution that reads the image in place: a chunk is a block of rows."""
     whole, filters = conv.windows[0].pixel.extent, conv.filters.extent
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
     rows = even(whole, max(1, whole // wanted))
