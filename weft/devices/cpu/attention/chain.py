@@ -27,7 +27,7 @@ def generate_chain(kernel: Kernel, isa: ISA) -> Generated:
     """Return LLVM text of a kernel whose only stage is a chain of products."""
     ((stage,),) = (phase.stages for phase in kernel.phases)
     if not isinstance(stage, Chain):
-        raise ValueError(f"kernel {kernel.name} is no chain of products alone")
+        raise ValueError(f"kernel {kernel.name} is not a single chain of products")
     return _Driver(kernel, Plan(stage, isa)).generate()
 
 

@@ -30,7 +30,7 @@ class Side:
 def side_of(value: Value, accum: Format, outer: tuple[Axis, ...], place: Axis, own: tuple[Axis, ...]) -> Side:
     access = loaded(value, accum)
     if access is None or len(own) != 1:
-        raise ValueError("a chain multiplies what lies in memory, along one axis")
+        raise ValueError("a factor of a chain must be a load with one axis of its own")
     terms = dict(access.flat().terms)
     return Side(
         access.buffer, access.flat().const, terms.get(place.id, 0), terms.get(own[0].id, 0),

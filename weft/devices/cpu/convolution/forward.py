@@ -169,8 +169,8 @@ class Forward:
         """
         plan, layout, number = self.plan, self.plan.layout, self.number
         width = plan.tile.nv * number.lanes
-        whole = self.conv.windows[0].pixel.extent
-        spans = {r * layout.pitches[0] for r in (layout.rows, whole - (plan.row_blocks - 1) * layout.rows)}
+        total_rows = self.conv.windows[0].pixel.extent
+        spans = {r * layout.pitches[0] for r in (layout.rows, total_rows - (plan.row_blocks - 1) * layout.rows)}
         self.lives = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
         for rows in sorted({self.mr, self.last_rows}):
             for live in self.lives:

@@ -162,8 +162,8 @@ class _Sum:
             with f.loop(0, count):
                 px = f.load("ptr", self.px)
                 with f.loop(0, len(firsts)) as g:
-                    here, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
-                    self._steps([(here, w, more, t * tile.mr) for t, more in enumerate(inside)])
+                    group_px, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
+                    self._steps([(group_px, w, more, t * tile.mr) for t, more in enumerate(inside)])
                     f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
                 f.store("ptr", f.offset(px, tile.chan_pitch * size), self.px)
             return
@@ -205,8 +205,8 @@ class _Sum:
             self._steps([(px, w, more, t * tile.mr) for t, more in enumerate(inside)])
             f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
             end = f.add(k, len(inside))
-            whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
-            with f.when(f.let(f"or i1 {whole}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
+            is_block_end = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
+            with f.when(f.let(f"or i1 {is_block_end}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
                 self._close(f.let(f"udiv i64 {k}, {tile.block}"))
                 with f.when(f.let(f"icmp ne i64 {end}, {tile.steps}")):
                     self._clear()

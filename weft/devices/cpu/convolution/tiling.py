@@ -82,7 +82,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     """Choose blocks and tile. joinable: the stores are few and can treat all pixels of an image as one axis."""
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
-    whole = tuple(w.pixel.extent for w in windows)
+    extents = tuple(w.pixel.extent for w in windows)
     if joinable and len(windows) == 2 and readable_in_place(conv, size):
         return _plan_in_place(conv, isa, lanes)
     budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
@@ -94,17 +94,17 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     def fits(layout: ImageLayout) -> bool:
         return conv.chan.extent * layout.chan_pitch <= budget and 8 * layout.plane <= budget // 2
 
-    most = whole[0]
-    while most > 1 and not fits(block(1, even(whole[0], most))):
-        most = even(whole[0], most) - 1
+    most = extents[0]
+    while most > 1 and not fits(block(1, even(extents[0], most))):
+        most = even(extents[0], most) - 1
     # choose the block size that fits with the fewest total cycles
     best = None
-    for blocks in range(-(-whole[0] // most), min(whole[0], -(-whole[0] // most) + 6) + 1):
-        rows = -(-whole[0] // blocks)
-        rows_blocks = -(-whole[0] // rows)
-        if spread and rows * rows_blocks != whole[0]:
+    for blocks in range(-(-extents[0] // most), min(extents[0], -(-extents[0] // most) + 6) + 1):
+        rows = -(-extents[0] // blocks)
+        rows_blocks = -(-extents[0] // rows)
+        if spread and rows * rows_blocks != extents[0]:
             continue
-        layout, pixels = block(1, rows), (rows, *whole[1:])
+        layout, pixels = block(1, rows), (rows, *extents[1:])
         tile = choose_tile(isa, layout, pixels, filters, lanes, spread)
         cost = rows_blocks * tile.cost * (1 + 0.2 * windows[0].reach / (rows + windows[0].reach) * min(1, 16 / filters))
         if best is None or cost < best[0] * 0.99:
@@ -113,7 +113,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         return make_plan(conv, isa, size, joinable=False)
     _, rows, layout, pixels, tile = best
     images = 1
-    if rows == whole[0] and not spread:
+    if rows == extents[0] and not spread:
         while (
             images < free and block(1, rows).plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1)
         ):
@@ -122,7 +122,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         if images > 1:
             layout = block(images, rows)
             tile = choose_tile(isa, layout, pixels, filters, lanes, joined=False)
-    image_blocks, row_blocks = -(-free // images), -(-whole[0] // rows)
+    image_blocks, row_blocks = -(-free // images), -(-extents[0] // rows)
     panels = -(-filters // tile.mr)
     chunks = conv.group.extent * image_blocks * row_blocks
     groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
@@ -132,10 +132,10 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
 
 def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
     """Return the plan of a convolution that reads the image in place: a chunk is a block of rows."""
-    whole, filters = conv.windows[0].pixel.extent, conv.filters.extent
+    total_rows, filters = conv.windows[0].pixel.extent, conv.filters.extent
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
-    rows = even(whole, max(1, whole // wanted))
+    rows = even(total_rows, max(1, total_rows // wanted))
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
     tile = choose_tile(isa, layout, pixels, filters, lanes, joined=True)
     panels = -(-filters // tile.mr)
-    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, direct=True, in_place=True)
+    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-total_rows // rows), 1, panels, direct=True, in_place=True)

@@ -82,14 +82,14 @@ class WeightGradient:
         self.row_tiles = row_tiles
 
         flat = conv.weights.flat()
-        whole = windows[0].pixel.extent
+        total_rows = windows[0].pixel.extent
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
         self.direct = (
             len(windows) == 2
             and (conv.free.extent * windows[1].tap.extent <= SPREAD or self.in_place)
             and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
-            and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
+            and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
         self.in_place = self.in_place and self.direct
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
@@ -100,22 +100,22 @@ class WeightGradient:
         def fits(x: ImageLayout) -> bool:
             return self.in_place or (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
 
-        rows = whole
+        rows = total_rows
         run = RUN // 2 if self.in_place else 2 * RUN
         while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > run):
-            rows = even(whole, rows - 1)
-            while self.direct and whole % rows:
+            rows = even(total_rows, rows - 1)
+            while self.direct and total_rows % rows:
                 rows -= 1
-        if self.direct and layout(1, rows).plane < 96 and layout(1, whole).plane <= 8 * RUN and fits(layout(1, whole)):
-            rows = whole  # no divisor results in good blocks
+        if self.direct and layout(1, rows).plane < 96 and layout(1, total_rows).plane <= 8 * RUN and fits(layout(1, total_rows)):
+            rows = total_rows  # no divisor results in good blocks
         n = 1
-        if rows == whole and not self.in_place:
+        if rows == total_rows and not self.in_place:
             while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
                 n += 1
             n = even(images, n)
         self.layout = layout(n, rows)
         self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
-        self.image_blocks, self.row_blocks = -(-images // n), -(-whole // rows)
+        self.image_blocks, self.row_blocks = -(-images // n), -(-total_rows // rows)
         self.blocks = self.image_blocks * self.row_blocks
         room = max(1, (32 << 20) // (self.columns * filters * size))
         parts = 1 if small else min(self.blocks, -(-CHUNKS // self.filter_groups), room)

@@ -195,13 +195,13 @@ class Compiler:
             return len(dead)
 
     def _as_kernel(
-        self, generate: Callable[[], Any], whole: bool, name: str, meta: dict[str, Any], ir: str | None,
+        self, generate: Callable[[], Any], is_final: bool, name: str, meta: dict[str, Any], ir: str | None,
         addresses: dict[str, int], give: Callable[[], None],
     ) -> Loaded:
-        """Register a loaded kernel. whole: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
+        """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
         later = None
         if meta["level"] != HIGH:
-            final = ir if whole else None
+            final = ir if is_final else None
             later = Later(name, meta, (lambda: _compress(generate().ir)) if final is None else partial(_same, _compress(final)))
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
         loaded = Loaded(*fields)
@@ -217,7 +217,7 @@ class Compiler:
         self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], us: float,
         kernel: bool = False,
     ) -> Any:
-        """Load an object from disk, or build and store it, and return what ``keep`` makes of it.
+        """Load an object from disk, or build and store it. Return the result of ``keep`` for it.
 
         A cached object that is incomplete, not optimised enough or not loadable is rebuilt.
         """

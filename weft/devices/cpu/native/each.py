@@ -17,7 +17,7 @@ def each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[s
     inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
     value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, index)) for b in inputs), **params)
     if value is None or value.op == "check":  # only Programs report faults
-        raise TypeError(f"{primitive.name} is no function of elements alone")
+        raise TypeError(f"{primitive.name} is not an elementwise primitive without checks")
     out = Buffer(len(inputs), value.dtype, (axis.extent,))
     stage = Stage((), (), (Store(Access(out, index), value),))
     return Kernel(primitive.name, (Phase((axis,), (stage,)),), inputs, (out,))

@@ -134,22 +134,22 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
     """Write a Python number as an element of a dtype. Return False if Python would have to check, warn or raise."""
     row = f.record(format__, FORMAT)
     kind, its_type = row["kind"], f.record(object_, OBJECT)["type"]
-    whole, real = kind >= INTEGER, (kind == FLOAT32) | (kind == FLOAT64)
+    is_integer, is_float = kind >= INTEGER, (kind == FLOAT32) | (kind == FLOAT64)
     as_double = f.variable("double", 0.0)
-    with f.when((its_type == f.symbol("PyFloat_Type")) & real):
+    with f.when((its_type == f.symbol("PyFloat_Type")) & is_float):
         value = f.call("PyFloat_AsDouble", object_)
         with f.unless((value >= -65504.0) & (value <= 65504.0)):  # Python warns about some larger values
             f.ret(False)
         as_double.now = value
     with f.otherwise():
-        with f.unless((its_type == f.symbol("PyLong_Type")) & (whole | real)):
+        with f.unless((its_type == f.symbol("PyLong_Type")) & (is_integer | is_float)):
             f.ret(False)
         overflow = f.fixed_room("i64")
         whole_number = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         fits = (f.array(overflow, "i32")[0] == 0) & (whole_number >= row["least"]) & (whole_number <= row["most"])
         with f.unless(fits):
             f.ret(False)
-        with f.when(whole):
+        with f.when(is_integer):
             _store_integer(f, room, whole_number, row["bytes"])
             f.ret(True)
         as_double.now = whole_number.to("double")
