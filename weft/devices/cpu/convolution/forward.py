@@ -2,7 +2,7 @@
 
 A chunk is a block of images x rows, possibly of a group of filter panels. It copies its part of the image with borders to the
 worker's scratch (``layout.ImageLayout``), so that each tap of a tile is one contiguous load at a constant displacement. A
-panel's sums go to a scratch plane, from which the stores are computed row by row, or directly from registers to the stores.
+panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a tile's registers.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
             f.store(v, "zeroinitializer", acc)
 
     def step(bases: list[str], row_at: str, at: str | int, part: bool) -> None:
-        f.do('fence syncscope("singlethread") acq_rel')  # see accumulate
+        f.do('fence syncscope("singlethread") acq_rel')  # see _Sum._step
 
         def read(pointer: str) -> str:
             return masked_load(f, module, number, pointer, tail) if part else f.load(v, pointer, size)
