@@ -17,6 +17,7 @@ from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32
 from weft.dtypes.formats import floating as floating_form
 from weft.functions.elementwise import ufuncs
 from weft.functions.support.arguments import NUMBERS, cast, floating, looked, named, node, number
+from weft.process.docstrings import complete_docs
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
 
@@ -113,14 +114,8 @@ def logn(n: Any, x: Any) -> Array:
     -------
     Array, real or complex
 
-    Raises
-    ------
-    TraceError
-        Inside a traced function, because the dtype depends on the values.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.emath.logn(2, [4.0, 16.0]).tolist()
     [2.0, 4.0]
     """
@@ -141,14 +136,8 @@ def power(x: Any, p: Any) -> Array:
     -------
     Array of the shape that both broadcast to
 
-    Raises
-    ------
-    TraceError
-        Inside a traced function, because the dtype depends on the values.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.emath.power([2, 4], -1).tolist()
     [0.5, 0.25]
     """
@@ -163,3 +152,6 @@ def power(x: Any, p: Any) -> Array:
 def _ignore_complex(x: np.ndarray) -> np.ndarray:
     """Return ``x``, or 0 for a complex array, whose elements are never cast."""
     return np.zeros(()) if x.dtype.kind == "c" else x
+
+
+complete_docs(sqrt, logn, power)

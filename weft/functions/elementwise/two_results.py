@@ -166,19 +166,12 @@ def frexp(
 def fix(x: Any, out: Array | None = None) -> Array:
     """Round towards zero, as :func:`trunc`.
 
-    Parameters
-    ----------
-    x : array or number
-    out : Array, optional
-        The array that the result is written to.
-
     Returns
     -------
     Array of the shape of ``x``
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fix(wf.array([1.5, -1.5])).tolist()
     [1.0, -1.0]
     """
@@ -198,12 +191,6 @@ def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
 def isneginf(x: Any, out: Array | None = None) -> Array:
     """Return whether each element is negative infinity.
 
-    Parameters
-    ----------
-    x : array or number
-    out : Array, optional
-        The array that the result is written to.
-
     Returns
     -------
     Array of bool
@@ -215,7 +202,6 @@ def isneginf(x: Any, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isneginf(wf.array([-wf.inf, wf.inf])).tolist()
     [True, False]
     """
@@ -238,4 +224,5 @@ for _function in (divmod, modf, frexp):
 complete_docs(add, divmod)
 complete_docs(divmod, modf)
 complete_docs(modf, frexp)
+complete_docs(trunc, fix, isneginf)
 complete_docs(isneginf, isposinf)

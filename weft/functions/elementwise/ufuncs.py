@@ -145,7 +145,7 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
             raise DTypeError(f"{name}: dtype={form} cannot hold operands of {dtypes}; cast them, or use casting='unsafe'")
         result = ask(*xs) if uncastable or form is BOOL else ask(*(wrap(cast(n, form)) for n in operands))
         if result.node.dtype is not form:
-            raise DTypeError(f"{name}: dtype={form} is not what it makes of {dtypes}: {result.node.dtype}; cast the result")
+            raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
         result = asked(ask, xs, out)
     if where is True:
@@ -157,7 +157,7 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
 
 
 def _numpy_method(method: str, operation: Operation) -> Any:
-    """Return a method of NumPy's ufunc."""
+    """Return the method of NumPy's ufunc for an operation."""
     return getattr(getattr(np, operation.ufunc or operation.name), method)
 
 
@@ -168,7 +168,7 @@ def _cast_for_fold(operation: Operation, x: Any, dtype: Any, out: Any = None) ->
         form = spelled(dtype)
         result_form = BOOL if operation.name.startswith("logical") else operation.rule(operation.name, form)[1]
         if result_form is not form:
-            raise DTypeError(f"{operation.name}: dtype={form} is not what it gives: of {form} it makes {result_form}")
+            raise DTypeError(f"{operation.name}: dtype={form} is not possible, because operands of {form} give {result_form}")
         return cast(value, form)
     if out is not None:
         value = cast(value, widened(value.dtype, out))
@@ -195,7 +195,7 @@ def _combine(operation: Operation, x: Node, y: Node) -> Node:
 
 def _require_axes(value: Node, name: str) -> Node:
     if not value.shape:
-        raise DTypeError(f"{name}: the array has no dimensions, so there is nothing to go along")
+        raise DTypeError(f"{name}: the array has no dimensions; at least one is needed")
     return value
 
 
@@ -233,7 +233,7 @@ def reduce(
         raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
     if operation.name not in _GROUPED:
         if len(axes) > 1 and operation.name != "gcd":
-            raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
+            raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
         options = {"initial": initial, "where": where}
         options = {k: looked(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
         return finish(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
@@ -356,7 +356,7 @@ def _document(function: Any, name: str, summary: str, parameters: str, example: 
 
 
 def unary(name: str, summary: str, example: str, output: str) -> Unary:
-    """Make an element-wise function of one operand; ``example``: arguments and ``output``: printed list of the example."""
+    """Make an element-wise function of one operand, documented by an example: its arguments and its printed list."""
     ask, short = call(name, 1), short_way(name)
 
     def function(

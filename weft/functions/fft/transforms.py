@@ -188,7 +188,7 @@ def _parse_axes(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[in
     if sizes is None:
         return places, [None] * len(places)
     if len(sizes) != len(places):
-        raise ShapeError(f"{function}: s={tuple(sizes)} and axes={tuple(axes)} must have one entry an axis")
+        raise ShapeError(f"{function}: s={tuple(sizes)} and axes={tuple(axes)} must have the same number of entries")
     return places, [value.shape[axis] if n == -1 else n for axis, n in zip(places, sizes, strict=True)]
 
 

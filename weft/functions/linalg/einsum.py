@@ -171,11 +171,11 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
 def _choose_path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
     limit = None
     if isinstance(optimize, Sequence) and not isinstance(optimize, str):
-        how, *more = optimize or [None]
-        if how != "einsum_path" and isinstance(how, str) and len(more) == 1 and isinstance(more[0], int | float):
-            optimize, limit = how, int(more[0])
+        strategy, *rest = optimize or [None]
+        if strategy != "einsum_path" and isinstance(strategy, str) and len(rest) == 1 and isinstance(rest[0], int | float):
+            optimize, limit = strategy, int(rest[0])
         else:
-            return _parse_path(more if how == "einsum_path" else list(optimize), len(nodes))
+            return _parse_path(rest if strategy == "einsum_path" else list(optimize), len(nodes))
     if not (isinstance(optimize, bool | str | None) or callable(optimize)):
         raise DTypeError(f"einsum: optimize must be a bool, a name such as 'greedy', or a path, not {short(optimize)}")
     if len(nodes) < 3 or not optimize:
@@ -183,13 +183,13 @@ def _choose_path(terms: list[str], result: str, nodes: list[Node], optimize: Any
     import opt_einsum
 
     shapes = [n.shape for n in nodes]
-    how = "auto" if optimize is True else optimize
+    strategy = "auto" if optimize is True else optimize
     try:
         path, _ = opt_einsum.contract_path(
-            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=how, memory_limit=limit,
+            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=strategy, memory_limit=limit,
         )
     except KeyError:
-        raise ValueError(f"einsum: optimize={how!r} is no order known here; 'greedy', 'optimal' and 'auto' are") from None
+        raise ValueError(f"einsum: optimize={strategy!r} is unknown; use 'greedy', 'optimal' or 'auto'") from None
     return [tuple(step) for step in path]
 
 
@@ -227,20 +227,20 @@ def _take_diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
     return line, "".join(term[a] for a in rest) + c
 
 
-def _sum_unneeded(value: Node, labels: str, wanted: set[str]) -> tuple[Node, str]:
-    axes = tuple(a for a, c in enumerate(labels) if c not in wanted)
+def _sum_unneeded(value: Node, labels: str, needed: set[str]) -> tuple[Node, str]:
+    axes = tuple(a for a, c in enumerate(labels) if c not in needed)
     if not axes:
         return value, labels
-    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in wanted)
+    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in needed)
 
 
-def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], wanted: set[str]) -> tuple[Node, str]:
+def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -> tuple[Node, str]:
     """Multiply two operands and sum over the letters that are not needed afterwards."""
-    x, x_labels = _sum_unneeded(*a, wanted | set(b[1]))
-    y, y_labels = _sum_unneeded(*b, wanted | set(a[1]))
+    x, x_labels = _sum_unneeded(*a, needed | set(b[1]))
+    y, y_labels = _sum_unneeded(*b, needed | set(a[1]))
     both = [c for c in x_labels if c in y_labels]
-    contract = [c for c in both if c not in wanted]
-    batch = [c for c in both if c in wanted]
+    contract = [c for c in both if c not in needed]
+    batch = [c for c in both if c in needed]
     x_free = [c for c in x_labels if c not in both]
     y_free = [c for c in y_labels if c not in both]
     labels = "".join((*batch, *x_free, *y_free))

@@ -205,12 +205,6 @@ def inner(a: Any, b: Any) -> Array:
 def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     """Multiply each element of ``a`` by each of ``b``; both are flattened.
 
-    Parameters
-    ----------
-    a, b : array_like
-    out : Array, optional
-        The array that the result is written to.
-
     Returns
     -------
     (a.size, b.size) Array
@@ -222,7 +216,6 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
@@ -546,5 +539,6 @@ for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
 
 
+complete_docs(dot, outer)
 complete_docs(matmul, vecdot, matvec, vecmat)
 complete_docs(diagonal, trace)

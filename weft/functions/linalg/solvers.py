@@ -115,10 +115,6 @@ def inv(a: Any) -> Array:
 def det(a: Any) -> Array:
     """Compute the determinants of square matrices.
 
-    Parameters
-    ----------
-    a : (..., M, M)
-
     Returns
     -------
     (...) Array
@@ -126,11 +122,10 @@ def det(a: Any) -> Array:
     Raises
     ------
     LinAlgError, DTypeError
-        ``a`` is not a square matrix; LAPACK lacks the dtype.
+        The argument is not a square matrix; LAPACK lacks the dtype.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.det(wf.array([[2.0, 1.0], [0.0, 4.0]])).tolist()
     8.0
     """
@@ -339,8 +334,9 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     rows, columns = value.shape[:ind], value.shape[ind:]
     n = math.prod(rows)
     if n != math.prod(columns):
-        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is no square: {n} rows and {math.prod(columns)} columns.")
+        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is not square: {n} rows and {math.prod(columns)} columns.")
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
 
 
+complete_docs(inv, det)
 complete_docs(det, slogdet, expm)

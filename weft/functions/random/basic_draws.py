@@ -69,7 +69,7 @@ def _size(size: Any, function: str, *parameters: Any) -> Shape:
         return shape
     result = shape_tuple(size, function, "size")
     if broadcast_shapes(function, shape, result) != result:
-        raise ShapeError(f"{function}: size={result} does not hold parameters of shape {shape}")
+        raise ShapeError(f"{function}: size={result} does not fit parameters of shape {shape}")
     return result
 
 

@@ -88,14 +88,14 @@ def _draw_by_formula(
     if size is not None:
         requested = shape_tuple(size, name, "size")
         if broadcast_shapes(name, shape, requested) != requested:
-            raise ShapeError(f"{name}: size={requested} does not hold parameters of shape {shape}")
+            raise ShapeError(f"{name}: size={requested} does not fit parameters of shape {shape}")
         shape = requested
     refuse_all(name, parameters, values)
     within = FLOAT64 if whole else form.computed
 
     def numbers(words: Words, shape: Shape, result: Format) -> Node:
-        found = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
-        return cast(found.node, result)
+        result_array = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
+        return cast(result_array.node, result)
 
     all_numbers = all([type(v) in (int, float) for v in values])
     kind = (name, *map(repr, values), within) if all_numbers else None
@@ -112,14 +112,14 @@ def _refuse_in_trace(name: str) -> None:
         )
 
 
-def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **more: Any) -> Array:
+def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **options: Any) -> Array:
     _refuse_in_trace(name)
     word = drawn_word(key, name)
     seed = int(looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
     arguments = [looked(v, name) if isinstance(v, Array) else v for v in values]
     shape = size if size is None else shape_tuple(size, name, "size")
     try:
-        result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*arguments, size=shape, **more))
+        result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*arguments, size=shape, **options))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
     if result.dtype.kind == "f":
@@ -137,13 +137,13 @@ def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formul
     def function(*args: Any, **kwargs: Any) -> Array:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        *values, wanted, key, dtype = bound.arguments.values()
+        *values, requested, key, dtype = bound.arguments.values()
         for p, value in zip(parameters, values, strict=True):
             if value is None:
                 raise DTypeError(f"{name}: {p} is None; a number or an array is needed")
         if formula is None:
-            return _draw_by_numpy(name, values, wanted, key, dtype)
-        return _draw_by_formula(name, parameters, values, wanted, key, dtype, formula, whole)
+            return _draw_by_numpy(name, values, requested, key, dtype)
+        return _draw_by_formula(name, parameters, values, requested, key, dtype, formula, whole)
 
     named(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]
@@ -200,7 +200,10 @@ def _triangular(d: Draw, left: Any, mode: Any, right: Any) -> Any:
 
 
 def _wald(d: Draw, mean: Any, scale: Any) -> Any:
-    """J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30, 1976."""
+    """Draw from the inverse Gaussian distribution.
+
+    J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30, 1976.
+    """
     y = mean * d.normal() ** 2
     x = mean + mean / (2.0 * scale) * (y - sqrt(4.0 * scale * y + y * y))
     return where(d.uniform() * (mean + x) <= mean, x, mean * mean / x)

@@ -229,9 +229,9 @@ class RandomState(Generator):
         """Return the position of the sequence, for :meth:`set_state`."""
         return int(self._stream.key), int(self._stream.base)
 
-    def set_state(self, given: tuple[int, int]) -> None:
+    def set_state(self, state: tuple[int, int]) -> None:
         """Continue from a position that :meth:`get_state` returned."""
-        self._stream = _restore(Generator, *given)._stream
+        self._stream = _restore(Generator, *state)._stream
 
 
 def default_rng(seed: Any = None) -> Generator:
@@ -239,21 +239,15 @@ def default_rng(seed: Any = None) -> Generator:
 
     Parameters
     ----------
-    seed : int, SeedSequence, BitGenerator or Generator, optional
+    seed : int, sequence of int, SeedSequence, BitGenerator or Generator, optional
         Equal seeds give equal numbers; None chooses a new one each time; a Generator is returned as it is.
 
     Returns
     -------
     Generator
 
-    Raises
-    ------
-    DTypeError, ValueError
-        ``seed`` is not an integer; it is negative.
-
     Examples
     --------
-    >>> import weft as wf
     >>> a, b = wf.random.default_rng(7), wf.random.default_rng(7)
     >>> bool((a.random(3) == b.random(3)).all())
     True
@@ -261,4 +255,4 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if isinstance(seed, Generator) else Generator(seed)
 
 
-complete_docs(Generator, RandomState)
+complete_docs(Generator, RandomState, default_rng)

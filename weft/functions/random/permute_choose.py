@@ -29,7 +29,7 @@ def _random_order(key: Any, function: str, count: int) -> Node:
 
 
 def _as_count(x: Any) -> int | None:
-    """Return the integer that an argument is, or None for an array."""
+    """Return an integer, also one in an array without dimensions, as int; None for other arguments."""
     if isinstance(x, Array | np.ndarray) and not x.ndim and x.dtype.kind in "iu":
         return operator.index(x)  # type: ignore[arg-type]
     return operator.index(x) if isinstance(x, (int, np.integer)) else None
@@ -201,7 +201,7 @@ def choice(
     if weights is not None and weights.shape != (count,):
         raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
     if weights is not None and count < 1:
-        raise ValueError("choice: p is empty; among its numbers must be one above 0")
+        raise ValueError("choice: p is empty; at least one element must be above 0")
     index = _choose_indices(key, count, shape, replace, weights)
     if value is None or axis is None:
         return wrap(index)
@@ -237,9 +237,9 @@ def _check_weights(p: np.ndarray, least: int) -> None:
         raise ValueError("choice: p has numbers that are negative or NaN")
     count = np.count_nonzero(p)
     if count < least:
-        raise ValueError(f"choice: {count} of the {p.size} numbers in p are above 0, but {least} have to be: so many are chosen")
+        raise ValueError(f"choice: {count} of the {p.size} numbers in p are above 0, but {least} elements are chosen")
     if not np.isfinite(p.sum(dtype=np.float64)):
-        raise ValueError("choice: p has infinite numbers, or its sum is")
+        raise ValueError("choice: p or its sum is infinite")
 
 
 def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:

@@ -230,20 +230,22 @@ class Words:
         self.key, self.base, self.state = key, base, state
 
     def take(self, shape: Shape) -> Node:
+        """Return the next random words as a node of the given shape."""
         return op("random_bits", *self.places(math.prod(shape)), shape=shape)
 
     def places(self, count: int) -> tuple[Node, Node]:
         """Reserve ``count`` words; return their key and base, for operations that generate the words themselves."""
         blocks = (count + 3) // 4
         if self.state is None or LOCAL.trace is not None:
-            return self._taken(blocks)
+            return self._take_pending(blocks)
         with WRITING:  # no other thread may take the same words
             bits = self.key, self.state.base.node
             if blocks:
                 self.state.move(blocks)
         return bits
 
-    def _taken(self, blocks: int) -> tuple[Node, Node]:
+    def _take_pending(self, blocks: int) -> tuple[Node, Node]:
+        """Take blocks by moving ``base`` as a node, for keys and inside traces."""
         bits = self.key, self.base
         if blocks:
             self.base = op("add", self.base, number(blocks, UINT64))
@@ -253,6 +255,7 @@ class Words:
 
 
 def words_of(key: Any, function: str) -> Words:
+    """Return the words of a key, a generator's sequence or, for None, the hidden sequence."""
     stream = _STATE if key is None else key
     if isinstance(stream, Stream):
         return Words(stream.key.node, stream.base.node, stream)

@@ -12,27 +12,27 @@ from weft.functions.support.arguments import Node, cast, number, op
 WAYS = ("nearest", "stochastic", "toward zero", "up", "down")
 
 
-def rounded(value: Node, form: Format, way: str, key: Any) -> Node:
+def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
     """Cast ``value`` to a float format with the given rounding. The derivative is that of a plain cast."""
-    if way not in WAYS:
-        raise ValueError(f"astype: rounding={way!r} must be one of {', '.join(map(repr, WAYS))}")
+    if rounding not in WAYS:
+        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, WAYS))}")
     if form not in FLOATS or value.dtype in COMPLEX:
-        raise DTypeError(f"astype: rounding={way!r} is for casts to floats, not of {value.dtype} to {form}")
-    if way == "nearest" or holds(form, value.dtype):
+        raise DTypeError(f"astype: rounding={rounding!r} works for casts to floats only, not of {value.dtype} to {form}")
+    if rounding == "nearest" or holds(form, value.dtype):
         return cast(value, form)
     wide = value.dtype.computed if value.dtype in FLOATS else FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64
     x = cast(value, wide)
     constant = op("stop_gradient", x)
     size = op("abs", constant)
     low, high, part = _find_neighbours(size, wide, form)
-    if way == "stochastic":
-        up = op("less", words_of(key, "astype").take(value.shape), part)
+    if rounding == "stochastic":
+        rounds_up = op("less", words_of(key, "astype").take(value.shape), part)
     else:
         low = op("minimum", low, number(form.largest, wide))  # only rounding away from zero gives infinity
-        up = op("less", low, size)
-    if way in ("up", "down"):
-        up = op("logical_and", up, op("greater" if way == "up" else "less", constant, number(0.0, wide)))
-    result = low if way == "toward zero" else op("where", up, high, low)
+        rounds_up = op("less", low, size)
+    if rounding in ("up", "down"):
+        rounds_up = op("logical_and", rounds_up, op("greater" if rounding == "up" else "less", constant, number(0.0, wide)))
+    result = low if rounding == "toward zero" else op("where", rounds_up, high, low)
     result = op("copysign", result, constant)
     result = op("subtract", result, op("subtract", constant, x))  # subtracts 0; carries the derivative of x
     return cast(op("where", op("isfinite", constant), result, x), form)

@@ -114,7 +114,7 @@ class Stream:
 
 
 class _Ahead:
-    """Stands for the words of the draws at all positions: each ``take`` reads ``blocks`` more blocks for every draw."""
+    """The words of the draws at all positions: each ``take`` reads the next ``blocks`` blocks of every draw."""
 
     def __init__(self, words: Node, blocks: int) -> None:
         self.words, self.blocks, self.taken = words, blocks, 0

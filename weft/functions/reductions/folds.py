@@ -308,7 +308,7 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if out is not None and not holds(INT64, widened(INT64, out)):
-        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; places are int64")
+        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; indices are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(reduced(function, value, axes, keepdims), out, function)
@@ -363,7 +363,7 @@ def _accumulate(
     value = node(x, function, "a")
     form = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
-        raise ValueError(f"{function}: x has shape {value.shape}: of more than one dimension, axis= must be named")
+        raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)
     if axis is None or not value.shape:
         value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis

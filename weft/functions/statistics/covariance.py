@@ -42,7 +42,7 @@ def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
 def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
     weights = held(x, dtype, "cov", argument)
     if weights.shape != (count,):
-        raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight an observation")
+        raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
     return wrap(weights)
 
 

@@ -300,7 +300,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """
     for operand, name in ((x, "x"), (xp, "xp")):
         if iscomplexobj(operand):
-            raise DTypeError(f"interp: {name} is {node(operand, 'interp').dtype}; places must be real: take wf.real({name})")
+            raise DTypeError(f"interp: {name} is {node(operand, 'interp').dtype}; coordinates must be real: take wf.real({name})")
     if iscomplexobj(fp):
         re, im = [
             interp(x, xp, part(fp), None if left is None else part(left), None if right is None else part(right), period)
@@ -348,7 +348,7 @@ def _within_period(x: Any, period: float) -> Any:
 
 
 class _NumPyFunctions:
-    """The functions that :func:`_between` calls, for NumPy arrays."""
+    """The functions that :func:`_interpolate` calls, for NumPy arrays."""
 
     where, isnan, clip, take = (staticmethod(f) for f in (np.where, np.isnan, np.clip, np.take))
     constant = staticmethod(np.asarray)

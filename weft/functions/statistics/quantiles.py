@@ -109,14 +109,14 @@ def _quantiles(
     if method not in METHODS:
         raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
     if weights is not None and method != "inverted_cdf":
-        raise ValueError(f"{function}: weights go with method='inverted_cdf', not {method!r}")
+        raise ValueError(f"{function}: weights= needs method='inverted_cdf', not {method!r}")
     form = node(x, function, "a").dtype
     if form in COMPLEX:
         raise DTypeError(f"{function}: a is {form}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
     rows, lead, kept = _sorted_rows(function, x, axis, method in _DISCRETE)
     if form == BOOL and method not in _DISCRETE and (rows.size if skip else rows.shape[-1]):
-        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
+        raise DTypeError(f"{function}: bools cannot be interpolated; cast with .astype('float32')")
     if DEFAULT.wide and type(q) not in NUMBERS and method not in _DISCRETE:
         q_node = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
         rows = rows.astype(promote(form, q_node.dtype).numpy) if q_node.dtype in FLOATS else rows
@@ -126,7 +126,8 @@ def _quantiles(
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
-            raise EmptyError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+            shape = kept if keepdims else lead
+            raise EmptyError(f"{function}: a has no elements along axis={axis} to compute a result of shape {shape} from")
         if skip:
             warn_of_empty_mean(function, node(x, function).shape, 0)
         rows = wrap(floating(rows.node)) if skip else rows
