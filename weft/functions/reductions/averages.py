@@ -223,7 +223,7 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
         raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
     axes = [axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
-        raise ShapeError(f"{function}: weights have shape {weight.shape}; the shape of a, {shape}, or of its axis={axis} is needed")
+        raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
     turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
     return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
 

@@ -197,7 +197,7 @@ def _moments(
     else:
         mean = wrap(cast(node(given_mean, function, "mean"), x.node.dtype))
         if two_shapes(mean.shape, x.shape) != x.shape:
-            raise ShapeError(f"{function}: mean has shape {mean.shape}, which does not fit a {x.shape}: make it with keepdims=True")
+            raise ShapeError(f"{function}: mean has shape {mean.shape}, which does not fit a {x.shape}: use keepdims=True")
     result_array = mean
     if ddof is not None:
         freedom = count - ddof

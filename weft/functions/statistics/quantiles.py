@@ -94,7 +94,7 @@ def _sorted_rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tupl
 def _fractions(function: str, q: Any, scale: float) -> Array:
     (fractions,) = arrays(function, q=q)
     result = wrap(cast(fractions.node, FLOAT64))
-    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # indices of computed fractions are clipped
+    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # for an Array only the index is clipped
         values = np.asarray(q)
         if not ((values >= 0) & (values <= scale)).all():
             raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")
@@ -171,7 +171,7 @@ def quantile(
     ----------
     a : array
     q : number or array
-        From 0 to 1; of pending and traced values the range is not checked.
+        From 0 to 1; the range is not checked for an Array.
     axis : int or tuple of int, optional
         The reduced axes; None for all.
     out : Array, optional
@@ -215,7 +215,7 @@ def percentile(
     Parameters
     ----------
     q : number or array
-        From 0 to 100; of pending and traced values the range is not checked.
+        From 0 to 100; the range is not checked for an Array.
 
     Examples
     --------
