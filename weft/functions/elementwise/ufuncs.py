@@ -334,7 +334,7 @@ def _document(function: Any, name: str, summary: str, parameters: str, example: 
     casting : str, optional
         The casts that ``dtype`` may imply: "same_kind", or "unsafe" for all.
     order, subok
-        Have no effect: arrays of weft are stored in row-major order and have no subclasses.
+        No effect: arrays of weft are stored in row-major order and have no subclasses.
 
     Returns
     -------

@@ -62,7 +62,7 @@ def matmul(
     axes : list of tuples of int, optional
         The axes of the matrices and vectors, of the operands, then of the result; the last ones by default.
     order, subok
-        Have no effect: arrays of weft are stored in row-major order and have no subclasses.
+        No effect: arrays of weft are stored in row-major order and have no subclasses.
 
     Returns
     -------
@@ -513,11 +513,6 @@ def vecmat(
     -------
     (..., N) Array
 
-    Raises
-    ------
-    ShapeError
-        The shapes do not fit.
-
     Examples
     --------
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
@@ -540,5 +535,6 @@ for _product in (matvec, vecmat):
 
 
 complete_docs(dot, outer)
-complete_docs(matmul, vecdot, matvec, vecmat)
+complete_docs(matmul, vecdot, matvec)
+complete_docs(matvec, vecmat)
 complete_docs(diagonal, trace)
