@@ -17,7 +17,7 @@ def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
     if rounding not in WAYS:
         raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, WAYS))}")
     if form not in FLOATS or value.dtype in COMPLEX:
-        raise DTypeError(f"astype: rounding={rounding!r} works for casts to floats only, not of {value.dtype} to {form}")
+        raise DTypeError(f"astype: rounding={rounding!r} is for casts to floats, not of {value.dtype} to {form}")
     if rounding == "nearest" or holds(form, value.dtype):
         return cast(value, form)
     wide = value.dtype.computed if value.dtype in FLOATS else FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64
