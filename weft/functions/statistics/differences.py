@@ -255,16 +255,16 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         y, x = map(wrap, exact_operands(y, x))
     value = node(y, "trapezoid", "y")
     axis = axis_index(axis, len(value.shape), "trapezoid")
-    wide: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
+    width: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
     if x is not None:
-        wide = diff(x, axis=-1 if x.ndim == 1 else axis)
+        width = diff(x, axis=-1 if x.ndim == 1 else axis)
         if x.ndim == 1:
-            wide = wide.reshape((-1,) + (1,) * (len(value.shape) - axis - 1))
+            width = width.reshape((-1,) + (1,) * (len(value.shape) - axis - 1))
     extent = value.shape[axis]
     if not extent:
         return sum(wrap(floating(value)), axis)
     high, low = (wrap(sliced(value, axis, *ends)) for ends in ((1, extent), (0, extent - 1)))
-    return sum(wide * (high + low) / 2.0, axis)
+    return sum(width * (high + low) / 2.0, axis)
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:
@@ -368,12 +368,12 @@ class _ArrayFunctions:
         return wrap(op("gather", x.node, places.node, axes=(0,)))
 
 
-def _interpolate(xp: Any, behind: Any, q: Any, points: Any, values: Any, left: Any = None, right: Any = None) -> Any:
+def _interpolate(xp: Any, count_below: Any, q: Any, points: Any, values: Any, left: Any = None, right: Any = None) -> Any:
     """Evaluate the lines between points, for arrays of NumPy or weft, with every operation rounded once.
 
-    ``behind``: for each coordinate, the number of points that are not greater.
+    ``count_below``: for each coordinate, the number of points that are not greater.
     """
-    low = xp.clip(behind - 1, 0, max(points.size - 2, 0))
+    low = xp.clip(count_below - 1, 0, max(points.size - 2, 0))
     high = xp.clip(low + 1, 0, points.size - 1)
     x0, x1, y0, y1 = xp.take(points, low), xp.take(points, high), xp.take(values, low), xp.take(values, high)
     width = x1 - x0
