@@ -83,7 +83,7 @@ def _entries(lines: list[str]) -> dict[str, list[str]]:
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
     """Return the parameters of a function or of a class's ``__init__``; ``inspect.signature`` takes ten times as long."""
-    plain: Any = vars(function).get("__wrapped__", function) if not isinstance(function, type) else function.__init__  # type: ignore[misc]
+    plain: Any = function.__init__ if isinstance(function, type) else getattr(function, "__wrapped__", function)  # type: ignore[misc]
     code = plain.__code__
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     return [name for name in code.co_varnames[:count] if name != "self"]

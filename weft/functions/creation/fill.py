@@ -108,6 +108,19 @@ def asarray(
         True: always copy. False: never copy; only an Array of this dtype, or another library's array on a GPU, is accepted. By
         default another library's GPU array shares its memory, as with :func:`from_dlpack`; everything else is copied.
 
+    Returns
+    -------
+    Array
+        With the shape of ``a``.
+
+    Raises
+    ------
+    DTypeError
+        ``a`` cannot become an array (ragged lists, text), or ``dtype`` is unknown.
+    ValueError, OverflowError
+        An integer dtype cannot hold a NaN, an infinity or a large number; ``copy=False`` and a copy is needed; the device is
+        unknown.
+
     Examples
     --------
     >>> x = wf.ones(3)

@@ -470,6 +470,7 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
         raise type(error)(f"fromiter: {error}") from None
 
 
-complete_docs(save, savez, savez_compressed)
+complete_docs(save, savez)
+complete_docs(savez, savez_compressed)
 complete_docs(loadtxt, genfromtxt)
 complete_docs(frombuffer, fromfile, fromstring, fromiter)
