@@ -115,17 +115,17 @@ class _Packed:
 
     def take(self, count: int) -> bytes:
         """Unpack the next bytes; fewer at the end of the file."""
-        parts, have = [], 0
-        while have < count and self.at < len(self.content):
+        parts, size = [], 0
+        while size < count and self.at < len(self.content):
             if self.member.eof:
                 if self.content[self.at] == 0 and not bytes(self.content[self.at :]).strip(b"\0"):
                     break  # zero padding
                 self.member, self.piece = zlib.decompressobj(31), FIRST_PIECE
             piece = self.content[self.at : self.at + self.piece]
-            parts.append(self.member.decompress(piece, count - have))
+            parts.append(self.member.decompress(piece, count - size))
             self.at += len(piece) - len(self.member.unused_data if self.member.eof else self.member.unconsumed_tail)
             self.piece *= 2
-            have += len(parts[-1])
+            size += len(parts[-1])
         return b"".join(parts)
 
 

@@ -65,7 +65,7 @@ class Loader:
         transform: Callable[..., Any] | None = None, workers: int = 0, prefetch: int = 2, dtype: Any = None,
     ) -> None:
         if getattr(batch_size, "shape", ()):
-            raise TypeError("Loader: batch_size must be an int, not an array: several arrays are one tuple, Loader((x, y), 32)")
+            raise TypeError("Loader: batch_size must be an int, not an array; pass several arrays as a tuple, Loader((x, y), 32)")
         for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"Loader: {name} must be an int, at least {least}, not {short(value)}")
@@ -80,20 +80,20 @@ class Loader:
                 raise ShapeError("Loader: data holds no array")
             lengths = [len(a) for a in self.arrays]
             if len(set(lengths)) > 1:
-                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; they must have equally many")
+                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; their numbers of rows must be equal")
             self.samples = lengths[0]
         else:
             self.arrays = None
             if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
                 raise TypeError(
                     "Loader: data must be an array, a tuple of arrays, or have __len__ and __getitem__, not "
-                    f"{type(data).__name__}; batches that are made otherwise, by a generator say, go to fit as they are"
+                    f"{type(data).__name__}; pass batches from a generator to fit directly"
                 )
             self.samples = len(data)
         if not self.samples:
             raise ShapeError("Loader: data is empty")
         if drop_last and self.samples < batch_size:
-            raise ValueError(f"Loader: {self.samples} samples make no batch of {batch_size}; drop_last leaves smaller ones out")
+            raise ValueError(f"Loader: {self.samples} samples make no batch of {batch_size}, and drop_last drops smaller ones")
         self.data, self.batch_size, self.shuffle, self.seed, self.drop_last = data, batch_size, shuffle, seed, drop_last
         self.transform, self.workers, self.prefetch = transform, workers, prefetch
         self.takes_rng = transform is not None and _takes_rng(transform)

@@ -55,7 +55,7 @@ class UnigramSampler:
     def __init__(self, counts: Any, power: float = 0.75) -> None:
         frequencies = counts.numpy() if isinstance(counts, Array) else np.asarray(counts)
         if frequencies.ndim != 1 or not frequencies.size or frequencies.size >= 2**31:
-            raise ShapeError(f"UnigramSampler: counts has shape {frequencies.shape}, but must be a vector with an element a word")
+            raise ShapeError(f"UnigramSampler: counts has shape {frequencies.shape}, but must be a vector with one element per word")
         if frequencies.dtype.kind not in "fiub":
             raise DTypeError(f"UnigramSampler: counts must be numbers, not {frequencies.dtype}")
         frequencies = frequencies.astype(np.float64)
@@ -100,7 +100,7 @@ class UnigramSampler:
         if without is None:
             return self._draw(words.take(() if size is None else shape_tuple(size, "sample", "size")), None)
         if not self._has_others:
-            raise ValueError("sample: only one word has a count, so nothing can be drawn without it")
+            raise ValueError("sample: only one word has a count, so there is no other word to draw")
         excluded = without if isinstance(without, Array) else asarray(without)
         if excluded.dtype.kind not in "iu":
             raise DTypeError(f"sample: without must hold integers, not {excluded.dtype}")

@@ -75,22 +75,22 @@ def _quoted(words: str) -> str:
     return ", ".join(map(repr, words))
 
 
-def to_tuple(given: Any) -> tuple[Any, ...]:
+def to_tuple(value: Any) -> tuple[Any, ...]:
     """Return one object as a tuple of one; return the items of a sequence, an array or an iterator as a tuple."""
-    if type(given) in (tuple, list):
-        return tuple(given)
-    single = not hasattr(given, "__iter__") or isinstance(given, str | bytes | set | dict) or getattr(given, "shape", None) == ()
-    return (given,) if single else tuple(given)
+    if type(value) in (tuple, list):
+        return tuple(value)
+    single = not hasattr(value, "__iter__") or isinstance(value, str | bytes | set | dict) or getattr(value, "shape", None) == ()
+    return (value,) if single else tuple(value)
 
 
-def read_integers(given: Any, what: str) -> tuple[int, ...]:
+def read_integers(value: Any, what: str) -> tuple[int, ...]:
     """Return an integer, or several as in :func:`to_tuple`; ``what`` names the argument in the error."""
     try:
-        return tuple(map(operator.index, to_tuple(given)))
+        return tuple(map(operator.index, to_tuple(value)))
     except TraceError:
         raise
     except TypeError:
-        raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(given)}") from None
+        raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(value)}") from None
 
 
 def liked(like: Any, function: str) -> None:

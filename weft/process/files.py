@@ -72,22 +72,22 @@ def target(path: str | os.PathLike, what: str) -> Path:
     FileNotFoundError, PermissionError
         The folder does not exist; the file or the folder is read-only.
     """
-    found = Path(os.path.realpath(path))
+    real_path = Path(os.path.realpath(path))
     try:
-        mode = os.lstat(found).st_mode
+        mode = os.lstat(real_path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        if not found.parent.is_dir():
+        if not real_path.parent.is_dir():
             raise FileNotFoundError(
-                f"{what}: there is no folder {str(found.parent)!r} for {found.name!r}; make it first, as by os.makedirs"
+                f"{what}: there is no folder {str(real_path.parent)!r} for {real_path.name!r}; make it first, as by os.makedirs"
             ) from None
     else:
         if not stat.S_ISREG(mode):
             raise DataError(f"{what}: {os.fspath(path)!r} is {kind(mode)}; only a regular file is written over")
-        if not os.access(found, os.W_OK):
+        if not os.access(real_path, os.W_OK):
             raise PermissionError(f"{what}: {os.fspath(path)!r} is read-only")
-    if not os.access(found.parent, os.W_OK | os.X_OK):
+    if not os.access(real_path.parent, os.W_OK | os.X_OK):
         raise PermissionError(f"{what}: {os.fspath(path)!r} cannot be written: its folder is read-only")
-    return found
+    return real_path
 
 
 def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> None:

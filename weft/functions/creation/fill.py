@@ -89,7 +89,7 @@ def array(
     if isinstance(object, Array) and not copy and not object.weak and (form is None or form is object.node.dtype):
         return own(object.node) if type(object) is Scalar else object
     if copy is False:
-        raise ValueError("array: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
+        raise ValueError("array: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     if isinstance(object, memoryview):
         object = np.asarray(object)
     return own(node(object, "array", "object") if form is None else assigned(object, form))
@@ -137,10 +137,10 @@ def asarray(
     if device is not None:
         result = made_on("asarray", device, asarray, a, dtype, order)
         if copy is False and result is not a:
-            raise ValueError("asarray: with copy=False only an Array of the dtype that lies on this device can be taken")
+            raise ValueError("asarray: copy=False needs an Array of this dtype on this device; leave it out to allow a copy")
         return array(result) if copy and result is a else result
     if copy is False and not (isinstance(a, Array) and (dtype is None or spelled(dtype) is a.node.dtype)):
-        raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
+        raise ValueError("asarray: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     return array(a, dtype, copy=True if copy else None)
 
 

@@ -167,14 +167,14 @@ def linspace(
     shapes = [() if isinstance(x, NUMBERS) else np.shape(x) for x in (start, stop)]
     if shapes == [(), ()] and not any([getattr(x, "weak", False) for x in (start, stop)]):
         axis_index(axis, 1, "linspace")
-        wanted = _default_format(start, stop) if dtype is None else spelled(dtype)
+        result_form = _default_format(start, stop) if dtype is None else spelled(dtype)
         first, last = computed(float, start), computed(float, stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
         promoted = common((start, stop), promote, weak)[1]
-        wanted = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
+        result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
         a, b = (held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
@@ -183,12 +183,12 @@ def linspace(
         values = op("add", op("multiply", place, wide), low)
         if endpoint and count > 1:
             values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), high, values)
-        step = wrap(cast(reshaped(wide, shape), wanted if wanted in FLOATS else DEFAULT.real))
+        step = wrap(cast(reshaped(wide, shape), result_form if result_form in FLOATS else DEFAULT.real))
         where_to = axis_index(axis, len(shape) + 1, "linspace")
         values = permuted(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
-    if wanted not in FLOATS:
+    if result_form not in FLOATS:
         values = op("floor", values)
-    result = wrap(cast(values, wanted))
+    result = wrap(cast(values, result_form))
     return (result, step) if retstep else result
 
 

@@ -110,7 +110,7 @@ def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
     """Return a number as a Scalar of the dtype; return an array if ``x`` has dimensions."""
     if imag is not None:
         if dtype.kind != "c":
-            raise TypeError(f"{dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
+            raise TypeError(f"{dtype.name}: takes one number, not two; complex64(real, imag) takes two")
         x = asarray(x) + 1j * asarray(imag)
     form = FROM_NUMPY[dtype]
     if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):

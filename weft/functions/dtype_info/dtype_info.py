@@ -41,8 +41,8 @@ class Kind(type):
         return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpys)
 
 
-def _kind(name: str, about: str, example: str) -> Any:
-    doc = f"""{about}: a kind of dtypes for :func:`issubdtype` and ``isinstance``, not a dtype itself.
+def _kind(name: str, description: str, example: str) -> Any:
+    doc = f"""{description}: a kind of dtypes for :func:`issubdtype` and ``isinstance``, not a dtype itself.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _scalar_type(dtype: Any, argument: str) -> Any:
         return np.float64 if dtype is float else np.int64
     if isinstance(dtype, type) and builtins.issubclass(dtype, Array):
         raise DTypeError(
-            f"issubdtype: {argument}={dtype.__name__} is the class of numbers of every dtype; ask x.dtype in place of type(x)"
+            f"issubdtype: {argument}={dtype.__name__} is the class of numbers of every dtype; use x.dtype instead of type(x)"
         )
     try:
         return of_any_order(dtype).numpy.type
@@ -178,7 +178,7 @@ typecodes = {
     for name, letters in _CODES.items() if any(c in _LETTERS for c in letters)
 }
 sctypeDict = {  # noqa: N816  NumPy's name
-    name: held for name, held in np.sctypeDict.items() if held in {d.type for d in (*ALL, *COMPLEX)} and isinstance(name, str)
+    name: t for name, t in np.sctypeDict.items() if t in {d.type for d in (*ALL, *COMPLEX)} and isinstance(name, str)
 }
 
 

@@ -310,12 +310,12 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     >>> x.tolist()
     [1.0, 0.0, 3.0]
     """
-    have = _check_target("copyto", dst, "dst").node.dtype
-    source = _casting_dtype(node(src, "copyto", "src") if src is None else src, have)
-    if not may_cast(source, have, casting, "copyto"):
+    target_form = _check_target("copyto", dst, "dst").node.dtype
+    source = _casting_dtype(node(src, "copyto", "src") if src is None else src, target_form)
+    if not may_cast(source, target_form, casting, "copyto"):
         operand = repr(src) if type(src) in (int, float, complex) else source.name
-        raise DTypeError(f"copyto: src is {operand}, dst {have.name}: casting={casting!r} does not allow that")
-    values = held(src, have, "copyto", "src")
+        raise DTypeError(f"copyto: src is {operand}, dst {target_form.name}: casting={casting!r} does not allow this conversion")
+    values = held(src, target_form, "copyto", "src")
     if where is True:
         dst[...] = _of(values)
     else:

@@ -63,7 +63,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     """
     conditions, choices = several(condlist, "select", "condlist"), several(choicelist, "select", "choicelist")
     if len(conditions) != len(choices) or not conditions:
-        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; as many of both are needed, and one")
+        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; give equally many, and at least one")
     for k, c in enumerate(conditions):
         if node(c, "select", f"condlist[{k}]").dtype != BOOL:
             raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
@@ -112,7 +112,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
 
-    def made(piece: Any) -> Any:
+    def evaluate(piece: Any) -> Any:
         return piece(value, *args, **kw) if callable(piece) else piece
 
     masks = []
@@ -125,7 +125,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         masks.append(op("logical_not", any_mask))
     result = zeros_like(value)
     for mask, piece in zip(masks, pieces, strict=True):
-        part = held(made(piece), value.node.dtype, "piecewise", "funclist")
+        part = held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
         if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
             result = where(wrap(mask), wrap(part), result)
         else:  # one number per selected element
@@ -165,7 +165,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     index = integer_node(a, "choose", "a", bools=True)
     values = operands(*list(choices)) if len(choices) else ()
     if not values:
-        raise ShapeError("choose: there is no choice")
+        raise ShapeError("choose: choices is empty; give at least one array")
     if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
         raise ValueError("choose: a holds a negative number")
     if mode == "raise" and index.dtype.kind == "signed":  # negative numbers are out of range

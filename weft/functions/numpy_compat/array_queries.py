@@ -365,7 +365,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     words = [requirements] if isinstance(requirements, str) else several(requirements or (), "require", "requirements")
     letters = [str(r).upper()[:1] for r in words]
     if "F" in letters:
-        raise ValueError("require: arrays of weft lie row by row; 'F' cannot be had")
+        raise ValueError("require: weft's arrays are stored in row-major order; requirements must not contain 'F'")
     unknown = [r for r in letters if r not in "CAWOE"]
     if unknown:
         raise ValueError(f"require: requirements={requirements!r} must be of 'C', 'A', 'W', 'O' and 'E'")

@@ -107,14 +107,14 @@ class _Joiner:
     @staticmethod
     def _expand(x: Array, ndmin: int, begin: int) -> Array:
         """Return ``x`` with at least ``ndmin`` dimensions, its own ones from position ``begin``."""
-        have = x.ndim
-        if have >= ndmin:
+        ndim = x.ndim
+        if ndim >= ndmin:
             return x
-        wide = x.reshape((1,) * (ndmin - have) + x.shape)
-        if begin == -1 or not have:
+        wide = x.reshape((1,) * (ndmin - ndim) + x.shape)
+        if begin == -1 or not ndim:
             return wide
-        first = begin if begin >= 0 else begin + ndmin - have + 1
-        return moveaxis(wide, tuple(range(ndmin - have, ndmin)), tuple(range(first, first + have)))
+        first = begin if begin >= 0 else begin + ndmin - ndim + 1
+        return moveaxis(wide, tuple(range(ndmin - ndim, ndmin)), tuple(range(first, first + ndim)))
 
 
 class _IndexExpression:

@@ -133,7 +133,7 @@ class nditer:  # noqa: N801  NumPy's name
         if unknown:
             raise ValueError(f"nditer: the flag {unknown[0]!r} is not offered; known are {', '.join(map(repr, _FLAGS))}")
         if order not in ("C", "K"):
-            raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': arrays of weft lie row by row")
+            raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': weft's arrays are stored in row-major order")
         operands = list(op) if isinstance(op, tuple | list) else [op]
         iterated = _operands(operands, op_dtypes)
         self.shape = broadcast_shapes("nditer", *(x.shape for x in iterated))
@@ -151,7 +151,7 @@ class nditer:  # noqa: N801  NumPy's name
     def multi_index(self) -> tuple[int, ...]:
         """The position as one index per dimension."""
         if self.finished:
-            raise ValueError("nditer: all elements have been, there is no index")
+            raise ValueError("nditer: the iteration is complete, so there is no index; call reset() to start again")
         return tuple(int(i) for i in np.unravel_index(self.iterindex, self.shape)) if self.shape else ()
 
     @property
@@ -211,7 +211,7 @@ def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
     """Return the arrays to iterate over, creating one for each None."""
     existing = {k: arrays("nditer", op=x)[0] for k, x in enumerate(operands) if x is not None}
     if not existing:
-        raise DTypeError("nditer: op[0] is None; an array beside it is needed, whose shape the new one gets")
+        raise DTypeError("nditer: op holds no array, only None; give at least one array, which determines the shape")
     dtypes = list(op_dtypes) if isinstance(op_dtypes, tuple | list) else [op_dtypes] * len(operands)
     if len(dtypes) != len(operands):
         raise ValueError(f"nditer: op_dtypes has {len(dtypes)} dtypes for {len(operands)} arrays")
@@ -338,7 +338,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     order = (*(a for a in range(value.ndim) if a != axis), axis)
     rows = wrap(op("permute", value.node, axes=order)).reshape(math.prod(lead), value.shape[axis])
     if not rows.shape[0]:
-        raise ValueError("apply_along_axis: there is no vector to call the function with")
+        raise ValueError("apply_along_axis: arr has no vector along this axis, so the shape of the result is unknown")
     results = stack([wrap(node(func1d(row, *args, **kwargs), "apply_along_axis")) for row in rows])
     shape = results.shape[1:]
     whole = results.reshape(*lead, *shape) if lead or shape else results.reshape(())
@@ -462,7 +462,7 @@ class vectorize:  # noqa: N801  NumPy's name
         lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))
         if not count and self.otypes is None:
-            raise ValueError("vectorize: there is no element to call the function with; give otypes")
+            raise ValueError("vectorize: the arrays are empty, so the function is not called and its dtypes are unknown; give otypes")
 
         def called(i: int) -> Any:
             at = {k: lines[k][i] if k in lines else v for k, v in arguments.items()}

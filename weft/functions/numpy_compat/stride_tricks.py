@@ -52,7 +52,7 @@ def sliding_window_view(
     """
     (value,) = arrays("sliding_window_view", x=x)
     if writeable:
-        raise ValueError("sliding_window_view: writeable=True cannot be had: windows are copies, which share no elements")
+        raise ValueError("sliding_window_view: writeable must be False: windows are copies and share no elements with x")
     window = shape_tuple(window_shape, "sliding_window_view", "window_shape")
     axis_numbers = range(value.ndim) if axis is None else to_tuple(axis)
     axes = [axis_index(a, value.ndim, "sliding_window_view") for a in axis_numbers]

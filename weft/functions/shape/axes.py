@@ -74,7 +74,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     value = _array(a, "reshape")
     out = value.reshape(shape, order=order)
     if copy is False and isinstance(a, Array) and out.cell is not a.cell:
-        raise ValueError(f"reshape: elements of shape {value.shape} cannot be seen in shape {out.shape} without a copy")
+        raise ValueError(f"reshape: shape {value.shape} cannot be viewed as {out.shape} without a copy; leave out copy=False")
     return like(out, out.node) if copy else out
 
 
@@ -439,7 +439,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     (value,) = arrays("rot90", m=m)
     pair = several(axes, "rot90", "axes")
     if len(pair) != 2:
-        raise ShapeError(f"rot90: axes={axes!r} must be two")
+        raise ShapeError(f"rot90: axes={axes!r} must be two axes")
     first, second = (axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")

@@ -446,7 +446,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     """
     rows = several(keys, "lexsort", "keys")
     if not rows:
-        raise ShapeError("lexsort: there is no key")
+        raise ShapeError("lexsort: keys is empty; give at least one key")
     parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
     shape = parts[0].shape
     for k, p in enumerate(parts):

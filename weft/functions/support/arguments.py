@@ -152,7 +152,7 @@ def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
     if correction is None:
         return one_number(ddof, function, "ddof")
     if ddof != 0:
-        raise ValueError(f"{function}: ddof={ddof} and correction={correction} say the same; give one of them")
+        raise ValueError(f"{function}: ddof={ddof} and correction={correction} are two names of one argument; give one of them")
     return one_number(correction, function, "correction")
 
 

@@ -18,7 +18,7 @@ def count_leading(length: int, is_passed: Callable[[Node], Node]) -> Node:
     """
     dtype = INT32 if length <= INT32.greatest else INT64
     count = number(0, dtype)
-    while length > 1:  # invariant: found <= result <= found + length
+    while length > 1:  # invariant: count <= result <= count + length
         half = length // 2
         behind = op("add", count, number(half, dtype))
         count = op("where", is_passed(op("subtract", behind, number(1, dtype))), behind, count)

@@ -29,7 +29,7 @@ def asked(
         a, b = (_cast_operand(function, name, x, spelled(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
     if axis is not None:
         if axes is not None:
-            raise TypeError(f"{function}: axis={axis} and axes={axes} say the same; give one of them")
+            raise TypeError(f"{function}: axis={axis} and axes={axes} exclude each other; give one of them")
         axes = [(axis,), (axis,), ()]
     if axes is None:
         result = core(a, b)
