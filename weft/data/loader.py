@@ -80,7 +80,7 @@ class Loader:
                 raise ShapeError("Loader: data holds no array")
             lengths = [len(a) for a in self.arrays]
             if len(set(lengths)) > 1:
-                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; their numbers of rows must be equal")
+                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; these numbers must be equal")
             self.samples = lengths[0]
         else:
             self.arrays = None

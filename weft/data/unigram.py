@@ -55,7 +55,7 @@ class UnigramSampler:
     def __init__(self, counts: Any, power: float = 0.75) -> None:
         frequencies = counts.numpy() if isinstance(counts, Array) else np.asarray(counts)
         if frequencies.ndim != 1 or not frequencies.size or frequencies.size >= 2**31:
-            raise ShapeError(f"UnigramSampler: counts has shape {frequencies.shape}, but must be a vector with one element per word")
+            raise ShapeError(f"UnigramSampler: counts has shape {frequencies.shape}, but must be a vector of one count per word")
         if frequencies.dtype.kind not in "fiub":
             raise DTypeError(f"UnigramSampler: counts must be numbers, not {frequencies.dtype}")
         frequencies = frequencies.astype(np.float64)

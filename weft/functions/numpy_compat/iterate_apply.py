@@ -462,7 +462,7 @@ class vectorize:  # noqa: N801  NumPy's name
         lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))
         if not count and self.otypes is None:
-            raise ValueError("vectorize: the arrays are empty, so the function is not called and its dtypes are unknown; give otypes")
+            raise ValueError("vectorize: there is no element, so the dtypes of the results are unknown; give otypes")
 
         def called(i: int) -> Any:
             at = {k: lines[k][i] if k in lines else v for k, v in arguments.items()}

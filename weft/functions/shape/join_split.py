@@ -430,7 +430,7 @@ def _depth(arrays: Any) -> int:
         return 0
     depths = {_depth(a) for a in arrays}
     if not depths:
-        raise ShapeError("block: a list is empty; every row needs at least one block")
+        raise ShapeError("block: an empty list is no row; every list needs at least one block")
     if len(depths) != 1:
         raise ShapeError("block: lists are nested to different depths")
     return 1 + depths.pop()

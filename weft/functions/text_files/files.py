@@ -341,7 +341,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     try:
         memoryview(buffer)
     except TypeError:
-        raise DTypeError(f"frombuffer: buffer must be an object with a buffer, such as bytes, not {type(buffer).__name__}") from None
+        raise DTypeError(f"frombuffer: buffer must be bytes or an object with a buffer, not {type(buffer).__name__}") from None
     numpy_dtype = stored(dtype)
     with said_by("frombuffer"):
         elements = np.frombuffer(buffer, numpy_dtype, count, offset)
