@@ -55,25 +55,25 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
         reader = (_Packed if packed else _Plain)(content)
         head = reader.take(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
-            raise _make_error(path, "it does not begin as one")
+            raise _idx_error(path, "it does not begin as one")
         rank = head[3]
         extents = reader.take(4 * rank)
         if rank > MOST_DIMENSIONS:
-            raise _make_error(path, f"its head says {rank} dimensions")
+            raise _idx_error(path, f"its head says {rank} dimensions")
         if len(extents) < 4 * rank:
-            raise _make_error(path, f"its head says {rank} dimensions and is cut off")
+            raise _idx_error(path, f"its head says {rank} dimensions and is cut off")
         shape = tuple(int.from_bytes(extents[4 * i : 4 * i + 4], "big") for i in range(rank))
         size, most = math.prod(shape), len(content) * (MOST_RATIO if packed else 1)
         if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
-            raise _make_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
+            raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
         data = reader.take(size)
         more = reader.take(1)
     except zlib.error as error:
-        raise _make_error(path, f"it cannot be unpacked: {error}") from None
+        raise _idx_error(path, f"it cannot be unpacked: {error}") from None
     if more:
-        raise _make_error(path, f"it goes on after the {size} bytes of shape {shape}")
+        raise _idx_error(path, f"it goes on after the {size} bytes of shape {shape}")
     if len(data) < size or not reader.complete:
-        raise _make_error(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
+        raise _idx_error(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
     if md5:
         digest = hashlib.md5(head + extents, usedforsecurity=False)
         digest.update(data)
@@ -129,5 +129,5 @@ class _Packed:
         return b"".join(parts)
 
 
-def _make_error(path: Any, why: str) -> DataError:
+def _idx_error(path: Any, why: str) -> DataError:
     return DataError(f"{os.fspath(path)} is damaged or no idx file of bytes: {why}")

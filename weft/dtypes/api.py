@@ -158,7 +158,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """Return the dtype of true division, means and roots: ``dtype`` itself if it is float or complex, else float32."""
+    """Return the dtype of true division, means and roots: ``dtype`` itself if it is float or complex, else the default float."""
     return formats.floating(spelled(dtype)).numpy
 
 

@@ -69,7 +69,7 @@ class Format:
 
     @property
     def integer(self) -> Format:
-        """The signed integer format of the same width, which shows the bits."""
+        """The signed integer format of the same width, for views of the bits."""
         return next(f for f in of_kind("signed") if f.bits == self.bits)
 
     @property

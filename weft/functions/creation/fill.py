@@ -104,6 +104,8 @@ def asarray(
     Parameters
     ----------
     a : array, NumPy array, number or nested lists
+    device : str, optional
+        The device of the result, such as "cpu" or "gpu"; by default an existing array stays on its device.
     copy : bool, optional
         True: always copy. False: never copy; only an Array of this dtype, or another library's array on a GPU, is accepted. By
         default another library's GPU array shares its memory, as with :func:`from_dlpack`; everything else is copied.

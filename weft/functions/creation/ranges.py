@@ -141,7 +141,8 @@ def linspace(
 
     Returns
     -------
-    (num,) Array, or (num, ...) for arrays; with ``retstep`` a pair of it and the spacing
+    (num,) Array, or (num, ...) for arrays
+        With ``retstep`` of :func:`linspace` a pair of it and the spacing.
 
     Raises
     ------
@@ -256,15 +257,6 @@ def logspace(
     base : number or array
         An array broadcasts with ``start`` and ``stop``.
 
-    Returns
-    -------
-    (num,) Array, or (num, ...) for arrays
-
-    Raises
-    ------
-    ShapeError, DTypeError, AxisError
-        ``num`` is negative; the dtype is unknown; the axis does not exist.
-
     Examples
     --------
     >>> wf.logspace(0, 2, 3).tolist()
@@ -299,10 +291,6 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     ----------
     start, stop : number or array
         Not zero; both of the same sign, or complex.
-
-    Returns
-    -------
-    (num,) Array, or (num, ...) for arrays
 
     Raises
     ------

@@ -232,7 +232,7 @@ def asanyarray(
     order : str, optional
         Ignored: weft's arrays are stored in row-major order.
     device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
+        The device of the result, such as "cpu" or "gpu"; by default an existing array stays on its device.
     copy : bool, optional
         As in :func:`asarray`.
     like : array, optional

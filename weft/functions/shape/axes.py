@@ -183,7 +183,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     Raises
     ------
     AxisError
-        ``axes`` is not a permutation.
+        An axis does not exist or is given twice, or ``axes`` is no permutation.
 
     Examples
     --------
@@ -222,11 +222,6 @@ def matrix_transpose(x: Any, /) -> Array:
     -------
     (..., N, M) Array, a view
 
-    Raises
-    ------
-    AxisError
-        ``x`` has fewer than two dimensions.
-
     Examples
     --------
     >>> wf.matrix_transpose(wf.ones((5, 2, 3))).shape
@@ -241,11 +236,6 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     Parameters
     ----------
     axis1, axis2 : int
-
-    Raises
-    ------
-    AxisError
-        An axis is out of range.
 
     Examples
     --------
@@ -321,11 +311,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 def flipud(m: Any) -> Array:
     """Return a view with the rows in reverse order: ``flip(m, 0)``.
 
-    Raises
-    ------
-    AxisError
-        ``m`` has no dimension.
-
     Examples
     --------
     >>> wf.flipud(wf.array([1, 2])).tolist()
@@ -336,11 +321,6 @@ def flipud(m: Any) -> Array:
 
 def fliplr(m: Any) -> Array:
     """Return a view with the columns in reverse order: ``flip(m, 1)``.
-
-    Raises
-    ------
-    AxisError
-        ``m`` has fewer than two dimensions.
 
     Examples
     --------
@@ -459,11 +439,6 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     axis : int
     start : int
         The axis in front of which ``axis`` is moved.
-
-    Raises
-    ------
-    AxisError
-        An axis does not exist.
 
     Examples
     --------

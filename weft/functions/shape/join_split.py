@@ -147,11 +147,6 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     -------
     Array with two or more dimensions
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        The extents differ, or there is no array; ``tup`` is no sequence, or the dtype is unknown or not allowed by ``casting``.
-
     Examples
     --------
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
@@ -173,11 +168,6 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     Returns
     -------
     Array with one or more dimensions
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        The extents differ, or there is no array; ``tup`` is no sequence, or the dtype is unknown or not allowed by ``casting``.
 
     Examples
     --------
@@ -238,7 +228,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     Raises
     ------
     ShapeError, AxisError
-        The extent cannot be divided evenly; the axis does not exist.
+        The array has too few dimensions, or the extent cannot be divided evenly; the axis does not exist.
     MemoryError
         There would be 2**31 parts or more.
 
@@ -483,11 +473,6 @@ def _split_with_rank(function: str, x: Any, sections: Any, axis: int, least: int
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Split an array along axis 1, a vector along axis 0; the parts are views.
 
-    Raises
-    ------
-    ShapeError
-        ``ary`` has no dimension; the extent cannot be divided evenly.
-
     Examples
     --------
     >>> [p.tolist() for p in wf.hsplit(wf.arange(4), 2)]
@@ -498,16 +483,7 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Split an array along axis 0; the parts are views.
-
-    Parameters
-    ----------
-    ary : array with two or more dimensions
-
-    Raises
-    ------
-    ShapeError
-        ``ary`` has fewer dimensions; the extent cannot be divided evenly.
+    """Split an array with two or more dimensions along axis 0; the parts are views.
 
     Examples
     --------
@@ -518,16 +494,7 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Split an array along axis 2; the parts are views.
-
-    Parameters
-    ----------
-    ary : array with three or more dimensions
-
-    Raises
-    ------
-    ShapeError
-        ``ary`` has fewer dimensions; the extent cannot be divided evenly.
+    """Split an array with three or more dimensions along axis 2; the parts are views.
 
     Examples
     --------

@@ -67,8 +67,7 @@ def array_str(
 
     Parameters
     ----------
-    max_line_width, precision : int, optional
-    suppress_small : bool, optional
+    a : array
 
     Examples
     --------
@@ -87,7 +86,7 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
     ----------
     x : number
     args, kwargs
-        Passed to NumPy: ``precision=``, ``trim=``, ...
+        Passed to NumPy: ``precision=``, ``trim=``, ``exp_digits=``, ...
 
     Examples
     --------
@@ -101,12 +100,6 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
 
 def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
     """Return a float as decimal digits with an exponent.
-
-    Parameters
-    ----------
-    x : number
-    args, kwargs
-        Passed to NumPy: ``precision=``, ``exp_digits=``, ...
 
     Examples
     --------
@@ -295,6 +288,8 @@ def binary_repr(num: int, width: int | None = None) -> str:
     return np.binary_repr(whole(num, "binary_repr", "num"), width)
 
 
-complete_docs(array2string, array_repr, array_str, format_float_positional, format_float_scientific)
+complete_docs(array2string, array_repr, format_float_positional)
+complete_docs(array_repr, array_str)
+complete_docs(format_float_positional, format_float_scientific)
 complete_docs(set_printoptions, printoptions)
 complete_docs(seterr, errstate)
