@@ -17,8 +17,8 @@ from weft.errors import DataError
 from weft.process import files
 
 PACKED = b"\x1f\x8b"
-MOST_RATIO = 1032  # largest expansion of a byte by deflate
-MOST_DIMENSIONS = 64
+MAX_RATIO = 1032  # largest expansion of a byte by deflate
+MAX_DIMENSIONS = 64
 FIRST_PIECE = 1024  # bytes in the first call of zlib for a member
 
 
@@ -58,12 +58,12 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
             raise _idx_error(path, "it does not begin as one")
         rank = head[3]
         extents = reader.take(4 * rank)
-        if rank > MOST_DIMENSIONS:
+        if rank > MAX_DIMENSIONS:
             raise _idx_error(path, f"its head says {rank} dimensions")
         if len(extents) < 4 * rank:
             raise _idx_error(path, f"its head says {rank} dimensions and is cut off")
         shape = tuple(int.from_bytes(extents[4 * i : 4 * i + 4], "big") for i in range(rank))
-        size, most = math.prod(shape), len(content) * (MOST_RATIO if packed else 1)
+        size, most = math.prod(shape), len(content) * (MAX_RATIO if packed else 1)
         if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
             raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
         data = reader.take(size)

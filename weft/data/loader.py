@@ -73,7 +73,7 @@ class Loader:
         if self.dtype is not None and not is_float(self.dtype):
             raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")
         self.arrays: tuple[Any, ...] | None
-        self.alone = not isinstance(data, tuple)
+        self.is_single = not isinstance(data, tuple)
         if isinstance(data, tuple) or hasattr(data, "dtype"):
             self.arrays = tuple(_check_array(a, k) for k, a in enumerate(data if isinstance(data, tuple) else (data,)))
             if not self.arrays:
@@ -153,16 +153,16 @@ class Loader:
         if self.arrays is not None:
             rows = slice(first, last) if order is None else order[first:last]
             parts = tuple(np.asarray(a[rows]) for a in self.arrays)
-            alone = self.alone
+            is_single = self.is_single
         else:
             numbers = range(first, last) if order is None else order[first:last].tolist()
-            parts, alone = _stack_samples([self.data[i] for i in numbers])
+            parts, is_single = _stack_samples([self.data[i] for i in numbers])
         if self.transform is not None:
             more = {"rng": default_rng([self.seed, epoch, k])} if self.takes_rng else {}
             transformed = self.transform(*parts, **more)
-            parts, alone = (transformed, False) if isinstance(transformed, tuple) else ((transformed,), True)
+            parts, is_single = (transformed, False) if isinstance(transformed, tuple) else ((transformed,), True)
         out = tuple(self._cast(p) for p in parts)
-        return out[0] if alone else out
+        return out[0] if is_single else out
 
     def _cast(self, part: Any) -> Array:
         if isinstance(part, Array):
@@ -183,8 +183,8 @@ def _check_array(a: Any, k: int) -> Any:
 
 def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
     """Stack each part of the samples, and return whether a sample is a single value and no tuple."""
-    alone = not isinstance(samples[0], tuple | list)
-    columns = [samples] if alone else list(zip(*samples, strict=True))
+    is_single = not isinstance(samples[0], tuple | list)
+    columns = [samples] if is_single else list(zip(*samples, strict=True))
     out = []
     for k, column in enumerate(columns):
         parts = [p.numpy() if isinstance(p, Array) else np.asarray(p) for p in column]
@@ -193,7 +193,7 @@ def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
             listed = ", ".join(map(str, sorted(shapes)))
             raise DataError(f"Loader: part {k} of the samples has shapes {listed}; they must be equal")
         out.append(np.stack(parts))
-    return tuple(out), alone
+    return tuple(out), is_single
 
 
 def _takes_rng(f: Callable) -> bool:

@@ -16,8 +16,8 @@ from weft.functions.indexing.where import where
 from weft.functions.random.state import words_of
 from weft.functions.support.arguments import broadcast_shapes, cast, shape_tuple
 
-LOW = 2**32 - 1
-LEFT = 2.0**-24  # largest probability that all draws hit the excluded word; the most frequent other word is returned then
+LOW_BITS = 2**32 - 1
+MAX_FAILURE_RATE = 2.0**-24  # of draws that hit the excluded word in every round; they return the most frequent word
 
 
 class UnigramSampler:
@@ -71,7 +71,7 @@ class UnigramSampler:
         # The second table excludes the most frequent word. Any other excluded word is drawn again, for a fixed number of rounds.
         tables = [_alias_table(self.p), _alias_table(rest / rest.sum() if self._has_others else self.p)]
         self._table = asarray(np.concatenate(tables))
-        self._rounds = math.ceil(math.log(LEFT) / math.log(second)) if self._has_others else 0
+        self._rounds = math.ceil(math.log(MAX_FAILURE_RATE) / math.log(second)) if self._has_others else 0
 
     def sample(self, size: Any = None, *, without: Any = None, key: Any = None) -> Array:
         """Draw words with replacement.
@@ -121,8 +121,8 @@ class UnigramSampler:
         column = (place >> 32).astype(INT64)
         row = column if is_top is None else column + is_top.astype(INT64) * self.size
         entry: Any = self._table[row]
-        alias = minimum((entry & LOW).astype(INT64), self.size - 1)  # a bound that saves the check of later reads by word
-        return where((place & LOW) < (entry >> 32), column, alias)
+        alias = minimum((entry & LOW_BITS).astype(INT64), self.size - 1)  # a bound that saves the check of later reads by word
+        return where((place & LOW_BITS) < (entry >> 32), column, alias)
 
     def __repr__(self) -> str:
         return f"UnigramSampler({self.size} words, power={self.power})"

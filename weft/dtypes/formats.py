@@ -109,13 +109,13 @@ FORMATS: dict[str, Format] = {
         _FLOAT64,
     )
 }  # the formats of kernels
-HOSTED: dict[str, Format] = {
+HOST_FORMATS: dict[str, Format] = {
     f.name: f for f in (
         Format("complex64", "complex", 64, "C64", np.dtype(np.complex64), part=_FLOAT32),
         Format("complex128", "complex", 128, "", np.dtype(np.complex128), part=_FLOAT64),
     )
 }  # computed by NumPy on the host, see graph/primitives/complexes.py
-EVERY = {**FORMATS, **HOSTED}
+EVERY = {**FORMATS, **HOST_FORMATS}
 FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in EVERY.values()}
 
 

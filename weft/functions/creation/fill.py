@@ -167,7 +167,7 @@ def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> A
 
 @unbound
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """Return another library's array as an Array: copied from the CPU, shared on a GPU, unless ``copy`` says otherwise.
+    """Return another library's array as an Array: by default a copy on the CPU, and shared memory on a GPU.
 
     Parameters
     ----------

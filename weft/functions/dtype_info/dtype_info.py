@@ -26,19 +26,21 @@ _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # 
 class Kind(type):
     """The metaclass of dtype kinds: ``isinstance(x, wf.integer)`` is True for matching scalars of weft and NumPy."""
 
-    numpys: Any
+    numpy_kind: Any
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, Scalar | np.generic) and cls._contains(x.dtype.type)
 
     def __subclasscheck__(cls, other: Any) -> bool:
-        return cls._contains(other.numpys if isinstance(other, Kind) else other.dtype.type if isinstance(other, DType) else other)
+        return cls._contains(
+            other.numpy_kind if isinstance(other, Kind) else other.dtype.type if isinstance(other, DType) else other
+        )
 
     def _contains(cls, scalar: Any) -> bool:
         """Return whether a scalar class of NumPy belongs to the kind."""
         if scalar in _GENERIC:
             scalar = np.floating
-        return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpys)
+        return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpy_kind)
 
 
 def _kind(name: str, description: str, example: str) -> Any:
@@ -50,7 +52,7 @@ def _kind(name: str, description: str, example: str) -> Any:
     >>> wf.issubdtype({example}, wf.{name})
     True
     """
-    return Kind(name, (), {"numpys": getattr(np, name), "__doc__": doc, "__module__": __name__})
+    return Kind(name, (), {"numpy_kind": getattr(np, name), "__doc__": doc, "__module__": __name__})
 
 
 generic = _kind("generic", "Any dtype", "wf.bool")
@@ -66,7 +68,7 @@ complexfloating = _kind("complexfloating", "Complex numbers", "wf.complex64")
 def _scalar_type(dtype: Any, argument: str) -> Any:
     """Return NumPy's scalar class of anything that names a dtype."""
     if isinstance(dtype, Kind):
-        return dtype.numpys
+        return dtype.numpy_kind
     if isinstance(dtype, type) and builtins.issubclass(dtype, np.generic):
         return dtype
     if dtype is float or dtype is int:

@@ -387,12 +387,12 @@ def arrays(function: str, **operands: Any) -> tuple[Array, ...]:
 
 
 def looked(x: Any, function: str, argument: str = "x") -> Any:
-    """Return the content of an argument as a NumPy array, computed now; raise TraceError if a trace does not know it."""
+    """Return the content of an argument as a NumPy array, computed now; raise TraceError if it depends on a trace."""
     return wrap(node(x, function, argument)).numpy()
 
 
 def seen(x: Any, function: str, argument: str = "x") -> Any:
-    """Return the content like :func:`looked`, or None inside a trace that does not know it."""
+    """Return the content like :func:`looked`, or None if it depends on a trace."""
     try:
         return looked(x, function, argument)
     except TraceError:

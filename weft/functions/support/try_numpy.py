@@ -16,7 +16,7 @@ from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
 _MANY = 64  # arrays in a list from which on a graph takes longer than their copies
-LEAST_RISKY = 1 << 30  # integers of this size are not passed to NumPy's C code
+RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
 
 
 def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
@@ -30,7 +30,7 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
     a large integer argument or ``axis`` return None.
     """
     axis = options.get("axis")
-    if not LOCAL.small or (type(axis) is int and abs(axis) >= LEAST_RISKY):
+    if not LOCAL.small or (type(axis) is int and abs(axis) >= RISKY_INT):
         return None
     operands: list[Any] = []
     size = 0
@@ -42,7 +42,7 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
                 return None
             size += content.size
             operands.append(content)
-        elif kind is int and abs(x) < LEAST_RISKY:
+        elif kind is int and abs(x) < RISKY_INT:
             operands.append(x)
         elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
             parts = [_peek(part) for part in x]
