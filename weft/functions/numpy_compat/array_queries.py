@@ -129,13 +129,8 @@ def isfortran(a: Any) -> bool:
     ----------
     a : array
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isfortran(wf.ones((2, 3)))
     False
     """
@@ -225,31 +220,8 @@ def asanyarray(
 ) -> Array:
     """Return :func:`asarray` of ``a``: weft's arrays have no subclasses.
 
-    Parameters
-    ----------
-    a : array, NumPy array, number or nested lists
-    dtype : dtype, optional
-    order : str, optional
-        Ignored: weft's arrays are stored in row-major order.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default an existing array stays on its device.
-    copy : bool, optional
-        As in :func:`asarray`.
-    like : array, optional
-        Ignored: the result is always an Array.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ValueError
-        ``a`` cannot become an array, or ``dtype`` is unknown; ``copy=False`` and a copy is needed, or the device is unknown.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
@@ -261,6 +233,10 @@ def asanyarray(
 @unbound
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """Return ``a`` as a contiguous array of at least one dimension; a strided view is copied.
+
+    Returns
+    -------
+    Array with one or more dimensions
 
     Raises
     ------
@@ -282,6 +258,10 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 @unbound
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """Return ``a`` as an array, in row-major order all the same: the order of elements in memory affects speed only.
+
+    Returns
+    -------
+    Array with one or more dimensions
 
     Raises
     ------
@@ -375,4 +355,5 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 complete_docs(isscalar, iterable)
 complete_docs(shape, ndim, size)
 complete_docs(shares_memory, may_share_memory)
-complete_docs(asanyarray, ascontiguousarray, asfortranarray, asarray_chkfinite, require)
+complete_docs(asarray, asanyarray, ascontiguousarray, asfortranarray, asarray_chkfinite, require)
+complete_docs(isscalar, isfortran)
