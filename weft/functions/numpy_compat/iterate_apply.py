@@ -211,7 +211,7 @@ def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
     """Return the arrays to iterate over, creating one for each None."""
     existing = {k: arrays("nditer", op=x)[0] for k, x in enumerate(operands) if x is not None}
     if not existing:
-        raise DTypeError("nditer: op holds no array, only None; give at least one array, which determines the shape")
+        raise DTypeError("nditer: op[0] is None; at least one operand must be an array, which determines the shape")
     dtypes = list(op_dtypes) if isinstance(op_dtypes, tuple | list) else [op_dtypes] * len(operands)
     if len(dtypes) != len(operands):
         raise ValueError(f"nditer: op_dtypes has {len(dtypes)} dtypes for {len(operands)} arrays")
