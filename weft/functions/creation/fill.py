@@ -329,11 +329,11 @@ def zeros_like(
     ----------
     a : array_like
     dtype : dtype, optional
-        That of ``a`` by default.
+        By default that of the given array.
     order, subok
         Ignored: weft's arrays are stored in row-major order and have no subclasses.
     shape : int or tuple of int, optional
-        That of ``a`` by default.
+        By default that of the given array.
     device : str, optional
         The device of the result, such as "cpu" or "gpu"; by default the current one.
 

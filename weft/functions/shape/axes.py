@@ -295,7 +295,7 @@ def flip(m: Any, axis: Axis = None) -> Array:
     Raises
     ------
     AxisError
-        An axis out of range.
+        The axis does not exist.
 
     Examples
     --------
