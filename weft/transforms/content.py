@@ -75,8 +75,8 @@ class Content:
     """
 
     __slots__ = (
-        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped", "_untold",
-        "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
+        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped",
+        "_untold", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
     )
 
     def __init__(
@@ -163,7 +163,8 @@ class Content:
         """Note an object; its attributes are looked at when it is known which of them count."""
         kind = type(x)
         self._classes[kind] = None
-        everything = self._is_library(kind.__module__) and not is_unnamed(kind) or dataclasses.is_dataclass(kind)  # functions of trees read all of it
+        library = self._is_library(kind.__module__) and not is_unnamed(kind)
+        everything = library or dataclasses.is_dataclass(kind)  # functions of trees read all of it
         same = is_only_attributes(kind) and record is not OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (Content, self._seen[id(x)])
@@ -276,9 +277,8 @@ class Content:
         """Look at the variables, attributes and methods that were named since; whether there were any."""
         before = len(found) + len(methods)
         for module in list(self._namespaces.values()):
-            variables = vars(module)
-            for name in self._words.intersection(variables):
-                self._variable(VariablesRecord(variables), name, variables[name])
+            for name in self._words.intersection(vars(module)):
+                self._variable(VariablesRecord(vars(module)), name, getattr(module, name))
         for key, (_, _, cell) in list(self._cells.items()):
             if key not in found:
                 value = CellsRecord((cell,)).read()[1][0]
