@@ -15,7 +15,8 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
     """Add to each docstring of ``others`` the sections that it lacks, from the docstring of ``head``.
 
     Parameters are listed in the order of the function's own signature: its own entries win, all other names are copied from
-    ``head``. Returns and Raises are copied if absent; Examples never, but they get ``import weft as wf`` as first line.
+    ``head``. Returns (of functions) and Raises are copied if absent; Examples never, but they get ``import weft as wf`` as
+    first line.
     Does nothing under ``python -OO``, which removes docstrings.
 
     Raises
@@ -40,7 +41,7 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
                 first, *more = group
                 kind, *body = entries[first]
                 sections["Parameters"] += [", ".join([first, *more]) + kind, *body]
-        for title in ("Returns", "Raises"):
+        for title in ("Raises",) if isinstance(other, type) else ("Returns", "Raises"):
             if title in complete:
                 sections.setdefault(title, complete[title])
         if "Examples" in sections and not any(_IMPORT in line for line in sections["Examples"]):
