@@ -87,11 +87,11 @@ def cross_entropy(
         even = total - shifted.mean(axis=axis) if weight is None else _uniform_loss(total, shifted, weight, axis)
         rows = rows * (1.0 - label_smoothing) + (even if mass is None else even * mass) * label_smoothing
     if ignore_index is not None:
-        kept = target != ignore_index
-        rows = where(kept, rows, 0)
-        counted = kept.astype(rows.dtype) if counted is None else where(kept, counted, 0)
+        is_counted = target != ignore_index
+        rows = where(is_counted, rows, 0)
+        counted = is_counted.astype(rows.dtype) if counted is None else where(is_counted, counted, 0)
     if counted is None or reduction != "mean":
-        return reduced("cross_entropy", rows, reduction, scores)
+        return reduce_loss("cross_entropy", rows, reduction, scores)
     return narrowed(rows.sum() / counted.sum(), scores)
 
 
@@ -134,7 +134,7 @@ def _widen_labels(labels: Array) -> Array:
 def _class_weights(weight: Any, logits: Array, axis: int) -> Array:
     weights = asarray(weight)
     if weights.shape != (logits.shape[axis],):
-        raise ShapeError(f"cross_entropy: weight must be ({logits.shape[axis]},), one a class, not {weights.shape}")
+        raise ShapeError(f"cross_entropy: weight must be ({logits.shape[axis]},), one per class, not {weights.shape}")
     dtype = widened(logits).dtype
     return weights if weights.dtype == dtype else weights.astype(dtype)
 
@@ -163,13 +163,13 @@ def binary_cross_entropy_with_logits(
     >>> round(float(wf.losses.binary_cross_entropy_with_logits(wf.array([0.0, 9.0]), wf.array([0.0, 1.0]))), 4)
     0.3466
     """
-    x, z, like = pair("binary_cross_entropy_with_logits", logits, target)
+    x, z, like = prepare_pair("binary_cross_entropy_with_logits", logits, target)
     is_positive = x >= 0
     softplus = log1p(exp(where(is_positive, -x, x)))
     positive = z * (where(is_positive, 0, -x) + softplus)
     negative = (1.0 - z) * (where(is_positive, x, 0) + softplus)
     total = negative + (positive if pos_weight is None else positive * pos_weight)
-    return reduced("binary_cross_entropy_with_logits", total, reduction, like)
+    return reduce_loss("binary_cross_entropy_with_logits", total, reduction, like)
 
 
 def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = False, reduction: str = "mean") -> Array:
@@ -188,10 +188,10 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
     >>> float(wf.losses.hinge(wf.array([0.5, 2.0]), wf.array([1.0, 1.0])))
     0.25
     """
-    x, y, like = pair("hinge", prediction, target)
+    x, y, like = prepare_pair("hinge", prediction, target)
     loss = margin - y * x
     loss = where(loss <= 0, 0, loss)
-    return reduced("hinge", loss * loss if squared else loss, reduction, like)
+    return reduce_loss("hinge", loss * loss if squared else loss, reduction, like)
 
 
 def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
@@ -248,9 +248,9 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
     >>> float(wf.losses.mse(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     2.0
     """
-    p, t, like = pair("mse", prediction, target)
+    p, t, like = prepare_pair("mse", prediction, target)
     difference = p - t
-    return reduced("mse", difference * difference, reduction, like)
+    return reduce_loss("mse", difference * difference, reduction, like)
 
 
 def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
@@ -261,8 +261,8 @@ def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
     >>> float(wf.losses.l1(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     1.0
     """
-    p, t, like = pair("l1", prediction, target)
-    return reduced("l1", absolute(p - t), reduction, like)
+    p, t, like = prepare_pair("l1", prediction, target)
+    return reduce_loss("l1", absolute(p - t), reduction, like)
 
 
 def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "mean") -> Array:
@@ -286,11 +286,11 @@ def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "
     """
     if isinstance(delta, float | int) and not delta > 0:
         raise ValueError(f"huber: delta must be positive, not {delta}")
-    p, t, like = pair("huber", prediction, target)
+    p, t, like = prepare_pair("huber", prediction, target)
     difference = p - t
     size = absolute(difference)
     far = (size - 0.5 * delta) * delta
-    return reduced("huber", where(size <= delta, difference * difference * 0.5, far), reduction, like)
+    return reduce_loss("huber", where(size <= delta, difference * difference * 0.5, far), reduction, like)
 
 
 def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: bool = False) -> Array:
@@ -320,14 +320,14 @@ def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: 
     >>> float(wf.losses.kl_div(wf.log(p), p))
     0.0
     """
-    q, p, like = pair("kl_div", input, target)
+    q, p, like = prepare_pair("kl_div", input, target)
     if log_target:
         terms = exp(p) * (p - q)
     else:  # elements of probability 0 contribute 0
         is_positive = p > 0
         terms = where(is_positive, p * (log(where(is_positive, p, 1)) - q), p * 0)
     if reduction != "batchmean":
-        return reduced("kl_div", terms, reduction, like)
+        return reduce_loss("kl_div", terms, reduction, like)
     if q.ndim < 1:
         raise ShapeError('kl_div: reduction "batchmean" needs rows, input has shape ()')
     return narrowed(terms.sum() / float(max(q.shape[0], 1)), like)
@@ -355,9 +355,9 @@ def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, red
     >>> float(wf.losses.cosine(wf.array([[1.0, 0.0]]), wf.array([[0.0, 2.0]])))
     1.0
     """
-    p, t, like = pair("cosine", prediction, target)
+    p, t, like = prepare_pair("cosine", prediction, target)
     lengths = _length(p, dim, eps) * _length(t, dim, eps)
-    return reduced("cosine", 1.0 - (p * t).sum(axis=dim) / lengths, reduction, like)
+    return reduce_loss("cosine", 1.0 - (p * t).sum(axis=dim) / lengths, reduction, like)
 
 
 def _length(x: Array, dim: int, eps: float) -> Array:
@@ -366,7 +366,7 @@ def _length(x: Array, dim: int, eps: float) -> Array:
     return sqrt(where(square <= eps * eps, eps * eps, square))
 
 
-def pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
+def prepare_pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
     """Return (prediction, target, prediction as an array): the first two in one dtype, float32 for 16-bit floats.
 
     Shapes must be equal: a (N,) target with (N, 1) predictions is a common mistake.
@@ -378,7 +378,7 @@ def pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
     return wide, target if target.dtype == wide.dtype else target.astype(wide.dtype), like
 
 
-def reduced(name: str, x: Array, reduction: str, like: Array) -> Array:
+def reduce_loss(name: str, x: Array, reduction: str, like: Array) -> Array:
     """Return ``x``, its sum or its mean, in the dtype of ``like`` if that has 16 bits."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'{name}: reduction must be "mean", "sum" or "none", not {reduction!r}')

@@ -45,7 +45,7 @@ class Sequential(Module):
     def __init__(self, *layers: Module | tuple[str, Module]) -> None:
         super().__init__()
         self.layers: tuple[Module, ...] = ()  # a tuple, which only the methods below replace
-        self.given: tuple[str | None, ...] = ()  # None for a layer without a name
+        self.given_names: tuple[str | None, ...] = ()  # None for a layer without a name
         for i, layer in enumerate(layers):
             name, layer = layer if isinstance(layer, tuple) else (None, layer)
             self._put(i, layer, name)
@@ -64,21 +64,21 @@ class Sequential(Module):
     def _replace(self, start: int, end: int, layers: tuple[Module, ...] = (), names: tuple[str | None, ...] = ()) -> None:
         """Replace the layers from ``start`` to ``end``."""
         self.layers = self.layers[:start] + layers + self.layers[end:]
-        self.given = self.given[:start] + names + self.given[end:]
+        self.given_names = self.given_names[:start] + names + self.given_names[end:]
 
     @property
     def names(self) -> list[str]:
         """Return the name of each layer, in order."""
-        given_names = {name for name in self.given if name is not None}
+        used_names = {name for name in self.given_names if name is not None}
         count: dict[str, int] = {}
         names = []
-        for layer, name in zip(self.layers, self.given, strict=True):
+        for layer, name in zip(self.layers, self.given_names, strict=True):
             if name is None:
                 kind = type(layer).__name__.lower()
                 while True:
                     count[kind] = count.get(kind, 0) + 1
                     name = f"{kind}{count[kind]}"
-                    if name not in given_names:
+                    if name not in used_names:
                         break
             names.append(name)
         return names
@@ -90,7 +90,7 @@ class Sequential(Module):
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
         """Return (given name or position, layer) of each layer, then the modules that a subclass adds."""
-        for i, (name, layer) in enumerate(zip(self.given, self.layers, strict=True)):
+        for i, (name, layer) in enumerate(zip(self.given_names, self.layers, strict=True)):
             yield name or str(i), layer
         for name, value in self.__dict__.items():
             if name != "layers":
@@ -148,12 +148,12 @@ class Sequential(Module):
         """Return a layer by position or name, or for a slice a Sequential of the same layers."""
         if isinstance(i, slice):
             return Sequential(*(layer if name is None else (name, layer) for layer, name in zip(
-                self.layers[i], self.given[i], strict=True)))
+                self.layers[i], self.given_names[i], strict=True)))
         return self.layers[self.index(i)]
 
     def __setitem__(self, i: int | str, layer: Module) -> None:
         position = self.index(i)
-        name = self.given[position]
+        name = self.given_names[position]
         self.remove(position)
         self._put(position, layer, name)
 

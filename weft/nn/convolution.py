@@ -24,7 +24,7 @@ def _add_bias(y: Array, bias: Array | None, spatial: int, name: str) -> Array:
     if bias is None:
         return y
     if bias.shape != (y.shape[1],):
-        raise ShapeError(f"{name}: bias must be ({y.shape[1]},), one a channel of the result, not {bias.shape}")
+        raise ShapeError(f"{name}: bias must be ({y.shape[1]},), one per channel of the result, not {bias.shape}")
     return y + bias.reshape((1, -1) + (1,) * spatial)
 
 

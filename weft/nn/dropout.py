@@ -106,7 +106,7 @@ class Dropout2d(Dropout):
 
 
 class Dropout1d(Dropout2d):
-    """Apply :class:`Dropout2d` to (N, C, L).
+    """Variant of :class:`Dropout2d` for (N, C, L).
 
     Examples
     --------
@@ -118,7 +118,7 @@ class Dropout1d(Dropout2d):
 
 
 class Dropout3d(Dropout2d):
-    """Apply :class:`Dropout2d` to (N, C, D, H, W).
+    """Variant of :class:`Dropout2d` for (N, C, D, H, W).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Initializers: new arrays of a given shape, samples from the library's random state (``wf.random.seed``).
+"""Initializers: new arrays of a given shape, drawn from the library's random state (``wf.random.seed``).
 
 Each accepts a shape, or an array whose shape and dtype it uses: ``layer.weight = wf.nn.init.xavier_uniform(layer.weight)``.
 """
@@ -39,7 +39,7 @@ def _target(shape: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def _draw(draw: Any, first: float, second: float, shape: Shape) -> Array:
-    """Return random numbers of the shape and dtype of ``shape``; 16-bit ones are samples in float32."""
+    """Return random numbers of the shape and dtype of ``shape``; 16-bit ones are drawn in float32."""
     size, dtype = _target(shape)
     return _convert(draw(first, second, size, dtype=dtype if dtype.itemsize > 4 else np.float32), dtype)
 

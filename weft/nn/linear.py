@@ -56,7 +56,7 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
 
 def _check_bias(name: str, bias: Array | None, width: int) -> None:
     if bias is not None and bias.shape != (width,):
-        raise ShapeError(f"{name}: bias must be ({width},), one a feature of the result, not {bias.shape}")
+        raise ShapeError(f"{name}: bias must be ({width},), one per feature of the result, not {bias.shape}")
 
 
 def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None) -> Array:

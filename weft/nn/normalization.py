@@ -81,7 +81,7 @@ def batch_norm(
         return narrowed(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
-        raise ShapeError(f"batch_norm: x {x.shape} has {count} value a channel; the variance needs two or more")
+        raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more")
     axes = (0, *range(2, x.ndim))
     mean = wide.mean(axis=axes)
     centred = wide - mean.reshape(shape)

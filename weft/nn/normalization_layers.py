@@ -102,7 +102,7 @@ class BatchNorm2d(Module):
 
 
 class BatchNorm1d(BatchNorm2d):
-    """Apply :class:`BatchNorm2d` to (N, C) or (N, C, L).
+    """Variant of :class:`BatchNorm2d` for (N, C) or (N, C, L).
 
     Examples
     --------
@@ -114,7 +114,7 @@ class BatchNorm1d(BatchNorm2d):
 
 
 class BatchNorm3d(BatchNorm2d):
-    """Apply :class:`BatchNorm2d` to (N, C, D, H, W).
+    """Variant of :class:`BatchNorm2d` for (N, C, D, H, W).
 
     Examples
     --------
@@ -298,7 +298,7 @@ class InstanceNorm2d(Module):
 
 
 class InstanceNorm1d(InstanceNorm2d):
-    """Apply :class:`InstanceNorm2d` to (N, C, L).
+    """Variant of :class:`InstanceNorm2d` for (N, C, L).
 
     Examples
     --------
@@ -310,7 +310,7 @@ class InstanceNorm1d(InstanceNorm2d):
 
 
 class InstanceNorm3d(InstanceNorm2d):
-    """Apply :class:`InstanceNorm2d` to (N, C, D, H, W).
+    """Variant of :class:`InstanceNorm2d` for (N, C, D, H, W).
 
     Examples
     --------

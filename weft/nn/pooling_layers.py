@@ -183,7 +183,7 @@ def _derive(cls: type, spatial: int, settings: str, shape: str) -> Any:
     """Return the layer for another number of dimensions; its example is a batch of images with sides of 4."""
     name = cls.__name__.replace("2d", f"{spatial}d")
     sides = ", ".join(["4"] * spatial)
-    document = f"""Apply :class:`{cls.__name__}` to x of shape {NAMES[spatial]}.
+    document = f"""Variant of :class:`{cls.__name__}` for x of shape {NAMES[spatial]}.
 
 Examples
 --------

@@ -50,12 +50,12 @@ def images(function: str, shape: tuple[int, ...], spatial: int) -> None:
         raise ShapeError(f"{function}: x must be {NAMES[spatial]}, not {shape}")
 
 
-def first_batch(layer: Any, what: str) -> None:
+def first_batch(layer: Any, name: str) -> None:
     """Raise inside a trace, where a layer must not infer widths and create weights: they would belong to the trace."""
     if LOCAL.inside or LOCAL.trace is not None:
         raise TraceError(
-            f"{type(layer).__name__}: {what} is not known yet, and this is inside jit or grad: call the model once on a "
-            f"batch, model(x[:1]), or give {what}"
+            f"{type(layer).__name__}: {name} is not known yet, and this is inside jit or grad: call the model once on a "
+            f"batch, model(x[:1]), or give {name}"
         )
 
 

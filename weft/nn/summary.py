@@ -133,7 +133,7 @@ def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32"
 def _input(x: Any, dtype: np.dtype) -> Array:
     if isinstance(x, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in x):
         if any(n < 0 for n in x):
-            raise ShapeError(f"summary: {tuple(x)} is no shape, an extent is below 0")
+            raise ShapeError(f"summary: {tuple(x)} is not a shape, an extent is below 0")
         return zeros(tuple(x), dtype=dtype)
     return asarray(x)
 

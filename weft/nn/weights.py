@@ -150,7 +150,7 @@ def _read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     return unpack(read(path, "weight file"), os.fspath(path))
 
 
-def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
+def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
     """Convert ``array`` to ``dtype``; warn if numbers become infinite."""
     if array.dtype == dtype:
         return array
@@ -160,7 +160,7 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())
         warn(
-            f"{what}: {int(lost.sum())} of {array.size} numbers are too large for {np.dtype(dtype).name} and become infinite "
+            f"{context}: {int(lost.sum())} of {array.size} numbers are too large for {np.dtype(dtype).name} and become infinite "
             f"(the largest is {largest:.6g})"
         )
     return out

@@ -105,7 +105,7 @@ class Optimizer:
         self.step_count: Array | None = None
         self._home = zeros(())  # belongs to the trace in which the optimizer was created, and so does the state
         self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that have state
-        self._state_version = object()  # replaced when the state is created anew
+        self._state_version = object()  # replaced for new state and changed group options, which need a new trace
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
@@ -264,8 +264,8 @@ class Optimizer:
         options = {k: v for k, v in vars(self).items() if k not in omitted and k[0] != "_" and v is not None and v != {}}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
 
-    def _need(self, fine: bool, message: str, *values: Any) -> None:
-        if not fine:
+    def _need(self, is_valid: bool, message: str, *values: Any) -> None:
+        if not is_valid:
             raise ValueError(f"{type(self).__name__}: {message.format(*values)}")
 
     def _need_numbers(self, **named: Any) -> None:
@@ -428,8 +428,8 @@ class Optimizer:
             return update_rows(p, g, rows, state, dtype, rule)
         if sparse:
             return update_where_touched(p, g, state, dtype, rule)
-        fresh, changed = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
-        return [*[(state[slot], content) for slot, content in changed.items()], (p, fresh)]
+        new_value, new_state = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
+        return [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
 
     def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Return parameter and gradient after weight decay."""

@@ -51,19 +51,20 @@ def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtyp
     def at(a: Array) -> Array:
         return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
 
-    fresh, changed = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
+    new_value, new_state = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
 
     def into(target: Array, content: Array) -> Array:
         rows = cast(content.node, target.node.dtype)
         return wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
 
-    return [(target, into(target, content)) for target, content in (*[(state[s], c) for s, c in changed.items()], (p, fresh))]
+    contents = [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
+    return [(target, into(target, content)) for target, content in contents]
 
 
 def update_where_touched(p: Array, g: Array, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
     """Return the writes of ``rule`` where a row of the gradient has a nonzero element; other rows are unchanged."""
     touched: Array = not_equal(g, 0).any(axis=tuple(range(1, g.ndim)), keepdims=True) if g.ndim > 1 else not_equal(g, 0)
     before = p.astype(dtype)
-    fresh, changed = rule(before, g, state)
-    state_writes = [(state[slot], where(touched, content, state[slot])) for slot, content in changed.items()]
-    return [*state_writes, (p, where(touched, fresh, before))]
+    new_value, new_state = rule(before, g, state)
+    state_writes = [(state[slot], where(touched, content, state[slot])) for slot, content in new_state.items()]
+    return [*state_writes, (p, where(touched, new_value, before))]

@@ -31,8 +31,8 @@ def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Arr
     slopes = _leaves(gradients)
     if "" in slopes and "" not in parameters:
         raise TypeError(
-            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be what wf.grad gives of a function "
-            f"of the model: a dict with {', '.join(map(repr, parameters))}"
+            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be the result of wf.grad of a "
+            f"function of the model: a dict with {', '.join(map(repr, parameters))}"
         )
     for name, p in parameters.items():
         if isinstance(p, Scalar):
