@@ -1,7 +1,4 @@
-"""Losses: predictions and targets in, one number out.
-
-Array code, each a few lines around the shared reductions.
-"""
+"""Loss functions."""
 
 from weft.graph import source_lines
 from weft.losses.losses import (

@@ -1,7 +1,7 @@
-"""Layers, as modules and as functions.
+"""Neural network layers, as functions and as modules with parameters.
 
-A module is a thing with parameters (``module``); the ``*_layers`` files put weights around the functions of the file beside
-them. All of it is array code: a layer knows no kernel, and no optimizer knows a layer.
+The ``*_layers`` files define modules for the functions of the files without that suffix. All of it is array code and independent
+of kernels and optimizers.
 """
 
 from weft.graph import source_lines

@@ -1,4 +1,4 @@
-"""Activations as layers: one table around the functions of ``activations``; those that learn are written out."""
+"""Activation layers. Those without parameters are made by ``_layer`` from the functions of ``activations``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from weft.functions.creation.fill import asarray, full, ones
 from weft.nn import activations as A
 from weft.nn.module import Module
 from weft.nn.size_arguments import extents
+from weft.process.docstrings import complete_docs
 
 
-def _layer(name: str, function: Callable[..., Array], example: str = "", **changed: Any) -> type[Module]:
-    """A Module around a function: its settings are the function's own, after ``x``."""
-    settings = [p.replace(default=changed.get(p.name, p.default)) for p in inspect.signature(function).parameters.values()][1:]
+def _layer(name: str, function: Callable[..., Array], example: str = "", **defaults: Any) -> type[Module]:
+    """Return a Module that applies a function; its constructor takes the function's parameters after ``x``."""
+    settings = [p.replace(default=defaults.get(p.name, p.default)) for p in inspect.signature(function).parameters.values()][1:]
     signature = inspect.Signature(settings)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -38,11 +39,11 @@ def _layer(name: str, function: Callable[..., Array], example: str = "", **chang
     __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *settings]
     )
-    about = (function.__doc__ or "").split("\n", 1)[0]
+    summary = (function.__doc__ or "").split("\n", 1)[0]
     reference = A.PAPERS.get(function.__name__, "")
     names = [s.name for s in settings]
-    errors = ["TypeError", "    A setting that the layer does not have.", *A.refused(names)]
-    document = f"""{about}
+    errors = ["TypeError", "    The layer has no such setting.", *A.refused(names)]
+    document = f"""{summary}
 
     :func:`weft.nn.{function.__name__}` as a layer, for arrays of any shape.
     {reference}
@@ -91,19 +92,19 @@ TanhExp = _layer("TanhExp", A.tanhexp)
 
 
 class PReLU(Module):
-    """x above 0, ``weight * x`` below, with a learned weight.
+    """Return x above 0, ``weight * x`` below, with a learned weight.
 
-    He et al.: Delving deep into rectifiers. 2015.
+    He et al.: Deep into rectifiers. 2015.
 
     Parameters
     ----------
     num_parameters : int, 1 or the number of channels (axis 1)
-    init : float, the weight at the start
+    init : float, the initial weight
 
     Raises
     ------
     ShapeError
-        ``num_parameters`` is not positive, or not 1 nor the number of channels when called.
+        ``num_parameters`` is not positive; called: it is neither 1 nor the number of channels.
 
     Examples
     --------
@@ -124,22 +125,12 @@ class PReLU(Module):
 
 
 class AconA(Module):
-    """:func:`weft.nn.acon_a` with a learned sharpness ``beta`` a channel (axis 1).
+    """Apply :func:`weft.nn.acon_a` with a learned sharpness ``beta`` per channel (axis 1).
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Parameters
-    ----------
-    num_parameters : int, 1 or the number of channels
-
-    Raises
-    ------
-    ShapeError
-        As :class:`PReLU`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.AconA(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -148,36 +139,29 @@ class AconA(Module):
         super().__init__()
         self.beta = ones((_count(type(self).__name__, num_parameters),))
 
-    def given(self, x: Any, *parameters: Array) -> list[Array]:
-        """The parameters as they broadcast along the channels of ``x``."""
+    def per_channel(self, x: Any, *parameters: Array) -> list[Array]:
+        """Return the parameters reshaped to broadcast along the channels of ``x``."""
         x = asarray(x)
         return [A.channels(p, x, type(self).__name__) for p in parameters]
 
     def forward(self, x: Any) -> Array:
-        return A.acon_a(x, *self.given(x, self.beta))
+        return A.acon_a(x, *self.per_channel(x, self.beta))
 
     def extra_repr(self) -> str:
         return f"{self.beta.size}"
 
 
 class AconB(AconA):
-    """:func:`weft.nn.acon_b` with learned ``beta`` and ``p`` a channel (axis 1).
+    """Apply :func:`weft.nn.acon_b` with learned ``beta`` and ``p`` per channel (axis 1).
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
     Parameters
     ----------
-    num_parameters : int, 1 or the number of channels
-    p : float, the slope of the lower branch at the start
-
-    Raises
-    ------
-    ShapeError
-        As :class:`PReLU`.
+    p : float, the initial slope of the lower branch
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.AconB(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -187,26 +171,18 @@ class AconB(AconA):
         self.p = full(self.beta.shape, float(p))
 
     def forward(self, x: Any) -> Array:
-        return A.acon_b(x, *self.given(x, self.beta, self.p))
+        return A.acon_b(x, *self.per_channel(x, self.beta, self.p))
 
 
 class AconC(AconA):
-    """:func:`weft.nn.acon_c` with learned ``beta``, ``p1`` and ``p2`` a channel (axis 1); the slopes start as normal numbers.
+    """Apply :func:`weft.nn.acon_c` with learned ``beta``, ``p1`` and ``p2`` per channel (axis 1).
+
+    ``p1`` and ``p2`` start as normal random numbers.
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Parameters
-    ----------
-    num_parameters : int, 1 or the number of channels
-
-    Raises
-    ------
-    ShapeError
-        As :class:`PReLU`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> sorted(wf.nn.AconC(3).parameters())
     ['beta', 'p1', 'p2']
     """
@@ -216,8 +192,11 @@ class AconC(AconA):
         self.p1, self.p2 = (random.normal(size=self.beta.shape) for _ in range(2))
 
     def forward(self, x: Any) -> Array:
-        return A.acon_c(x, *self.given(x, self.beta, self.p1, self.p2))
+        return A.acon_c(x, *self.per_channel(x, self.beta, self.p1, self.p2))
 
 
 def _count(layer: str, count: int) -> int:
     return extents(layer, num_parameters=count)[0]
+
+
+complete_docs(PReLU, AconA, AconB, AconC)

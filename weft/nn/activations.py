@@ -1,7 +1,7 @@
-"""Activations as functions. Each is ordinary array code, fused by the compiler with what stands around it.
+"""Activation functions: ordinary array code, which the compiler fuses with the operations around it.
 
-All take an array of any shape (integers become float32), keep its shape and dtype, and keep NaN. Both branches of a
-``where`` are held finite, so that gradients far from zero are numbers too.
+All accept an array of any shape (integers become float32), keep its shape and dtype, and propagate NaN. Both branches of
+each ``where`` stay finite: an infinity in the branch not selected would make the gradient NaN.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ F = TypeVar("F", bound=Callable[..., Array])
 PAPERS: dict[str, str] = {}  # function name -> the paper, for the layers' documentation
 
 PARAMETERS = {
-    "lambd": "lambd : number >= 0, half the width of the zone around 0",
-    "threshold": "threshold : number, the bound",
-    "value": "value : number, given at and below the threshold",
+    "lambd": "lambd : number >= 0, half the width of the interval around 0",
+    "threshold": "threshold : number",
+    "value": "value : number, the result at and below the threshold",
     "min_val": "min_val, max_val : numbers, the bounds",
     "negative_slope": "negative_slope : number, the slope below 0",
-    "alpha": "alpha : number > 0; the result tends to -alpha far below 0",
-    "approximate": 'approximate : "none" or "tanh", the cheaper formula of the paper',
+    "alpha": "alpha : number > 0; the result tends to -alpha for large negative x",
+    "approximate": 'approximate : "none" or "tanh" (the cheaper formula of the paper)',
     "beta": "beta : number or array that broadcasts against x, the sharpness",
     "p": "p : number or array that broadcasts against x, the slope of the other branch",
     "p1": "p1, p2 : numbers or arrays that broadcast against x, the slopes of the two branches",
-    "dim": "dim : int, the axis whose elements sum to one",
-    "weight": "weight : (), (1,) or (C,), the slope below 0, one for all or one a channel (axis 1)",
+    "dim": "dim : int, the axis",
+    "weight": "weight : (), (1,) or (C,), the slope below 0: one for all channels, or one per channel (axis 1)",
 }
 
-_REFUSED = {
-    "approximate": ("ValueError", "Another ``approximate``."),
+_ERRORS = {
+    "approximate": ("ValueError", "``approximate`` is neither \"none\" nor \"tanh\"."),
     "dim": ("AxisError", "``x`` has no such axis."),
     "weight": ("ShapeError", "``weight`` does not fit the channels."),
 }
 
 
 def section(title: str, *lines: str) -> str:
-    """A section of a docstring, or nothing where there are no lines."""
+    """Return a section of a docstring, or nothing without lines."""
     return "\n    ".join(["", title, "-" * len(title), *lines, ""]) if lines else ""
 
 
 def described(names: Iterable[str]) -> list[str]:
-    """The lines that document these parameters."""
+    """Return the docstring lines of these parameters."""
     return [PARAMETERS[n] for n in names if n in PARAMETERS]
 
 
 def refused(names: Iterable[str]) -> list[str]:
-    """What is raised because of these parameters."""
-    return [line for n in names if n in _REFUSED for line in (_REFUSED[n][0], f"    {_REFUSED[n][1]}")]
+    """Return the Raises lines for these parameters."""
+    return [line for n in names if n in _ERRORS for line in (_ERRORS[n][0], f"    {_ERRORS[n][1]}")]
 
 
-def _activation(example: str, shows: str, paper: str = "", exact: bool = False) -> Callable[[F], F]:
-    """Complete a docstring from its first lines: parameters, result, errors, reference and an example.
+def _activation(example: str, shown: str, paper: str = "", exact: bool = False) -> Callable[[F], F]:
+    """Return a decorator that completes a docstring: it adds parameters, result, errors, reference and an example.
 
-    Functions that are not ``exact`` (of one rounding) are computed in float32 where x has 16 bits.
+    Functions that are not ``exact`` (rounded only once) compute 16-bit arrays in float32.
     """
 
-    def finished(f: F) -> F:
+    def complete(f: F) -> F:
         code = f.__code__
         names = code.co_varnames[1 : code.co_argcount]
         reference = section("References", paper) if paper else ""
@@ -84,20 +84,20 @@ def _activation(example: str, shows: str, paper: str = "", exact: bool = False) 
     --------
     >>> import weft as wf
     >>> wf.nn.{f.__name__}({example}).numpy().astype("float64").round(4).tolist()
-    {shows}
+    {shown}
     """
         return f if exact else _in_float32(f)
 
-    return finished
+    return complete
 
 
 def _in_float32(f: F) -> F:
     @functools.wraps(f)
-    def wide(x: Any, *args: Any, **kwargs: Any) -> Array:
+    def in_float32(x: Any, *args: Any, **kwargs: Any) -> Array:
         x = _float(x)
         return narrowed(f(widened(x), *args, **kwargs), x)
 
-    return wide  # type: ignore[return-value]
+    return in_float32  # type: ignore[return-value]
 
 
 def _float(x: Any) -> Array:
@@ -106,80 +106,80 @@ def _float(x: Any) -> Array:
     return wrap(floating(as_node(x)))
 
 
-# ---- in pieces
+# ---- piecewise linear
 
 
 @_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)
 def step(x: Any) -> Array:
-    """1 above 0, else 0; the gradient is 0 everywhere."""
+    """Return 1 above 0, else 0; the gradient is 0 everywhere."""
     x = stop_gradient(_float(x))
     return where(x > 0, 1, where(x <= 0, 0, x))
 
 
 @_activation("wf.array([-2.0, 3.0])", "[-2.0, 3.0]", exact=True)
 def identity(x: Any) -> Array:
-    """x itself."""
+    """Return x."""
     return _float(x)
 
 
 @_activation("wf.array([-2.0, 0.1, 0.75])", "[-2.0, 0.0, 0.75]", exact=True)
 def hardshrink(x: Any, lambd: Any = 0.5) -> Array:
-    """x outside ``[-lambd, lambd]``, else 0."""
+    """Return x outside ``[-lambd, lambd]``, else 0."""
     x = _float(x)
     return where(absolute(x) <= lambd, 0, x)
 
 
 @_activation("wf.array([-2.0, 0.1, 0.75])", "[-1.5, 0.0, 0.25]", "Donoho: De-noising by soft-thresholding. 1995.", exact=True)
 def softshrink(x: Any, lambd: Any = 0.5) -> Array:
-    """x moved towards 0 by ``lambd``, and 0 where it would cross."""
+    """Move x towards 0 by ``lambd``; values within ``[-lambd, lambd]`` become 0."""
     x = _float(x)
     return where(absolute(x) <= lambd, 0, where(x < 0, x + lambd, x - lambd))
 
 
 @_activation("wf.array([-2.0, 0.1, 0.75]), 0.5, 9.0", "[9.0, 9.0, 0.75]", exact=True)
 def threshold(x: Any, threshold: Any, value: Any) -> Array:
-    """x above ``threshold``, else ``value``."""
+    """Return x above ``threshold``, else ``value``."""
     x = _float(x)
     return where(x <= threshold, value, x)
 
 
 @_activation("wf.array([-4.0, 0.0, 1.5])", "[0.0, 0.5, 0.75]", "Courbariaux et al.: BinaryConnect. 2015.")
 def hardsigmoid(x: Any) -> Array:
-    """x / 6 + 1 / 2, held between 0 and 1."""
+    """Return x / 6 + 1 / 2, limited to [0, 1]."""
     x = _float(x)
     return where(x <= -3, 0, where(x >= 3, 1, x * (1.0 / 6.0) + 0.5))
 
 
 @_activation("wf.array([-4.0, 0.25, 1.5])", "[-1.0, 0.25, 1.0]", "Collobert: Large scale machine learning. 2004.", exact=True)
 def hardtanh(x: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Array:
-    """x held between ``min_val`` and ``max_val``; the slope at the bounds is 0."""
+    """Limit x to ``[min_val, max_val]``; the slope at the bounds is 0."""
     x = _float(x)
     return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 
 @_activation("wf.array([-1.0, 2.0])", "[0.0, 2.0]", "Nair, Hinton: Rectified linear units. 2010.", exact=True)
 def relu(x: Any) -> Array:
-    """max(x, 0); the slope at 0 is 0."""
+    """Return max(x, 0); the slope at 0 is 0."""
     x = _float(x)
     return where(x <= 0, 0, x)
 
 
 @_activation("wf.array([-1.0, 2.0, 9.0])", "[0.0, 2.0, 6.0]", "Krizhevsky: Convolutional deep belief networks. 2010.", exact=True)
 def relu6(x: Any) -> Array:
-    """x held between 0 and 6."""
+    """Limit x to [0, 6]."""
     return hardtanh(x, 0.0, 6.0)
 
 
 @_activation("wf.array([-1.0, 2.0]), 0.25", "[-0.25, 2.0]", "Maas et al.: Rectifier nonlinearities. 2013.", exact=True)
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Array:
-    """x above 0, ``negative_slope * x`` below."""
+    """Return x above 0, ``negative_slope * x`` below."""
     x = _float(x)
     return where(x > 0, x, x * negative_slope)
 
 
 @_activation("wf.array([-1.0, 2.0]), wf.array([0.25])", "[-0.25, 2.0]", "He et al.: Deep into rectifiers. 2015.", exact=True)
 def prelu(x: Any, weight: Any) -> Array:
-    """x above 0, ``weight * x`` below, the weight being learned."""
+    """Return x above 0, ``weight * x`` below, with a learned weight."""
     x = _float(x)
     return where(x > 0, x, x * channels(weight, x, "prelu"))
 
@@ -189,7 +189,7 @@ def prelu(x: Any, weight: Any) -> Array:
 
 @_activation("wf.array([-1.0, 2.0])", "[-0.6321, 2.0]", "Clevert et al.: Exponential linear units. 2015.")
 def elu(x: Any, alpha: Any = 1.0) -> Array:
-    """x above 0, ``alpha * (exp(x) - 1)`` below."""
+    """Return x above 0, ``alpha * (exp(x) - 1)`` below."""
     x = _float(x)
     return where(x > 0, x, expm1(where(x > 0, 0, x)) * alpha)
 
@@ -199,105 +199,105 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 @_activation("wf.array([0.0, 1.0])", "[0.0, 1.0507]", "Klambauer et al.: Self-normalizing neural networks. 2017.")
 def selu(x: Any) -> Array:
-    """``1.0507 * elu(x, 1.6733)``: keeps mean 0 and variance 1."""
+    """Return ``1.0507 * elu(x, 1.6733)``, which preserves mean 0 and variance 1."""
     x = _float(x)
     return where(x > 0, x * _SELU_SCALE, expm1(where(x > 0, 0, x)) * (_SELU_SCALE * _SELU_ALPHA))
 
 
 @_activation("wf.array([-1.0, 2.0]), 2.0", "[-0.7869, 2.0]", "Barron: Continuously differentiable ELU. 2017.")
 def celu(x: Any, alpha: Any = 1.0) -> Array:
-    """x above 0, ``alpha * (exp(x / alpha) - 1)`` below: its slope has no jump."""
+    """Return x above 0, ``alpha * (exp(x / alpha) - 1)`` below; its slope is continuous."""
     x = _float(x)
     return where(x > 0, x, expm1(where(x > 0, 0, x) / alpha) * alpha)
 
 
 @_activation("wf.array([-1.0, 0.0])", "[0.2689, 0.5]")
 def sigmoid(x: Any) -> Array:
-    """1 / (1 + exp(-x)), without overflow and with all its digits where it is small."""
+    """Return 1 / (1 + exp(-x)), without overflow and with full relative accuracy near 0."""
     x = _float(x)
-    right = x >= 0
-    e = exp(where(right, -x, x))
-    return where(right, 1, e) / (e + 1)
+    is_positive = x >= 0
+    e = exp(where(is_positive, -x, x))
+    return where(is_positive, 1, e) / (e + 1)
 
 
 @_activation("wf.array([0.0, 100.0])", "[-0.6931, -0.0]")
 def logsigmoid(x: Any) -> Array:
-    """log(sigmoid(x)), finite where the sigmoid is 0 in the dtype."""
+    """Return log(sigmoid(x)), finite where the sigmoid underflows."""
     x = _float(x)
-    right = x >= 0
-    return where(right, 0, x) - log1p(exp(where(right, -x, x)))
+    is_positive = x >= 0
+    return where(is_positive, 0, x) - log1p(exp(where(is_positive, -x, x)))
 
 
 @_activation("wf.array([0.0, 100.0])", "[0.6931, 100.0]", "Dugas et al.: Incorporating second-order knowledge. 2000.")
 def softplus(x: Any, beta: Any = 1.0) -> Array:
-    """log(1 + exp(beta * x)) / beta, without overflow."""
+    """Return log(1 + exp(beta * x)) / beta, without overflow."""
     return -logsigmoid(_float(x) * -beta) / beta
 
 
 @_activation("wf.array([-1.0, 3.0])", "[-0.5, 0.75]", "Bergstra et al.: Quadratic polynomials learn better features. 2009.")
 def softsign(x: Any) -> Array:
-    """x / (1 + abs(x))."""
+    """Return x / (1 + abs(x))."""
     x = _float(x)
     return x / (absolute(x) + 1)
 
 
 @_activation("wf.array([0.0])", "[0.0]", exact=True)
 def tanh(x: Any) -> Array:
-    """The hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return _tanh(x)
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.2384, 0.2384]")
 def tanhshrink(x: Any) -> Array:
-    """x - tanh(x)."""
+    """Return x - tanh(x)."""
     x = _float(x)
     return x - _tanh(x)
 
 
 @_activation("wf.array([-1.0, 0.0, 1.0])", "[-0.7929, 0.0, 1.2071]")
 def bent_identity(x: Any) -> Array:
-    """(sqrt(x * x + 1) - 1) / 2 + x, exact near 0."""
+    """Return (sqrt(x * x + 1) - 1) / 2 + x, accurate near 0."""
     x = _float(x)
     return x + x * (x / (hypot(x, 1.0) + 1)) * 0.5
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.1587, 0.8413]", "Hendrycks, Gimpel: Gaussian error linear units. 2016.")
 def gelu(x: Any, approximate: str = "none") -> Array:
-    """x times the normal distribution function of x."""
+    """Return x times the normal distribution function of x."""
     x = _float(x)
     if approximate == "none":
         return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1)
     if approximate != "tanh":
         raise ValueError(f'gelu: approximate must be "none" or "tanh", not {approximate!r}')
-    near = where(x > 12, 12, where(x < -12, -12, x))  # beyond, the cube could overflow, and the tangent is +-1 exactly
-    inner = _tanh((near * near * near * 0.044715 + near) * math.sqrt(2 / math.pi))
+    limited = where(x > 12, 12, where(x < -12, -12, x))  # outside, tanh is exactly +-1, and the cube could overflow
+    inner = _tanh((limited * limited * limited * 0.044715 + limited) * math.sqrt(2 / math.pi))
     return x * (inner + 1) * 0.5
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.2689, 0.7311]", "Elfwing et al.: Sigmoid-weighted linear units. 2017.")
 def silu(x: Any) -> Array:
-    """x * sigmoid(x)."""
+    """Return x * sigmoid(x)."""
     x = _float(x)
     return x * sigmoid(x)
 
 
 @_activation("wf.array([-1.0, 1.0]), 2.0", "[-0.1192, 0.8808]", "Ramachandran et al.: Searching for activation functions. 2017.")
 def swish(x: Any, beta: Any = 1.0) -> Array:
-    """x * sigmoid(beta * x)."""
+    """Return x * sigmoid(beta * x)."""
     x = _float(x)
     return x * sigmoid(x * beta)
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.3034, 0.8651]", "Misra: Mish, a self regularized activation. 2019.")
 def mish(x: Any) -> Array:
-    """x * tanh(softplus(x))."""
+    """Return x * tanh(softplus(x))."""
     x = _float(x)
     return x * _tanh(softplus(x))
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.3521, 0.9913]", "Liu, Di: TanhExp, a smooth activation. 2020.")
 def tanhexp(x: Any) -> Array:
-    """x * tanh(exp(x))."""
+    """Return x * tanh(exp(x))."""
     x = _float(x)
     return x * _tanh(exp(where(x > 5, 5, x)))  # tanh(exp(5)) is 1 in every dtype
 
@@ -307,28 +307,29 @@ _ACON = "Ma et al.: Activate or not, learning customized activation. 2021."
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.2689, 0.7311]", _ACON)
 def acon_a(x: Any, beta: Any = 1.0) -> Array:
-    """A smooth max(x, 0): ``x * sigmoid(beta * x)``."""
+    """Return a smooth max(x, 0): ``x * sigmoid(beta * x)``."""
     return swish(x, beta)
 
 
 @_activation("wf.array([-1.0, 1.0])", "[-0.4906, 0.7594]", _ACON)
 def acon_b(x: Any, beta: Any = 1.0, p: Any = 0.25) -> Array:
-    """A smooth max(x, p * x): ``(1 - p) * x * sigmoid(beta * (1 - p) * x) + p * x``."""
+    """Return a smooth max(x, p * x): ``(1 - p) * x * sigmoid(beta * (1 - p) * x) + p * x``."""
     return acon_c(x, beta, 1.0, p)
 
 
 @_activation("wf.array([-1.0, 1.0]), 1.0, 1.0, 0.25", "[-0.4906, 0.7594]", _ACON)
 def acon_c(x: Any, beta: Any = 1.0, p1: Any = 1.0, p2: Any = 0.0) -> Array:
-    """A smooth max(p1 * x, p2 * x): ``(p1 - p2) * x * sigmoid(beta * (p1 - p2) * x) + p2 * x``."""
+    """Return a smooth max(p1 * x, p2 * x): ``(p1 - p2) * x * sigmoid(beta * (p1 - p2) * x) + p2 * x``."""
     x = _float(x)
-    apart = x * (p1 - p2)
-    return apart * sigmoid(apart * beta) + x * p2
+    difference = x * (p1 - p2)
+    return difference * sigmoid(difference * beta) + x * p2
 
 
 # ---- along an axis
 
 
-def _shifted(x: Array, dim: int, name: str) -> Array:
+def _shift(x: Array, dim: int, name: str) -> Array:
+    """Subtract the maximum along ``dim``, as a constant for gradients."""
     if not -x.ndim <= dim < x.ndim:
         raise AxisError(f"{name}: dim={dim}, but x has shape {x.shape}")
     return x - stop_gradient(x.max(axis=dim, keepdims=True)) if x.shape[dim] else x
@@ -336,26 +337,26 @@ def _shifted(x: Array, dim: int, name: str) -> Array:
 
 @_activation("wf.array([0.0, 0.0])", "[0.5, 0.5]", "Bridle: Probabilistic interpretation of network outputs. 1990.")
 def softmax(x: Any, dim: int = -1) -> Array:
-    """exp(x) divided by its sum along an axis, without overflow."""
-    e = exp(_shifted(_float(x), dim, "softmax"))
+    """Return exp(x) divided by its sum along an axis, without overflow."""
+    e = exp(_shift(_float(x), dim, "softmax"))
     return e / e.sum(axis=dim, keepdims=True)
 
 
 @_activation("wf.array([0.0, 0.0])", "[0.5, 0.5]")
 def softmin(x: Any, dim: int = -1) -> Array:
-    """softmax(-x): the smallest element has the largest share."""
+    """Return softmax(-x): the smallest element has the largest share."""
     return softmax(-_float(x), dim)
 
 
 @_activation("wf.array([0.0, 0.0])", "[-0.6931, -0.6931]")
 def log_softmax(x: Any, dim: int = -1) -> Array:
-    """log(softmax(x)), finite where the softmax is 0 in the dtype."""
-    shifted = _shifted(_float(x), dim, "log_softmax")
+    """Return log(softmax(x)), finite where the softmax underflows."""
+    shifted = _shift(_float(x), dim, "log_softmax")
     return shifted - log(exp(shifted).sum(axis=dim, keepdims=True))
 
 
 def channels(weight: Any, x: Array, name: str) -> Any:
-    """``weight`` so that it broadcasts along the channels (axis 1) of ``x``; numbers stay as they are."""
+    """Reshape ``weight`` to broadcast along the channels (axis 1) of ``x``; numbers are returned unchanged."""
     if not isinstance(weight, Array) or weight.size == 1:
         return weight.reshape(()) if isinstance(weight, Array) else weight
     if weight.ndim != 1 or x.ndim < 2 or x.shape[1] != weight.size:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: one kernel that stores no scores, and ordinary array code where they are few."""
+"""Scaled dot-product attention: one kernel that does not store the scores, or array code if there are few."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from weft.functions.support.arguments import op
 from weft.nn.dropout import dropout
 
 FLOAT32 = np.dtype(np.float32)
-# scores, of all heads, up to which they are stored, 8 MB of float32: derivatives need not make them again then. Causal ones are
-# half zeros, which only a chain of products leaves out
-STORED, CAUSAL = 1 << 21, 16
+STORED = 1 << 21  # scores of all heads, up to which they are stored (8 MB of float32) for the derivatives to reuse
+CAUSAL = 16  # divides STORED for causal attention, whose zero half is skipped only if the scores are not stored
 
 
 def scaled_dot_product_attention(
     query: Array, key: Array, value: Array, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Array:
-    """``softmax(query @ key.T * scale + mask) @ value``, with PyTorch's signature and meaning.
+    """Compute ``softmax(query @ key.T * scale + mask) @ value``, with PyTorch's signature and meaning.
 
     Vaswani et al.: Attention is all you need. 2017.
 
@@ -39,21 +38,23 @@ def scaled_dot_product_attention(
     key : (..., S, E)
     value : (..., S, Ev)
     attn_mask : broadcasts to (..., L, S), optional. bool: True takes part in attention; float: added to the scores
-    dropout_p : float, weights are dropped with this probability; give 0 when not training
+    dropout_p : float, weights are dropped with this probability; pass 0 when not training
     is_causal : bool, position i attends to positions up to i; not together with ``attn_mask``
     scale : float, 1 / sqrt(E) by default
     enable_gqa : bool, ``query`` (..., H, L, E) may have several heads for each of ``key`` and ``value`` (..., H / n, S, E)
 
     Returns
     -------
-    (..., L, Ev), in the dtype of ``query``; float16 and bfloat16 are computed in float32. A position that may attend to
-    nothing gives zeros. Above 2**21 scores (of all heads together; 2**17 with ``is_causal``) none of them is stored,
-    neither here nor for the gradient: memory grows with L + S. The gradient of a float mask, and derivatives of the
-    gradient, store them.
+    Array
+        Of shape (..., L, Ev) and the dtype of ``query``; float16 and bfloat16 are computed in float32. A position that may
+        not attend to any position gets zeros. Above 2**21 scores (of all heads together; 2**17 with ``is_causal``) the scores
+        are not stored, neither here nor for the gradient: memory grows with L + S. The gradient of a float mask, and
+        derivatives of the gradient, store them.
 
     Raises
     ------
     ShapeError, DTypeError, ValueError
+        Shapes or dtypes do not fit; ``dropout_p`` is outside [0, 1]; ``attn_mask`` together with ``is_causal``.
 
     Examples
     --------
@@ -70,14 +71,14 @@ def scaled_dot_product_attention(
     masks = [] if attn_mask is None else [attn_mask]
     if not enable_gqa:
         return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
-    times, of_values = (_heads(name, query, a) for a in (key, value))
+    times, value_times = (_heads(name, query, a) for a in (key, value))
     *batch, heads, length, _ = query.shape
     query_of = query.reshape((*batch, heads // times, times, *query.shape[-2:]))
     key_of, value_of = (a.reshape((*a.shape[:-2], 1, *a.shape[-2:])) for a in (key, value))
-    if times != of_values or not _chained(name, is_causal, query_of, key_of, value_of):
-        key, value = _repeated(key, times), _repeated(value, of_values)
+    if times != value_times or not _skips_scores(name, is_causal, query_of, key_of, value_of):
+        key, value = _repeat_heads(key, times), _repeat_heads(value, value_times)
         return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
-    lead = (*_lead(name, query_of, key_of, value_of)[:-2], heads)
+    lead = (*_leading_shape(name, query_of, key_of, value_of)[:-2], heads)
     for k, mask in enumerate(masks):
         masks[k] = mask = mask if isinstance(mask, Array) else asarray(mask)
         _check_mask(name, mask, (*lead, length, key.shape[-2]))
@@ -91,44 +92,44 @@ def attended(
     name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
     scale: float | None = None,
 ) -> Array:
-    """The result alone; masks as ``attn_mask`` of :func:`scaled_dot_product_attention`, all of them hold."""
-    if not _chained(name, is_causal, query, key, value):
+    """Return the result of attention. ``masks`` are like ``attn_mask`` of :func:`scaled_dot_product_attention`; all apply."""
+    if not _skips_scores(name, is_causal, query, key, value):
         return attend(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
     _check_dropout(name, dropout_p)
-    lead = _lead(name, query, key, value)
+    lead = _leading_shape(name, query, key, value)
     rank = len(lead) + 2
     shape = (*lead, query.shape[-2], key.shape[-2])
     factor: float = 1.0 / math.sqrt(query.shape[-1])
     if type(scale) in (int, float) or isinstance(scale, np.number):
         factor = float(scale)  # type: ignore[arg-type]
-    elif scale is not None:  # known when it runs
+    elif scale is not None:  # a run-time value
         query, factor = query * scale, 1.0
     query = broadcast_to(query, (*lead, *query.shape[-2:]))
     key, value = (a.reshape((*(1,) * (rank - a.ndim), *a.shape)) for a in (key, value))
     if key.shape[:-2] != value.shape[:-2]:
         key, value = (broadcast_to(a, (*lead, *a.shape[-2:])) for a in (key, value))
-    given = []
+    arguments = []
     for mask in masks:
         mask = mask if isinstance(mask, Array) else asarray(mask)
         _check_mask(name, mask, shape)
-        given.append(mask.reshape((*(1,) * (rank - mask.ndim), *mask.shape)).node)
+        arguments.append(mask.reshape((*(1,) * (rank - mask.ndim), *mask.shape)).node)
     keep = None
     if dropout_p:
         keep = 1.0 - dropout_p
-        given += words_of(None, name).places(math.prod(shape))
+        arguments += words_of(None, name).places(math.prod(shape))
     return wrap(op(
-        "attention", query.node, key.node, value.node, *given, result="out", scale=factor, causal=bool(is_causal), keep=keep
+        "attention", query.node, key.node, value.node, *arguments, result="out", scale=factor, causal=bool(is_causal), keep=keep
     ))
 
 
-def _chained(name: str, is_causal: bool, query: Array, key: Array, value: Array) -> bool:
-    """Whether no scores are stored."""
-    scores = math.prod(_lead(name, query, key, value)) * query.shape[-2] * key.shape[-2]
+def _skips_scores(name: str, is_causal: bool, query: Array, key: Array, value: Array) -> bool:
+    """Return whether attention is computed without storing the scores."""
+    scores = math.prod(_leading_shape(name, query, key, value)) * query.shape[-2] * key.shape[-2]
     return scores > (STORED // CAUSAL if is_causal else STORED) and query.node.dtype in FLOATS
 
 
-def _lead(name: str, *arrays: Array) -> tuple[int, ...]:
-    """The leading dimensions of the result."""
+def _leading_shape(name: str, *arrays: Array) -> tuple[int, ...]:
+    """Return the leading dimensions of the result."""
     try:
         return np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     except ValueError:
@@ -141,7 +142,7 @@ def attend(
     name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    """(result, weights), with every score an array; masks as those of :func:`attended`."""
+    """Return (result, weights), computed with all scores stored; masks as in :func:`attended`."""
     _check_dropout(name, dropout_p)
     dtype = query.dtype
     if dtype.itemsize < 4:
@@ -167,7 +168,7 @@ def attend(
 
 
 def _softmax(scores: Array) -> Array:
-    """Along the last axis; zeros where every score is -inf."""
+    """Return the softmax along the last axis; zeros where every score is -inf."""
     if not scores.shape[-1]:
         return scores
     top = stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -202,14 +203,14 @@ def _check_dropout(name: str, p: float) -> None:
 
 
 def _heads(name: str, query: Array, a: Array) -> int:
-    """How many heads of queries there are for each one of keys, or of values."""
+    """Return the number of query heads for each head of ``a``, the keys or values."""
     if query.ndim < 3 or a.ndim < 3 or not a.shape[-3] or query.shape[-3] % a.shape[-3]:
         raise ShapeError(f"{name}: with enable_gqa query {query.shape} must have a multiple of the heads of {a.shape} (axis -3)")
     return query.shape[-3] // a.shape[-3]
 
 
-def _repeated(a: Array, times: int) -> Array:
-    """``a`` (..., H / n, S, E) with each head n times."""
+def _repeat_heads(a: Array, times: int) -> Array:
+    """Return ``a`` (..., H / n, S, E) with each head repeated ``times`` times."""
     *batch, heads, length, width = a.shape
     many = broadcast_to(a.reshape((*batch, heads, 1, length, width)), (*batch, heads, times, length, width))
     return many.reshape((*batch, heads * times, length, width))

@@ -1,4 +1,4 @@
-"""MultiHeadAttention as a layer."""
+"""The MultiHeadAttention layer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from weft.nn.size_arguments import extents
 
 
 class MultiHeadAttention(Module):
-    """Attention in several heads side by side, each over a projection of its own, joined by a last projection.
+    """Attention in several heads, each with its own projections, combined by an output projection.
 
-    Names, masks, weights' layout and first values are those of ``torch.nn.MultiheadAttention`` with two differences: the
-    batch always comes first, and the result is the array alone unless ``need_weights=True`` is asked for, so that the
-    layer stands in a :class:`Sequential`. ``key`` and ``value`` left out are ``query`` (self-attention).
+    Names, masks, layout and initial values of the weights are those of ``torch.nn.MultiheadAttention`` with two differences:
+    the batch always comes first, and the result is the array alone unless ``need_weights=True``, so that the layer can be
+    used in a :class:`Sequential`. ``key`` and ``value`` default to ``query`` (self-attention).
 
     Vaswani et al.: Attention is all you need. 2017.
 
@@ -34,7 +34,7 @@ class MultiHeadAttention(Module):
     Raises
     ------
     ShapeError, ValueError, DTypeError
-        Widths that are not positive or no multiple, arrays and masks that do not fit; ``dropout`` outside [0, 1]; masks of a
+        A width is not positive or not a multiple; arrays or masks do not fit; ``dropout`` is outside [0, 1]; a mask has a
         wrong dtype.
 
     Examples
@@ -84,50 +84,50 @@ class MultiHeadAttention(Module):
         ----------
         query : (N, L, embed_dim), or (L, embed_dim) without a batch
         key, value : (N, S, kdim) and (N, S, vdim); ``query`` by default, ``value`` as ``key``
-        key_padding_mask : (N, S), optional. bool: True is looked past; float: added to the scores
-        need_weights : bool, give (result, weights); weights (N, L, S), or (N, num_heads, L, S) if not averaged
-        attn_mask : (L, S), (N * num_heads, L, S) or (N, num_heads, L, S), optional. bool: True is looked past (in
+        key_padding_mask : (N, S), optional. bool: True is ignored; float: added to the scores
+        need_weights : bool, return (result, weights); weights (N, L, S), or (N, num_heads, L, S) if not averaged
+        attn_mask : (L, S), (N * num_heads, L, S) or (N, num_heads, L, S), optional. bool: True is ignored (in
             :func:`scaled_dot_product_attention` it takes part: both as in PyTorch); float: added to the scores
         average_attn_weights : bool, weights are the mean over the heads
-        is_causal : bool, position i attends to positions up to i, on top of the masks
+        is_causal : bool, position i attends to positions up to i, in addition to the masks
 
         Returns
         -------
-        (N, L, embed_dim), without N where the query has none
+        (N, L, embed_dim), without N if ``query`` has no batch
 
         Raises
         ------
         ShapeError, DTypeError
         """
-        own = key is None and value is None
+        is_self = key is None and value is None
         query = asarray(query)
         key = query if key is None else asarray(key)
         value = key if value is None else asarray(value)
         self._check(query, key, value)
         if query.ndim == 2:
             query, key, value = (a.reshape((1, *a.shape)) for a in (query, key, value))
-            masks = self._masks(1, query.shape[1], key.shape[1], _batched(key_padding_mask), attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, own, need_weights)
+            masks = self._masks(1, query.shape[1], key.shape[1], _add_batch(key_padding_mask), attn_mask)
+            out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
             out = out.reshape(out.shape[1:])
             weights = None if weights is None else weights.reshape(weights.shape[1:])
         else:
             masks = self._masks(len(query), query.shape[1], key.shape[1], key_padding_mask, attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, own, need_weights)
+            out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
         if weights is None:
             return out
         return out, weights.mean(axis=-3) if average_attn_weights else weights
 
     def _attend(
-        self, query: Array, key: Array, value: Array, masks: list[Array], is_causal: bool, own: bool, need_weights: bool,
+        self, query: Array, key: Array, value: Array, masks: list[Array], is_causal: bool, is_self: bool, need_weights: bool,
     ) -> tuple[Array, Array | None]:
         heads, width = self.num_heads, self.embed_dim // self.num_heads
-        if own and self.packed:  # one product for all three
+        if is_self and self.packed:  # one product for all three projections
             n, length = query.shape[:2]
             all_three = linear(query, self.in_proj_weight, self.in_proj_bias).reshape((n, length, 3, heads, width))
             q, k, v = (all_three[:, :, i].swapaxes(1, 2) for i in range(3))
         else:
             q, k, v = (
-                self._projected(i, a).reshape((*a.shape[:2], heads, width)).swapaxes(1, 2)
+                self._project(i, a).reshape((*a.shape[:2], heads, width)).swapaxes(1, 2)
                 for i, a in enumerate((query, key, value))
             )
         drop = self.dropout if self.training else 0.0
@@ -138,21 +138,21 @@ class MultiHeadAttention(Module):
             out = attended(name, q, k, v, masks, drop, is_causal)
         return self.out_proj(out.swapaxes(1, 2).reshape((*query.shape[:2], self.embed_dim))), weights
 
-    def _projected(self, which: int, x: Array) -> Array:
-        rows = slice(which * self.embed_dim, (which + 1) * self.embed_dim)
-        weight = self.in_proj_weight[rows] if self.packed else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)[which]
+    def _project(self, index: int, x: Array) -> Array:
+        rows = slice(index * self.embed_dim, (index + 1) * self.embed_dim)
+        weight = self.in_proj_weight[rows] if self.packed else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)[index]
         return linear(x, weight, None if self.in_proj_bias is None else self.in_proj_bias[rows])
 
     def _masks(self, n: int, length: int, keys: int, padding: Any, attention: Any) -> list[Array]:
-        """As :func:`attend` takes them: bool ones turned round, of four dimensions."""
+        """Return the masks as :func:`attend` expects them: four-dimensional, True where attention takes place."""
         masks = []
         if padding is not None:
-            padding = _turned(padding)
+            padding = _invert(padding)
             if padding.shape != (n, keys):
                 raise ShapeError(f"MultiHeadAttention: key_padding_mask has shape {padding.shape}, but must be {(n, keys)}")
             masks.append(padding.reshape((n, 1, 1, keys)))
         if attention is not None:
-            attention = _turned(attention)
+            attention = _invert(attention)
             if attention.ndim == 3 and attention.shape[0] == n * self.num_heads:
                 attention = attention.reshape((n, self.num_heads, *attention.shape[1:]))
             if attention.ndim == 3 or attention.shape[-2:] != (length, keys):
@@ -178,12 +178,12 @@ class MultiHeadAttention(Module):
         return f"{self.embed_dim}, {self.num_heads}, dropout={self.dropout}, bias={self.in_proj_bias is not None}{other}"
 
 
-def _turned(mask: Any) -> Array:
+def _invert(mask: Any) -> Array:
     mask = mask if isinstance(mask, Array) else asarray(mask)
     return ~mask if mask.dtype.kind == "b" else mask
 
 
-def _batched(mask: Any) -> Any:
+def _add_batch(mask: Any) -> Any:
     if mask is None:
         return None
     mask = mask if isinstance(mask, Array) else asarray(mask)

@@ -1,4 +1,4 @@
-"""Layers made of layers: Sequential, Residual, Lambda."""
+"""Containers: Sequential, Residual, Lambda."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from weft.nn.size_arguments import whole
 
 
 class Sequential(Module):
-    """Layers one after another, and a list that can be changed: append, insert, remove, index, ``[i]``, ``[name]``, ``len``.
+    """Layers applied one after another; also a mutable list: append, insert, remove, index, ``[i]``, ``[name]``, ``len``.
 
-    A layer without a name of its own is called by its kind and its number among those of its kind ("linear1"). Its
-    parameters then carry its position ("0.weight"), as in PyTorch; those of a layer with a name carry the name.
+    A layer without a name is named after its class with a number ("linear1"), but its parameters carry its position
+    ("0.weight"), as in PyTorch. The parameters of a named layer carry the name.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Sequential(Module):
     Raises
     ------
     TypeError, ValueError
-        Not a layer; a name that is taken, a number, or has a dot in it.
+        A layer is not callable; a name is in use, is a number, or contains a dot.
 
     Examples
     --------
@@ -44,8 +44,8 @@ class Sequential(Module):
 
     def __init__(self, *layers: Module | tuple[str, Module]) -> None:
         super().__init__()
-        self.layers: tuple[Module, ...] = ()  # tuples: what they hold changes by the methods below alone
-        self.given: tuple[str | None, ...] = ()  # names that were given, None for automatic ones
+        self.layers: tuple[Module, ...] = ()  # a tuple, which only the methods below replace
+        self.given_names: tuple[str | None, ...] = ()  # None for a layer without a name
         for i, layer in enumerate(layers):
             name, layer = layer if isinstance(layer, tuple) else (None, layer)
             self._put(i, layer, name)
@@ -56,32 +56,32 @@ class Sequential(Module):
         layer = layer if isinstance(layer, Module) else Lambda(layer)
         if name is not None:
             if not isinstance(name, str) or not name or name.isdigit() or "." in name:
-                raise ValueError(f"Sequential: a name must be a word without dots that is no number, not {name!r}")
+                raise ValueError(f"Sequential: a name must be a str without dots that is not a number, not {name!r}")
             if name in self.names:
                 raise ValueError(f"Sequential: there is a layer {name!r} already: {', '.join(self.names)}")
-        self._take(position, position, (layer,), (name,))
+        self._replace(position, position, (layer,), (name,))
 
-    def _take(self, start: int, end: int, layers: tuple[Module, ...] = (), names: tuple[str | None, ...] = ()) -> None:
-        """Put layers in the place of those from ``start`` to ``end``."""
+    def _replace(self, start: int, end: int, layers: tuple[Module, ...] = (), names: tuple[str | None, ...] = ()) -> None:
+        """Replace the layers from ``start`` to ``end``."""
         self.layers = self.layers[:start] + layers + self.layers[end:]
-        self.given = self.given[:start] + names + self.given[end:]
+        self.given_names = self.given_names[:start] + names + self.given_names[end:]
 
     @property
     def names(self) -> list[str]:
-        """One name a layer, in order."""
-        taken = {name for name in self.given if name is not None}
+        """Return the name of each layer, in order."""
+        used_names = {name for name in self.given_names if name is not None}
         count: dict[str, int] = {}
-        found = []
-        for layer, name in zip(self.layers, self.given, strict=True):
+        names = []
+        for layer, name in zip(self.layers, self.given_names, strict=True):
             if name is None:
                 kind = type(layer).__name__.lower()
                 while True:
                     count[kind] = count.get(kind, 0) + 1
                     name = f"{kind}{count[kind]}"
-                    if name not in taken:
+                    if name not in used_names:
                         break
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
     def forward(self, x: Array) -> Array:
         for layer in self.layers:
@@ -89,39 +89,39 @@ class Sequential(Module):
         return x
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
-        """(name given or position, layer): parameters are named ``0.weight`` as in PyTorch; then what a subclass adds."""
-        for i, (name, layer) in enumerate(zip(self.given, self.layers, strict=True)):
+        """Return (given name or position, layer) of each layer, then the modules that a subclass adds."""
+        for i, (name, layer) in enumerate(zip(self.given_names, self.layers, strict=True)):
             yield name or str(i), layer
         for name, value in self.__dict__.items():
             if name != "layers":
                 yield from modules_in(name, value)
 
     def append(self, layer: Module, name: str | None = None) -> Sequential:
-        """Add a layer (or a function) at the end; returns itself."""
+        """Add a layer (or a function) at the end; return the Sequential."""
         self._put(len(self.layers), layer, name)
         return self
 
     def insert(self, index: int | str, layer: Module, name: str | None = None) -> Sequential:
-        """Add a layer in front of the one at ``index`` (position or name); returns itself."""
+        """Add a layer in front of the one at ``index`` (position or name); return the Sequential."""
         position = self.index(index) if isinstance(index, str) else index
         position = max(position + len(self), 0) if position < 0 else min(position, len(self))
         self._put(position, layer, name)
         return self
 
     def remove(self, layer: int | str | Module) -> Module:
-        """Take out a layer by position, name or itself; returns the layer."""
+        """Remove a layer, specified by position, name or itself, and return it."""
         position = self.index(layer)
         out = self.layers[position]
-        self._take(position, position + 1)
+        self._replace(position, position + 1)
         return out
 
     def index(self, layer: int | str | Module) -> int:
-        """The position of a layer, found by its name, itself or its position.
+        """Return the position of a layer, specified by name, itself or position.
 
         Raises
         ------
         KeyError, IndexError, ValueError
-            when there is no such name, position or layer.
+            There is no such name, position or layer.
         """
         if isinstance(layer, str):
             names = self.names
@@ -133,8 +133,8 @@ class Sequential(Module):
             if not -len(self) <= position < len(self):
                 raise IndexError(f"Sequential: position {position}, but there are {len(self)} layers")
             return position % len(self)
-        for i, own in enumerate(self.layers):
-            if own is layer:
+        for i, item in enumerate(self.layers):
+            if item is layer:
                 return i
         raise ValueError(f"Sequential: {layer!r} is not one of its layers")
 
@@ -145,15 +145,15 @@ class Sequential(Module):
         return True
 
     def __getitem__(self, i: Any) -> Any:
-        """A layer by position or name; a slice gives a Sequential of the same layers."""
+        """Return a layer by position or name, or for a slice a Sequential of the same layers."""
         if isinstance(i, slice):
             return Sequential(*(layer if name is None else (name, layer) for layer, name in zip(
-                self.layers[i], self.given[i], strict=True)))
+                self.layers[i], self.given_names[i], strict=True)))
         return self.layers[self.index(i)]
 
     def __setitem__(self, i: int | str, layer: Module) -> None:
         position = self.index(i)
-        name = self.given[position]
+        name = self.given_names[position]
         self.remove(position)
         self._put(position, layer, name)
 
@@ -171,13 +171,13 @@ class Residual(Module):
 
     Parameters
     ----------
-    layers : one or more layers, f being one after the other
-    shortcut : layer, optional, for where f changes the shape
+    layers : one or more layers, applied one after the other as f
+    shortcut : layer, optional, required if f changes the shape
 
     Raises
     ------
     ValueError, ShapeError
-        No layer; called: the layers change the shape, and there is no shortcut that does.
+        There is no layer; called: the shapes of the two terms differ.
 
     Examples
     --------
@@ -196,13 +196,13 @@ class Residual(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         y = self.inner(x)
-        near = x if self.shortcut is None else self.shortcut(x)
-        if near.shape != y.shape:
+        direct = x if self.shortcut is None else self.shortcut(x)
+        if direct.shape != y.shape:
             raise ShapeError(
-                f"Residual: the layers make {y.shape} of x {x.shape}, which does not add to {near.shape}: give a shortcut that "
-                "makes the same shape"
+                f"Residual: the layers turn x {x.shape} into {y.shape}, which cannot be added to {direct.shape}: give a "
+                "shortcut that returns the same shape"
             )
-        return near + y
+        return direct + y
 
 
 class Lambda(Module):
@@ -215,7 +215,7 @@ class Lambda(Module):
     Raises
     ------
     TypeError
-        ``function`` cannot be called.
+        ``function`` is not callable.
 
     Examples
     --------

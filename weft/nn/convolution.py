@@ -1,4 +1,4 @@
-"""Convolutions of 1 to 3 spatial dimensions and their transposes, as functions. Images are (N, C, *spatial)."""
+"""Functions for convolutions of 1 to 3 spatial dimensions and their transposes. Images are (N, C, *spatial)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
 from weft.nn.size_arguments import each, images, whole
+from weft.process.docstrings import complete_docs
 
-PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names and wf.pad's
+PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's name -> wf.pad's
 
 
 def _add_bias(y: Array, bias: Array | None, spatial: int, name: str) -> Array:
     if bias is None:
         return y
     if bias.shape != (y.shape[1],):
-        raise ShapeError(f"{name}: bias must be ({y.shape[1]},), one a channel of the result, not {bias.shape}")
+        raise ShapeError(f"{name}: bias must be ({y.shape[1]},), one per channel of the result, not {bias.shape}")
     return y + bias.reshape((1, -1) + (1,) * spatial)
 
 
 def padded(x: Any, spatial: int, weight: Array, padding: Any, stride: Any, dilation: Any, mode: str, name: str) -> Array:
-    """``x`` with what the convolution's ``padding`` would add, filled by a mode of :data:`PADDING` other than zeros."""
+    """Return ``x`` with the convolution's ``padding`` added, filled by a mode of :data:`PADDING` other than zeros."""
     x = asarray(x)
     images(name, x.shape, spatial)
     pads = _pads(padding, weight.shape[2:], stride, dilation, name)
@@ -36,6 +37,7 @@ def padded(x: Any, spatial: int, weight: Array, padding: Any, stride: Any, dilat
 
 
 def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], name: str):
+    """Return the padding (low, high) of each spatial dimension."""
     if padding == "valid":
         return ((0, 0),) * len(kernel)
     if padding == "same":
@@ -60,7 +62,7 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
         )
 
 
-def _bound(name: str, x: Node, w: Node, **params: Any) -> Node:
+def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
     try:
         return bind(TABLE["conv_general"], x, w, **params, **asked(x.dtype))
     except (ShapeError, DTypeError) as error:
@@ -70,15 +72,15 @@ def _bound(name: str, x: Node, w: Node, **params: Any) -> Node:
 def convolve(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
 ) -> Array:
-    """The convolution of any number of spatial dimensions; see :func:`conv2d`."""
+    """Compute the convolution over any number of spatial dimensions; see :func:`conv2d`."""
     x, groups = asarray(x), whole(groups) or 0
     _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
     s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
     a, b = operands(x, w)
-    plain = tuple(range(spatial + 2))
-    y = _bound(
+    axes = tuple(range(spatial + 2))
+    y = _bind(
         name, a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial, rhs_dilation=d,
-        groups=groups, dims=(plain, plain, plain),
+        groups=groups, dims=(axes, axes, axes),
     )
     return _add_bias(wrap(y), bias, spatial, name)
 
@@ -87,7 +89,10 @@ def transposed(
     name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
     groups: int, dilation: Any,
 ) -> Array:
-    """The transpose of :func:`convolve` as a linear map: x with zeros between its elements, the window turned round."""
+    """Compute the transpose of :func:`convolve` as a linear map.
+
+    It is a convolution of ``x``, with zeros between its elements, with the flipped window.
+    """
     x, groups = asarray(x), whole(groups) or 0
     _check(name, x, w, spatial, w.shape[0], groups)
     s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
@@ -95,16 +100,16 @@ def transposed(
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ShapeError(f"{name}: output_padding {extra} must be smaller than stride {s} or dilation {d}")
     kernel = w.shape[2:]
-    turned = flip(w, axis=tuple(range(2, spatial + 2)))
+    flipped = flip(w, axis=tuple(range(2, spatial + 2)))
     if groups > 1:  # (I, O / groups) -> (I / groups, O)
-        turned = turned.reshape((groups, w.shape[0] // groups, w.shape[1], *kernel))
-        turned = permute_dims(turned, (1, 0, *range(2, spatial + 3))).reshape((w.shape[0] // groups, -1, *kernel))
+        flipped = flipped.reshape((groups, w.shape[0] // groups, w.shape[1], *kernel))
+        flipped = permute_dims(flipped, (1, 0, *range(2, spatial + 3))).reshape((w.shape[0] // groups, -1, *kernel))
     pads = tuple((e * (k - 1) - q, e * (k - 1) - q + o) for k, e, q, o in zip(kernel, d, p, extra, strict=True))
-    a, b = operands(x, turned)
-    plain = tuple(range(spatial + 2))
-    y = _bound(
+    a, b = operands(x, flipped)
+    axes = tuple(range(spatial + 2))
+    y = _bind(
         name, a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
-        dims=(plain, (1, 0, *plain[2:]), plain),
+        dims=(axes, (1, 0, *axes[2:]), axes),
     )
     return _add_bias(wrap(y), bias, spatial, name)
 
@@ -112,26 +117,29 @@ def transposed(
 def conv2d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Two-dimensional convolution (cross-correlation, as in PyTorch).
+    """Compute a two-dimensional convolution (cross-correlation, as in PyTorch).
 
     LeCun et al.: Backpropagation applied to handwritten zip code recognition. 1989.
 
     Parameters
     ----------
-    x : (N, in_channels, H, W)
-    w : (out_channels, in_channels / groups, kernel height, kernel width)
+    x : array
+        Of shape (N, in_channels, H, W); (N, in_channels, L) for one spatial dimension, (N, in_channels, D, H, W) for three.
+    w : (out_channels, in_channels / groups, *kernel_size)
     bias : (out_channels,), optional
-    stride, padding, dilation : int or pair, for height and width; padding may be "same" (stride 1) or "valid"
-    groups : int; each part of the output channels sees its part of the input channels
+    stride, padding, dilation : int, or one int per spatial dimension; padding may be "same" (stride 1) or "valid"
+    groups : int; each group of output channels reads its own group of input channels
 
     Returns
     -------
-    (N, out_channels, (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1, ...)
+    Array
+        Of shape (N, out_channels, ...), where a spatial dimension of length n becomes
+        ``(n + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1``.
 
     Raises
     ------
     ShapeError
-        when ranks or channels do not fit, or the window is larger than the padded image.
+        Ranks or channels do not fit, or the window is larger than the padded image.
 
     Examples
     --------
@@ -145,26 +153,10 @@ def conv2d(
 def conv1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """One-dimensional convolution: :func:`conv2d` with one spatial dimension.
-
-    Parameters
-    ----------
-    x : (N, in_channels, L)
-    w : (out_channels, in_channels / groups, kernel size)
-    bias, stride, padding, dilation, groups : as in :func:`conv2d`
-
-    Returns
-    -------
-    (N, out_channels, length)
-
-    Raises
-    ------
-    ShapeError
-        As :func:`conv2d`.
+    """Compute :func:`conv2d` with one spatial dimension.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv1d(wf.ones((2, 4, 10)), wf.ones((6, 2, 3)), groups=2).shape
     (2, 6, 8)
     """
@@ -174,26 +166,10 @@ def conv1d(
 def conv3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Three-dimensional convolution: :func:`conv2d` with three spatial dimensions.
-
-    Parameters
-    ----------
-    x : (N, in_channels, D, H, W)
-    w : (out_channels, in_channels / groups, *kernel size)
-    bias, stride, padding, dilation, groups : as in :func:`conv2d`
-
-    Returns
-    -------
-    (N, out_channels, depth, height, width)
-
-    Raises
-    ------
-    ShapeError
-        As :func:`conv2d`.
+    """Compute :func:`conv2d` with three spatial dimensions.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv3d(wf.ones((1, 2, 5, 5, 5)), wf.ones((3, 2, 3, 3, 3)), padding="same").shape
     (1, 3, 5, 5, 5)
     """
@@ -204,31 +180,31 @@ def conv_transpose2d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Transposed convolution: the gradient of :func:`conv2d` to its image, used to make images larger.
+    """Compute a transposed convolution: the gradient of :func:`conv2d` with respect to its image, used to enlarge images.
 
     Zeiler et al.: Deconvolutional networks. 2010.
 
     Parameters
     ----------
-    x : (N, in_channels, H, W)
-    w : (in_channels, out_channels / groups, kernel height, kernel width)
-    bias : (out_channels,), optional
-    stride, padding, dilation : int or pair, those of the convolution that is transposed
-    output_padding : int or pair, rows and columns added at the end, to tell apart the sizes that a stride merges
+    w : (in_channels, out_channels / groups, *kernel_size)
+    stride, padding, dilation : int, or one int per spatial dimension: those of the convolution that is transposed
+    output_padding : int, or one int per spatial dimension
+        Elements added at the end of each dimension: sizes that a strided convolution maps to the same size differ in it.
     groups : int
 
     Returns
     -------
-    (N, out_channels, (H - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1, ...)
+    Array
+        Of shape (N, out_channels, ...), where a spatial dimension of length n becomes
+        ``(n - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1``.
 
     Raises
     ------
     ShapeError
-        Ranks or channels do not fit, or ``output_padding`` is not below stride and dilation.
+        Ranks or channels do not fit, or ``output_padding`` is not below stride or dilation.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
@@ -239,26 +215,10 @@ def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Transposed convolution: :func:`conv_transpose2d` with one spatial dimension.
-
-    Parameters
-    ----------
-    x : (N, in_channels, L)
-    w : (in_channels, out_channels / groups, kernel size)
-    bias, stride, padding, output_padding, groups, dilation : as in :func:`conv_transpose2d`
-
-    Returns
-    -------
-    (N, out_channels, length)
-
-    Raises
-    ------
-    ShapeError
-        As :func:`conv_transpose2d`.
+    """Compute :func:`conv_transpose2d` with one spatial dimension.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv_transpose1d(wf.ones((1, 4, 5)), wf.ones((4, 2, 3)), stride=2, padding=1, output_padding=1).shape
     (1, 2, 10)
     """
@@ -269,27 +229,15 @@ def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Transposed convolution: :func:`conv_transpose2d` with three spatial dimensions.
-
-    Parameters
-    ----------
-    x : (N, in_channels, D, H, W)
-    w : (in_channels, out_channels / groups, *kernel size)
-    bias, stride, padding, output_padding, groups, dilation : as in :func:`conv_transpose2d`
-
-    Returns
-    -------
-    (N, out_channels, depth, height, width)
-
-    Raises
-    ------
-    ShapeError
-        As :func:`conv_transpose2d`.
+    """Compute :func:`conv_transpose2d` with three spatial dimensions.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv_transpose3d(wf.ones((1, 2, 2, 2, 2)), wf.ones((2, 1, 2, 2, 2)), stride=2).shape
     (1, 1, 4, 4, 4)
     """
     return transposed("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
+
+
+complete_docs(conv2d, conv1d, conv3d, conv_transpose2d)
+complete_docs(conv_transpose2d, conv_transpose1d, conv_transpose3d)

@@ -1,4 +1,4 @@
-"""Convolutions as layers: the weights around the functions of ``convolution``."""
+"""Convolution layers: the functions of ``convolution`` with weights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from weft.functions.creation.fill import asarray
 from weft.nn.convolution import PADDING, convolve, padded, transposed
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import each, extents, first_batch, images
+from weft.process.docstrings import complete_docs
 
 
 class _Conv(Module):
     spatial = 2
-    turned = False  # whether this is a transposed convolution: weight (in, out / groups, ...)
+    is_transposed = False  # if True, the weight is (in, out / groups, ...)
 
     def _start(
         self, in_channels: int | None, out_channels: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, groups: int,
@@ -25,8 +26,8 @@ class _Conv(Module):
         self.out_channels, self.groups = extents(name, out_channels=out_channels, groups=groups)
         self.kernel_size = each(kernel_size, n, f"{name}: kernel_size", 1)
         self.stride, self.dilation = each(stride, n, f"{name}: stride", 1), each(dilation, n, f"{name}: dilation", 1)
-        named = isinstance(padding, str) and not self.turned
-        self.padding = padding if named else each(padding, n, f"{name}: padding")
+        is_named = isinstance(padding, str) and not self.is_transposed
+        self.padding = padding if is_named else each(padding, n, f"{name}: padding")
         self.has_bias = bool(bias)
         self.in_channels: int | None = None
         self.weight: Array | None = None
@@ -41,14 +42,14 @@ class _Conv(Module):
             raise ShapeError(
                 f"{name}: groups={self.groups} must divide in_channels={in_channels} and out_channels={self.out_channels}"
             )
-        first, second = (in_channels, self.out_channels) if self.turned else (self.out_channels, in_channels)
+        first, second = (in_channels, self.out_channels) if self.is_transposed else (self.out_channels, in_channels)
         limit = (second // self.groups * math.prod(self.kernel_size)) ** -0.5
         self.in_channels = in_channels
         self.weight = uniform_parameter((first, second // self.groups, *self.kernel_size), limit)
         self.bias = uniform_parameter((self.out_channels,), limit) if self.has_bias else None
 
     def weights(self, x: Any) -> Array:
-        """The weight, made now if ``in_channels`` was left out."""
+        """Return the weight; create it first if ``in_channels`` was left out."""
         if self.weight is None:
             first_batch(self, "in_channels")
             shape = asarray(x).shape
@@ -66,26 +67,27 @@ class _Conv(Module):
 
 
 class Conv2d(_Conv):
-    """:func:`weft.nn.conv2d` with its weights, uniform in +-1/sqrt(fan in) at the start, as in PyTorch.
+    """Apply :func:`weft.nn.conv2d`; the weights start uniform in +-1/sqrt(fan_in), as in PyTorch.
 
     Parameters
     ----------
-    in_channels : int, or None (or left out) to take it from the first batch
+    in_channels : int, or None (the default) to infer it from the first batch
     out_channels : int
-    kernel_size, stride, padding, dilation : int or pair; padding also "same" or "valid"
-    groups : int
+    kernel_size, stride, padding, dilation : int, or one int per spatial dimension; padding also "same" or "valid"
+    groups : int; each group of output channels reads its own group of input channels
     bias : bool
-    padding_mode : what padding is filled with: "zeros", "reflect" (the image mirrored, its edge not repeated),
-        "replicate" (its edge) or "circular" (its other side)
+    padding_mode : str
+        How padding is filled: "zeros", "reflect" (the mirrored image, its edge not repeated), "replicate" (the edge) or
+        "circular" (the opposite side).
 
     Raises
     ------
     ShapeError
-        Sizes that are not positive, or ``groups`` that does not divide the channels; called: as :func:`weft.nn.conv2d`.
+        A size is not positive, ``groups`` does not divide the channels, or ``x`` does not fit.
     TraceError
-        The first batch comes inside jit or grad, and ``in_channels`` was left out.
+        The first batch is inside jit or grad, and ``in_channels`` was left out.
     ValueError
-        Another ``padding_mode``.
+        ``padding_mode`` is unknown.
 
     Examples
     --------
@@ -100,8 +102,8 @@ class Conv2d(_Conv):
     ) -> None:
         super().__init__()
         if padding_mode not in PADDING:
-            known = ", ".join(map(repr, PADDING))
-            raise ValueError(f"{type(self).__name__}: padding_mode must be one of {known}, not {padding_mode!r}")
+            modes = ", ".join(map(repr, PADDING))
+            raise ValueError(f"{type(self).__name__}: padding_mode must be one of {modes}, not {padding_mode!r}")
         self.padding_mode = padding_mode
         self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 
@@ -116,20 +118,10 @@ class Conv2d(_Conv):
 
 
 class Conv1d(Conv2d):
-    """:func:`weft.nn.conv1d` with its weights; x is (N, C, L).
-
-    Parameters
-    ----------
-    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode : as in :class:`Conv2d`
-
-    Raises
-    ------
-    ShapeError, TraceError, ValueError
-        As :class:`Conv2d`.
+    """Apply :func:`weft.nn.conv1d` to (N, C, L); see :class:`Conv2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Conv1d(4, 6, 3, dilation=2)(wf.ones((2, 4, 10))).shape
     (2, 6, 6)
     """
@@ -138,20 +130,10 @@ class Conv1d(Conv2d):
 
 
 class Conv3d(Conv2d):
-    """:func:`weft.nn.conv3d` with its weights; x is (N, C, D, H, W).
-
-    Parameters
-    ----------
-    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode : as in :class:`Conv2d`
-
-    Raises
-    ------
-    ShapeError, TraceError, ValueError
-        As :class:`Conv2d`.
+    """Apply :func:`weft.nn.conv3d` to (N, C, D, H, W); see :class:`Conv2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Conv3d(None, 3, 3, padding=1)(wf.ones((1, 2, 4, 4, 4))).shape
     (1, 3, 4, 4, 4)
     """
@@ -160,29 +142,26 @@ class Conv3d(Conv2d):
 
 
 class ConvTranspose2d(_Conv):
-    """:func:`weft.nn.conv_transpose2d` with its weights, uniform in +-1/sqrt(fan in) at the start, as in PyTorch.
+    """Apply :func:`weft.nn.conv_transpose2d`; the weights start uniform in +-1/sqrt(fan_in), as in PyTorch.
 
     Parameters
     ----------
-    in_channels : int, or None (or left out) to take it from the first batch
-    out_channels : int
-    kernel_size, stride, padding, output_padding, dilation : int or pair
-    groups : int
-    bias : bool
+    kernel_size, stride, padding, output_padding, dilation : int, or one int per spatial dimension
 
     Raises
     ------
-    ShapeError, TraceError
-        As :class:`Conv2d`.
+    ShapeError
+        A size is not positive, ``groups`` does not divide the channels, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``in_channels`` was left out.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.ConvTranspose2d(4, 2, 2, stride=2)(wf.ones((1, 4, 5, 5))).shape
     (1, 2, 10, 10)
     """
 
-    turned = True
+    is_transposed = True
 
     def __init__(
         self, in_channels: int | None = None, out_channels: int | None = None, kernel_size: Any = None, stride: Any = 1,
@@ -200,21 +179,10 @@ class ConvTranspose2d(_Conv):
 
 
 class ConvTranspose1d(ConvTranspose2d):
-    """:func:`weft.nn.conv_transpose1d` with its weights; x is (N, C, L).
-
-    Parameters
-    ----------
-    in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation : as in
-        :class:`ConvTranspose2d`
-
-    Raises
-    ------
-    ShapeError, TraceError
-        As :class:`Conv2d`.
+    """Apply :func:`weft.nn.conv_transpose1d` to (N, C, L); see :class:`ConvTranspose2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.ConvTranspose1d(4, 2, 3, stride=2)(wf.ones((1, 4, 5))).shape
     (1, 2, 11)
     """
@@ -223,23 +191,16 @@ class ConvTranspose1d(ConvTranspose2d):
 
 
 class ConvTranspose3d(ConvTranspose2d):
-    """:func:`weft.nn.conv_transpose3d` with its weights; x is (N, C, D, H, W).
-
-    Parameters
-    ----------
-    in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation : as in
-        :class:`ConvTranspose2d`
-
-    Raises
-    ------
-    ShapeError, TraceError
-        As :class:`Conv2d`.
+    """Apply :func:`weft.nn.conv_transpose3d` to (N, C, D, H, W); see :class:`ConvTranspose2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.ConvTranspose3d(2, 1, 2, stride=2)(wf.ones((1, 2, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
 
     spatial = 3
+
+
+complete_docs(Conv2d, Conv1d, Conv3d, ConvTranspose2d)
+complete_docs(ConvTranspose2d, ConvTranspose1d, ConvTranspose3d)

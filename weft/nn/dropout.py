@@ -1,4 +1,4 @@
-"""Dropout, as function and layer."""
+"""Dropout, as a function and as layers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
 from weft.nn.module import Module
 from weft.nn.size_arguments import images
+from weft.process.docstrings import complete_docs
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
-    """Zero each element with probability ``p`` and scale the rest by 1 / (1 - p); nothing when not training.
+    """Zero each element with probability ``p`` and scale the rest by 1 / (1 - p); return ``x`` when not training.
 
     Srivastava et al.: Dropout. 2014.
 
@@ -41,11 +42,11 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p must lie between 0 and 1, not {p}")
     x = asarray(x)
-    return _dropped(x, p, x.shape) if training else x
+    return _drop(x, p, x.shape) if training else x
 
 
-def _dropped(x: Array, p: float, shape: tuple[int, ...]) -> Array:
-    """``shape`` is how many are drawn; it broadcasts against ``x``."""
+def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
+    """Apply a dropout mask of shape ``shape``, which broadcasts against ``x``."""
     if p == 0.0:
         return x
     if p == 1.0:
@@ -55,20 +56,10 @@ def _dropped(x: Array, p: float, shape: tuple[int, ...]) -> Array:
 
 
 class Dropout(Module):
-    """:func:`weft.nn.dropout` as a layer: active after ``train()``, nothing after ``eval()``.
-
-    Parameters
-    ----------
-    p : float in [0, 1]
-
-    Raises
-    ------
-    ValueError
-        ``p`` is not in [0, 1].
+    """Apply :func:`weft.nn.dropout` in training mode (``train()``); return ``x`` in evaluation mode (``eval()``).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Dropout(0.5).eval()(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -87,7 +78,7 @@ class Dropout(Module):
 
 
 class Dropout2d(Dropout):
-    """Dropout of whole channels of images (N, C, H, W): neighbouring pixels are too alike to be dropped one by one.
+    """Dropout of whole channels of images (N, C, H, W), whose neighbouring pixels are too similar to be dropped one by one.
 
     Tompson et al.: Efficient object localization using convolutional networks. 2015.
 
@@ -97,12 +88,11 @@ class Dropout2d(Dropout):
 
     Raises
     ------
-    ValueError
-        ``p`` is not in [0, 1].
+    ValueError, ShapeError
+        ``p`` is not in [0, 1]; called: ``x`` is not a batch of images.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Dropout2d(0.5).eval()(wf.ones((1, 2, 1, 1))).tolist()
     [[[[1.0]], [[1.0]]]]
     """
@@ -112,24 +102,14 @@ class Dropout2d(Dropout):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         images(type(self).__name__, x.shape, self.spatial)
-        return _dropped(x, self.p, (*x.shape[:2], *(1,) * self.spatial)) if self.training else x
+        return _drop(x, self.p, (*x.shape[:2], *(1,) * self.spatial)) if self.training else x
 
 
 class Dropout1d(Dropout2d):
-    """As :class:`Dropout2d`, for (N, C, L).
-
-    Parameters
-    ----------
-    p : float in [0, 1], the probability that a channel is zeroed
-
-    Raises
-    ------
-    ValueError
-        ``p`` is not in [0, 1].
+    """Variant of :class:`Dropout2d` for (N, C, L).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Dropout1d(0.5)(wf.ones((1, 8, 4))).shape
     (1, 8, 4)
     """
@@ -138,22 +118,16 @@ class Dropout1d(Dropout2d):
 
 
 class Dropout3d(Dropout2d):
-    """As :class:`Dropout2d`, for (N, C, D, H, W).
-
-    Parameters
-    ----------
-    p : float in [0, 1], the probability that a channel is zeroed
-
-    Raises
-    ------
-    ValueError
-        ``p`` is not in [0, 1].
+    """Variant of :class:`Dropout2d` for (N, C, D, H, W).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Dropout3d(0.5)(wf.ones((1, 8, 2, 2, 2))).shape
     (1, 8, 2, 2, 2)
     """
 
     spatial = 3
+
+
+complete_docs(dropout, Dropout, Dropout2d)
+complete_docs(Dropout2d, Dropout1d, Dropout3d)

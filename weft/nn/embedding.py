@@ -1,4 +1,4 @@
-"""Embedding: a row of a table for each index."""
+"""Embedding, as a function and as a layer: a row of a table for each index."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from weft.nn.size_arguments import extents
 
 
 def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Array:
-    """``weight[input]``; rows at ``padding_idx`` get no gradient.
+    """Return ``weight[input]``; the row ``padding_idx`` gets no gradient.
 
     Parameters
     ----------
-    input : integer array of any shape; negative numbers count from the end, as indices do
+    input : integer array of any shape; negative numbers count from the end
     weight : (num_embeddings, embedding_dim)
     padding_idx : int, optional
 
     Returns
     -------
-    (*input.shape, embedding_dim)
+    Array of shape (*input.shape, embedding_dim)
 
     Raises
     ------
     DTypeError
-        when ``input`` does not hold integers.
+        ``input`` does not contain integers.
     ShapeError
-        when ``weight`` is no table.
+        ``weight`` is not two-dimensional.
     IndexError
-        when an index that can be looked at is out of range; at once where the indices can be looked at, else when rows are read.
+        An index is out of range: raised immediately for computed indices, otherwise when the rows are read.
 
     Examples
     --------
@@ -46,28 +46,27 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     [[3.0], [1.0]]
     """
     rows = weight.shape[0]
-    known = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
+    computed = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
     index = input if isinstance(input, Array) else asarray(input)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {weight.shape}")
     if index.dtype.kind not in "iu":
         raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
-    if known is not None and known.size and (known.min() < -rows or known.max() >= rows):
-        bad = known[(known < -rows) | (known >= rows)].flat[0]
+    if computed is not None and computed.size and (computed.min() < -rows or computed.max() >= rows):
+        bad = computed[(computed < -rows) | (computed >= rows)].flat[0]
         raise IndexError(f"embedding: index {bad}, but the table has {rows} rows (weight {weight.shape})")
-    found = take(weight, index, axis=0)
+    result = take(weight, index, axis=0)
     if padding_idx is None:
-        return found
-    counted = index if index.dtype.kind == "u" else where(index < 0, index + rows, index)
-    padded = equal(counted, padding_idx % rows).reshape((*index.shape, 1))
-    return where(padded, stop_gradient(found), found)
+        return result
+    positive = index if index.dtype.kind == "u" else where(index < 0, index + rows, index)
+    padded = equal(positive, padding_idx % rows).reshape((*index.shape, 1))
+    return where(padded, stop_gradient(result), result)
 
 
 class Embedding(Module):
-    """:func:`weft.nn.embedding` with its table, normal numbers at the start.
+    """Apply :func:`weft.nn.embedding` with a table of initially normal random numbers.
 
-    Negative tokens count from the end, as indices do: -1 is the last row. Tokens for "nothing here" are a row of their own,
-    ``padding_idx``.
+    Negative tokens count from the end: -1 is the last row. Use ``padding_idx`` for padding tokens.
 
     Bengio et al.: A neural probabilistic language model. 2003.
 
@@ -75,15 +74,16 @@ class Embedding(Module):
     ----------
     num_embeddings, embedding_dim : int, rows and columns of the table
     padding_idx : int, optional; this row starts as zeros and is not trained
-    sparse : bool, optimizers read and write only the rows that a batch looks up, so that the time of a step does not
-        grow with the table; what this means for momentum and means: see :class:`weft.optim.Optimizer`
+    sparse : bool
+        Optimizers read and write only the rows that a batch looks up, so that the time of a step does not grow with the
+        table. :class:`weft.optim.Optimizer` describes the effect on momentum and means.
 
     Raises
     ------
     ShapeError, IndexError
-        Sizes that are not positive; a ``padding_idx`` or, called, an index that the table lacks.
+        A size is not positive; ``padding_idx`` or, called, an index is not a row of the table.
     DTypeError
-        Called with what holds no integers.
+        Called: ``input`` does not contain integers.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Initializers: fresh arrays of a shape, from the library's random state (``wf.random.seed``).
+"""Initializers: new arrays of a given shape, drawn from the library's random state (``wf.random.seed``).
 
-Each takes a shape, or an array whose shape and dtype it takes over: ``layer.weight = wf.nn.init.xavier_uniform(layer.weight)``.
+Each accepts a shape, or an array whose shape and dtype it uses: ``layer.weight = wf.nn.init.xavier_uniform(layer.weight)``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from weft.functions.creation.fill import asarray, full
 from weft.functions.elementwise.clip_compare import clip
 from weft.functions.elementwise.ufuncs import erf
 from weft.nn.size_arguments import whole
+from weft.process.docstrings import complete_docs
 
 __all__ = [
     "calculate_gain", "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",
@@ -30,28 +31,30 @@ Shape = Array | Sequence[int] | int
 
 
 def _target(shape: Any) -> tuple[tuple[int, ...], Any]:
+    """Return the shape and dtype that ``shape`` requests: those of an array, or a shape and the default float dtype."""
     if isinstance(shape, Array):
         return shape.shape, shape.dtype
     width = whole(shape)
     return (tuple(shape) if width is None else (width,)), DEFAULT.real.numpy
 
 
-def _drawn(draw: Any, first: float, second: float, shape: Shape) -> Array:
-    """Random numbers of the shape and dtype; those of 16 bits are drawn in float32."""
+def _draw(draw: Any, first: float, second: float, shape: Shape) -> Array:
+    """Return random numbers of the shape and dtype of ``shape``; 16-bit ones are drawn in float32."""
     size, dtype = _target(shape)
-    return _typed(draw(first, second, size, dtype=dtype if dtype.itemsize > 4 else np.float32), dtype)
+    return _convert(draw(first, second, size, dtype=dtype if dtype.itemsize > 4 else np.float32), dtype)
 
 
-def _typed(x: Array, dtype: Any) -> Array:
+def _convert(x: Array, dtype: Any) -> Array:
     return asarray(x) if x.dtype == dtype else x.astype(dtype)
 
 
 def constant(shape: Shape, val: float) -> Array:
-    """All elements ``val``.
+    """Return an array filled with ``val``.
 
     Parameters
     ----------
-    shape : shape or array
+    shape : int, tuple of ints, or Array
+        An Array stands for its shape and dtype; otherwise the dtype is float32.
     val : float
 
     Returns
@@ -69,19 +72,10 @@ def constant(shape: Shape, val: float) -> Array:
 
 
 def zeros(shape: Shape) -> Array:
-    """All elements 0.
-
-    Parameters
-    ----------
-    shape : shape or array
-
-    Returns
-    -------
-    Array
+    """Return an array of zeros.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.zeros(2).tolist()
     [0.0, 0.0]
     """
@@ -89,19 +83,10 @@ def zeros(shape: Shape) -> Array:
 
 
 def ones(shape: Shape) -> Array:
-    """All elements 1.
-
-    Parameters
-    ----------
-    shape : shape or array
-
-    Returns
-    -------
-    Array
+    """Return an array of ones.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.ones(2).tolist()
     [1.0, 1.0]
     """
@@ -109,68 +94,50 @@ def ones(shape: Shape) -> Array:
 
 
 def uniform(shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
-    """Uniform in [a, b).
+    """Draw from the uniform distribution over [a, b).
 
     Parameters
     ----------
-    shape : shape or array
-    a, b : float
-
-    Returns
-    -------
-    Array
+    a, b : float, the bounds
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.uniform((3, 2), -1.0, 1.0).shape
     (3, 2)
     """
-    return _drawn(random.uniform, a, b, shape)
+    return _draw(random.uniform, a, b, shape)
 
 
 def normal(shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
-    """Normally distributed numbers.
+    """Draw from a normal distribution.
 
     Parameters
     ----------
-    shape : shape or array
     mean, std : float
-
-    Returns
-    -------
-    Array
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.normal((3, 2), std=0.1).shape
     (3, 2)
     """
-    return _drawn(random.normal, mean, std, shape)
+    return _draw(random.normal, mean, std, shape)
 
 
 def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Array:
-    """Normal numbers, those outside of [a, b] drawn again: the distribution function turned round on a part of [0, 1].
+    """Draw from a normal distribution truncated to [a, b], by inverting its distribution function.
 
     Parameters
     ----------
-    shape : shape or array
     mean, std : float
     a, b : float, the bounds (of the numbers, not in units of ``std``)
-
-    Returns
-    -------
-    Array
 
     Raises
     ------
     ValueError
-        ``a`` is not below ``b``, ``std`` is not above 0, or hardly a number lies between the bounds.
+        ``a`` is not below ``b``, ``std`` is not above 0, or the distribution has almost no mass between the bounds.
 
     Examples
     --------
-    >>> import weft as wf
     >>> bool((abs(wf.nn.init.truncated_normal((100,))) <= 2).all())
     True
     """
@@ -180,12 +147,12 @@ def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float
     low, high = (math.erf((bound - mean) / (std * math.sqrt(2))) for bound in (a, b))
     if not low < high:
         raise ValueError(f"truncated_normal: [{a}, {b}] lies too far from mean={mean}, std={std}")
-    share = random.uniform(low, high, size, dtype="float64")
-    return _typed(clip(_inverse_erf(share) * (std * math.sqrt(2)) + mean, a, b), dtype)
+    probability = random.uniform(low, high, size, dtype="float64")
+    return _convert(clip(_inverse_erf(probability) * (std * math.sqrt(2)) + mean, a, b), dtype)
 
 
 def _inverse_erf(y: Array) -> Array:
-    """Winitzki's closed form (2008), then two steps of Newton's method."""
+    """Return the inverse error function: Winitzki's closed form (2008), then two steps of Newton's method."""
     from weft.functions.elementwise.ufuncs import copysign, exp, log1p, sqrt
 
     y = clip(y, -1.0 + 1e-15, 1.0 - 1e-15)
@@ -199,6 +166,7 @@ def _inverse_erf(y: Array) -> Array:
 
 
 def _fans(name: str, size: tuple[int, ...]) -> tuple[int, int]:
+    """Return fan in and fan out of a weight (out, in, ...)."""
     if len(size) < 2 or not math.prod(size):
         raise ShapeError(f"{name}: a weight must be (out, in, ...) with two dimensions or more and not empty, not {size}")
     field = math.prod(size[2:])
@@ -206,7 +174,7 @@ def _fans(name: str, size: tuple[int, ...]) -> tuple[int, int]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance through an activation.
+    """Return the factor that keeps the variance constant through an activation.
 
     Parameters
     ----------
@@ -220,7 +188,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     Raises
     ------
     ValueError
-        An unknown nonlinearity.
+        ``nonlinearity`` is unknown.
 
     Examples
     --------
@@ -239,14 +207,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
-    """Uniform in +-gain * sqrt(6 / (fan in + fan out)); also called ``glorot_uniform``.
+    """Draw from the uniform distribution within ``+-gain * sqrt(6 / (fan_in + fan_out))``; also ``glorot_uniform``.
 
     Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks. 2010.
 
     Parameters
     ----------
-    shape : shape or array (out, in, ...)
-    gain : float
+    shape : tuple of ints, or Array
+        The shape (out, in, ...) of a weight. An Array stands for its shape and dtype; otherwise the dtype is float32.
+    gain : float, see :func:`calculate_gain`
 
     Returns
     -------
@@ -255,7 +224,7 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
     Raises
     ------
     ShapeError
-        Fewer than two dimensions, or an empty one.
+        The shape has fewer than two dimensions, or no elements.
 
     Examples
     --------
@@ -268,27 +237,12 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
 
 
 def xavier_normal(shape: Shape, gain: float = 1.0) -> Array:
-    """Normal with deviation gain * sqrt(2 / (fan in + fan out)); also called ``glorot_normal``.
+    """Draw from a normal distribution with deviation ``gain * sqrt(2 / (fan_in + fan_out))``; also ``glorot_normal``.
 
     Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks. 2010.
 
-    Parameters
-    ----------
-    shape : shape or array (out, in, ...)
-    gain : float
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError
-        Fewer than two dimensions, or an empty one.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.xavier_normal((4, 3)).shape
     (4, 3)
     """
@@ -303,29 +257,23 @@ def _kaiming(name: str, shape: Shape, a: float, mode: str, nonlinearity: str) ->
 
 
 def kaiming_uniform(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Array:
-    """Uniform with deviation gain / sqrt(fan); also called ``he_uniform``.
+    """Draw from a uniform distribution with deviation ``gain / sqrt(fan)``; also ``he_uniform``.
 
     He et al.: Delving deep into rectifiers. 2015.
 
     Parameters
     ----------
-    shape : shape or array (out, in, ...)
     a : float, the slope below 0 of "leaky_relu"
-    mode : "fan_in" keeps the variance forwards, "fan_out" backwards
+    mode : "fan_in" preserves the variance of activations, "fan_out" that of gradients
     nonlinearity : see :func:`calculate_gain`
-
-    Returns
-    -------
-    Array
 
     Raises
     ------
     ShapeError, ValueError
-        Fewer than two dimensions, or an empty one; an unknown ``mode`` or ``nonlinearity``.
+        The shape has fewer than two dimensions, or no elements; ``mode`` or ``nonlinearity`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.kaiming_uniform((4, 3), nonlinearity="relu").shape
     (4, 3)
     """
@@ -334,26 +282,12 @@ def kaiming_uniform(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinea
 
 
 def kaiming_normal(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Array:
-    """Normal with deviation gain / sqrt(fan); also called ``he_normal``.
+    """Draw from a normal distribution with deviation ``gain / sqrt(fan)``; also ``he_normal``.
 
     He et al.: Delving deep into rectifiers. 2015.
 
-    Parameters
-    ----------
-    shape, a, mode, nonlinearity : as in :func:`kaiming_uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError, ValueError
-        As :func:`kaiming_uniform`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.kaiming_normal((4, 3)).shape
     (4, 3)
     """
@@ -361,26 +295,12 @@ def kaiming_normal(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinear
 
 
 def lecun_uniform(shape: Shape) -> Array:
-    """Uniform with deviation 1 / sqrt(fan in).
+    """Draw from a uniform distribution with deviation ``1 / sqrt(fan_in)``.
 
     LeCun et al.: Efficient backprop. 1998.
 
-    Parameters
-    ----------
-    shape : shape or array (out, in, ...)
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError
-        There are less than two dimensions, or no elements.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.lecun_uniform((4, 3)).shape
     (4, 3)
     """
@@ -389,26 +309,12 @@ def lecun_uniform(shape: Shape) -> Array:
 
 
 def lecun_normal(shape: Shape) -> Array:
-    """Normal with deviation 1 / sqrt(fan in): what :class:`weft.nn.SELU` needs.
+    """Draw from a normal distribution with deviation ``1 / sqrt(fan_in)``, the one for :class:`weft.nn.SELU`.
 
     Klambauer et al.: Self-normalizing neural networks. 2017.
 
-    Parameters
-    ----------
-    shape : as in :func:`lecun_uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError
-        As :func:`lecun_uniform`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.lecun_normal((4, 3)).shape
     (4, 3)
     """
@@ -416,27 +322,12 @@ def lecun_normal(shape: Shape) -> Array:
 
 
 def orthogonal(shape: Shape, gain: float = 1.0) -> Array:
-    """Rows (or columns, where there are more rows) at right angles and of length ``gain``; computed by NumPy.
+    """Return orthogonal rows (or columns, if there are more rows) of length ``gain``; computed by NumPy.
 
     Saxe et al.: Exact solutions to the nonlinear dynamics of learning in deep linear neural networks. 2013.
 
-    Parameters
-    ----------
-    shape : shape or array (out, in, ...)
-    gain : float
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError
-        Fewer than two dimensions, or an empty one.
-
     Examples
     --------
-    >>> import weft as wf
     >>> w = wf.nn.init.orthogonal((2, 3))
     >>> abs(w @ w.T).numpy().round(3).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
@@ -444,11 +335,16 @@ def orthogonal(shape: Shape, gain: float = 1.0) -> Array:
     size, dtype = _target(shape)
     _fans("orthogonal", size)
     rows, columns = size[0], math.prod(size[1:])
-    drawn = random.normal(size=(max(rows, columns), min(rows, columns)), dtype="float64").numpy()
-    q, r = np.linalg.qr(drawn)
-    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # else the distribution would not be even
-    return _typed(asarray(gain * (q.T if rows < columns else q).reshape(size)), dtype)
+    samples = random.normal(size=(max(rows, columns), min(rows, columns)), dtype="float64").numpy()
+    q, r = np.linalg.qr(samples)
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # without this factor the distribution is not uniform
+    return _convert(asarray(gain * (q.T if rows < columns else q).reshape(size)), dtype)
 
 
 glorot_uniform, glorot_normal = xavier_uniform, xavier_normal
 he_uniform, he_normal = kaiming_uniform, kaiming_normal
+
+complete_docs(constant, zeros, ones, uniform, normal, truncated_normal)
+complete_docs(xavier_uniform, xavier_normal, lecun_uniform, lecun_normal, orthogonal)
+complete_docs(xavier_uniform, kaiming_uniform)
+complete_docs(kaiming_uniform, kaiming_normal)

@@ -1,4 +1,4 @@
-"""Linear and bilinear maps, as functions and layers."""
+"""Linear and bilinear maps, as functions and as layers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import extents, first_batch
+from weft.process.docstrings import complete_docs
 
 
 def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
-    """``x @ weight.T + bias``.
+    """Return ``x @ weight.T + bias``.
 
     Parameters
     ----------
@@ -26,12 +27,12 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
 
     Returns
     -------
-    (..., out_features)
+    Array of shape (..., out_features)
 
     Raises
     ------
     ShapeError
-        when the last dimension of ``x`` is not ``in_features``, or the bias has another shape.
+        The last dimension of ``x`` is not ``in_features``, or the bias has another shape.
 
     Examples
     --------
@@ -55,22 +56,17 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
 
 def _check_bias(name: str, bias: Array | None, width: int) -> None:
     if bias is not None and bias.shape != (width,):
-        raise ShapeError(f"{name}: bias must be ({width},), one a feature of the result, not {bias.shape}")
+        raise ShapeError(f"{name}: bias must be ({width},), one per feature of the result, not {bias.shape}")
 
 
 def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None) -> Array:
-    """``y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``, summed over i and j.
+    """Return ``y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``, summed over i and j.
 
     Parameters
     ----------
     input1 : (..., in1_features)
-    input2 : (..., in2_features), the other dimensions as those of ``input1``
+    input2 : (..., in2_features), the other dimensions as in ``input1``
     weight : (out_features, in1_features, in2_features)
-    bias : (out_features,), optional
-
-    Returns
-    -------
-    (..., out_features)
 
     Raises
     ------
@@ -79,7 +75,6 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.bilinear(wf.ones((2, 3)), wf.ones((2, 4)), wf.ones((5, 3, 4))).shape
     (2, 5)
     """
@@ -99,20 +94,20 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``, both uniform in +-1/sqrt(in_features) at the start, as in PyTorch.
+    """Apply ``x @ weight.T + bias``; both start uniform in +-1/sqrt(in_features), as in PyTorch.
 
     Parameters
     ----------
-    in_features : int, or None (or left out) to take it from the first batch
+    in_features : int, or None (the default) to infer it from the first batch
     out_features : int
     bias : bool
 
     Raises
     ------
     ShapeError
-        Widths that are not positive; called: as :func:`weft.nn.linear`.
+        A width is not positive, or ``x`` does not fit.
     TraceError
-        The first batch comes inside jit or grad, and ``in_features`` was left out.
+        The first batch is inside jit or grad, and the width of the input was left out.
 
     Examples
     --------
@@ -155,22 +150,14 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """:func:`weft.nn.bilinear` with its weights, uniform in +-1/sqrt(in1_features) at the start, as in PyTorch.
+    """Apply :func:`weft.nn.bilinear`; weight and bias start uniform in +-1/sqrt(in1_features), as in PyTorch.
 
     Parameters
     ----------
-    in1_features, in2_features : int, or None (or left out) to take them from the first batch
-    out_features : int
-    bias : bool
-
-    Raises
-    ------
-    ShapeError, TraceError
-        As :class:`Linear`.
+    in1_features, in2_features : int, or None (the default) to infer them from the first batch
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Bilinear(3, 4, 5)(wf.ones((2, 3)), wf.ones((2, 4))).shape
     (2, 5)
     """
@@ -205,3 +192,7 @@ class Bilinear(Module):
 
     def extra_repr(self) -> str:
         return f"{self.in1_features}, {self.in2_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
+
+
+complete_docs(linear, bilinear)
+complete_docs(Linear, Bilinear)

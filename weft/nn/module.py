@@ -1,4 +1,4 @@
-"""Module: a thing with parameters. Attributes that are Arrays are its parameters and buffers; Modules nest."""
+"""Module: the base class of layers and models, with files and a summary."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from weft.nn.summary import Summary, summarise
 
 
 class Module(ModuleTree):
-    """A layer or a model: write ``__init__`` and ``forward``.
+    """Base class of layers and models: define ``__init__`` and ``forward``.
 
-    Arrays assigned as attributes are parameters when they hold floating-point numbers and are not named in
-    ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working: the attribute
-    keeps its dtype, and what that would round is refused. To share a parameter, use the layer that holds it in both places,
-    or its Array: ``wf.nn.linear(x, self.embed.weight)``.
+    Arrays assigned as attributes are parameters if they are floating-point and not named in ``buffers``. Assigning to an
+    existing Array attribute writes its contents, so that a jitted step keeps working: the attribute keeps its dtype, and a value
+    that would be rounded is an error. To share a parameter, use its layer in both places, or its Array:
+    ``wf.nn.linear(x, self.embed.weight)``.
 
     Raises
     ------
     TypeError, ShapeError, DTypeError
-        Called without a ``forward``; an array assigned to an attribute that holds one of another shape, or of a dtype that
-        cannot hold it (float64 to a float32 parameter).
+        The module is called without a ``forward``; an array is assigned to an attribute of another shape, or of a dtype that
+        cannot represent it (float64 to a float32 parameter).
 
     Examples
     --------
@@ -47,10 +47,9 @@ class Module(ModuleTree):
     """
 
     def astype(self, dtype: Any) -> Self:
-        """Keep the floating-point parameters in another dtype; returns itself.
+        """Convert the floating-point parameters to another dtype; return the module.
 
-        Layers compute in float32 where they are kept in float16 or bfloat16. Buffers, such as running statistics, then
-        are float32.
+        Layers with float16 or bfloat16 parameters compute in float32, and their buffers, such as running statistics, are float32.
 
         Parameters
         ----------
@@ -63,7 +62,7 @@ class Module(ModuleTree):
         Raises
         ------
         DTypeError
-            ``dtype`` is no float dtype.
+            ``dtype`` is not a float dtype.
 
         Examples
         --------
@@ -72,23 +71,23 @@ class Module(ModuleTree):
         >>> net(wf.ones((5, 3), dtype="bfloat16")).dtype
         dtype(bfloat16)
         """
-        kept = spelled(dtype)
-        if kept not in FLOATS:
-            raise DTypeError(f"astype: dtype must be a float dtype, not {kept}")
+        target = spelled(dtype)
+        if target not in FLOATS:
+            raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
         trained = self.parameters()
         arrays = {name: a for name, a in self.arrays().items() if is_float(a.dtype)}
         proven([a.node for a in arrays.values()])
         for name, a in arrays.items():
-            a._set(cast(a.node, kept if name in trained else kept.computed))
+            a._set(cast(a.node, target if name in trained else target.computed))
         return self
 
     def save(self, path: str | os.PathLike, dtype: Any = None) -> None:
-        """Write every array of this module to a safetensors file, with checksums; never half a file.
+        """Write every array of this module to a safetensors file with checksums; the file is replaced as a whole.
 
         Parameters
         ----------
-        path : where to
-        dtype : float dtype that floats are stored as, "float16" say; numbers too large for it are warned of, by name
+        path : str or path
+        dtype : float dtype in which floats are stored, such as "float16"; a warning names arrays with numbers too large for it
 
         Examples
         --------
@@ -102,12 +101,12 @@ class Module(ModuleTree):
         weights.save(path, self, dtype)
 
     def load(self, path: str | os.PathLike) -> Self:
-        """Read what :meth:`save` wrote, or another program's safetensors file; returns itself.
+        """Read a file written by :meth:`save`, or another program's safetensors file; return the module.
 
         Raises
         ------
         DataError
-            when the file is missing, damaged (even one bit) or another model's; then nothing has changed.
+            The file is missing, damaged (even one bit), or does not fit the model; the model is then unchanged.
         """
         weights.load_into(self, path)
         return self
@@ -117,36 +116,36 @@ class Module(ModuleTree):
 
         Parameters
         ----------
-        inputs : what the model is called with: arrays, or shapes with the batch, such as (32, 3, 28, 28)
-        dtype : of inputs given as shapes
+        inputs : the model's inputs: arrays, or shapes with the batch, such as (32, 3, 28, 28)
+        dtype : of inputs specified as shapes
 
         Returns
         -------
-        Summary : with ``rows``, one a layer called, and ``total``; it shows itself as HTML in notebooks
+        Summary : with ``rows``, one per layer called, and ``total``; displayed as HTML in notebooks
 
         Examples
         --------
         >>> import weft as wf
         >>> net = wf.nn.Sequential(wf.nn.Linear(3, 8), wf.nn.Tanh(), wf.nn.Linear(8, 1))
-        >>> found = net.summary((5, 3))  # doctest: +ELLIPSIS
+        >>> summary = net.summary((5, 3))  # doctest: +ELLIPSIS
         Sequential...
-        >>> [(row.name, row.type, row.output_shape, row.parameters) for row in found.rows]
+        >>> [(row.name, row.type, row.output_shape, row.parameters) for row in summary.rows]
         [('0', 'Linear', (5, 8), 32), ('1', 'Tanh', (5, 8), 0), ('2', 'Linear', (5, 1), 9)]
-        >>> found.total.parameters
+        >>> summary.total.parameters
         41
         """
         return summarise(self, inputs, dtype)
 
     def __repr__(self) -> str:
-        inside = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.children()]
+        children = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.children()]
         head = f"{type(self).__name__}({self.extra_repr()}"
-        return head + ("\n" + "\n".join(inside) + "\n)" if inside else ")")
+        return head + ("\n" + "\n".join(children) + "\n)" if children else ")")
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of ``repr``."""
+        """Return the text between the parentheses of ``repr``."""
         return ""
 
 
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
-    """A fresh float32 Array with elements uniform in [-limit, limit), from the library's random state."""
+    """Draw a float32 Array with elements uniform in [-limit, limit)."""
     return asarray(random.uniform(-limit, limit, shape))

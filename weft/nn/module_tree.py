@@ -1,4 +1,4 @@
-"""ModuleTree: attributes that are Arrays are parameters and buffers; modules nest. Module is that, with files and tables."""
+"""ModuleTree: nested modules whose Array attributes are parameters and buffers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from weft.transforms.tree import register_module, structure_changed
 
 
 class _Watch(threading.local):
-    watch: Any = None  # what calls of modules go through in this thread: watch(module, args, kwargs)
+    watch: Any = None  # replaces forward in this thread: watch(module, args, kwargs)
 
 
 WATCH = _Watch()
 
 
 class ModuleTree:
-    """Base of Module: it is called, and holds arrays and modules as attributes, in lists and in dicts."""
+    """Base of Module: a callable with arrays and modules as attributes, also in lists and dicts."""
 
     buffers: tuple[str, ...] = ()
 
@@ -49,43 +49,43 @@ class ModuleTree:
                     f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {tuple(value.shape)} does not fit"
                 )
             if not can_cast(value.dtype, old.dtype):
-                given = as_dtype(value.dtype).name
+                dtype = as_dtype(value.dtype).name
                 raise DTypeError(
-                    f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {given} would be rounded: cast it with "
-                    f".astype('{old.dtype.name}'), or keep the module in {given} with .astype('{given}')"
+                    f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {dtype} would be rounded: cast it with "
+                    f".astype('{old.dtype.name}'), or keep the module in {dtype} with .astype('{dtype}')"
                 )
             old[...] = value
             return
         if isinstance(value, Array):
-            proven((value.node,))  # as what is written later: an attribute that fails would fail in every call
+            proven((value.node,))  # raises now what would raise in every call
         object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
         structure_changed()
 
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
-        """(name, module) of the modules directly inside, lists and dicts of modules included."""
+        """Yield (name, module) of the direct children, including those in lists and dicts."""
         for name, value in self.__dict__.items():
             yield from modules_in(name, value)
 
     def modules(self) -> Iterator[tuple[str, ModuleTree]]:
-        """(dotted name, module) of this module (name "") and all inside it; what is shared comes once, by its first name."""
+        """Yield (dotted name, module) of this module (name "") and all inside it; a shared one once, by its first name."""
         return _walk("", self, set())
 
-    def _held(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
-        """(dotted name, attribute, module, Array) of every Array, each once."""
+    def _walk_arrays(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
+        """Yield (dotted name, attribute, module, Array) of every Array, each once."""
         seen: set[int] = set()
         for prefix, module in self.modules():
             for attribute, value in module.__dict__.items():
-                for name, array in _found(Array, attribute, value):
+                for name, array in _find(Array, attribute, value):
                     if id(array) not in seen:
                         seen.add(id(array))
                         yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
 
     def arrays(self) -> dict[str, Array]:
-        """Every Array by dotted name, parameters and buffers; what is shared comes once, by its first name."""
-        return {name: value for name, _, _, value in self._held()}
+        """Return every Array by dotted name, parameters and buffers; a shared one once, by its first name."""
+        return {name: value for name, _, _, value in self._walk_arrays()}
 
     def parameters(self) -> dict[str, Array]:
-        """The trainable Arrays by dotted name; what is shared comes once, by its first name.
+        """Return the trainable Arrays by dotted name; a shared one once, by its first name.
 
         Examples
         --------
@@ -94,19 +94,19 @@ class ModuleTree:
         ['bias', 'weight']
         """
         return {
-            name: value for name, attribute, module, value in self._held()
+            name: value for name, attribute, module, value in self._walk_arrays()
             if attribute not in module.buffers and value.dtype.kind not in "iub"
         }
 
     def train(self, mode: bool = True) -> Self:
-        """Put this module and all inside it in training mode (dropout active); returns itself."""
+        """Set the training mode of this module and all inside it (dropout is active in training); return the module."""
         for _, module in self.modules():
             object.__setattr__(module, "training", mode)
         structure_changed()
         return self
 
     def eval(self) -> Self:
-        """The opposite of :meth:`train`."""
+        """Set the evaluation mode, the opposite of :meth:`train`."""
         return self.train(False)
 
 
@@ -119,16 +119,16 @@ def _walk(name: str, module: ModuleTree, seen: set[int]) -> Iterator[tuple[str, 
 
 
 def modules_in(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:
-    """(name, module) of what an attribute holds: a module, or lists and dicts of modules."""
-    return _found(ModuleTree, name, value)
+    """Yield (name, module) of an attribute's value: a module, or lists and dicts of modules."""
+    return _find(ModuleTree, name, value)
 
 
-def _found(kind: type, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _find(kind: type, name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, kind):
         yield name, value
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            yield from _found(kind, f"{name}.{i}", item)
+            yield from _find(kind, f"{name}.{i}", item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _found(kind, f"{name}.{key}", item)
+            yield from _find(kind, f"{name}.{key}", item)

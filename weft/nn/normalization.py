@@ -1,4 +1,4 @@
-"""Normalisations as functions. Statistics of float16 and bfloat16 arrays are computed in float32."""
+"""Normalisation functions. Statistics of float16 and bfloat16 arrays are computed in float32."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from weft.functions.dtype_info.half_precision import narrowed, widened
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
 from weft.nn.size_arguments import extents, whole
+from weft.process.docstrings import complete_docs
 
 
-def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
-    """Mean 0 and variance 1 along ``axes``."""
+def _standardise(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """Scale to mean 0 and variance 1 along ``axes``."""
     centred = x - x.mean(axis=axes, keepdims=True)
     return centred / sqrt((centred * centred).mean(axis=axes, keepdims=True) + eps)
 
@@ -26,8 +27,8 @@ def _affine(y: Array, weight: Array | None, bias: Array | None, shape: tuple[int
     return y if bias is None else y + bias.reshape(shape)
 
 
-def _channels(name: str, x: Array, *parameters: Array | None) -> tuple[int, ...]:
-    """The shape that makes a parameter a channel broadcast against ``x``."""
+def _channel_shape(name: str, x: Array, *parameters: Array | None) -> tuple[int, ...]:
+    """Return the shape in which a parameter of shape (C,) broadcasts against ``x``."""
     if x.ndim < 2:
         raise ShapeError(f"{name}: x must be (N, C, ...), not {x.shape}")
     for p in parameters:
@@ -40,19 +41,21 @@ def batch_norm(
     x: Any, running_mean: Array | None, running_var: Array | None, weight: Array | None = None, bias: Array | None = None,
     training: bool = False, momentum: float | Array = 0.1, eps: float = 1e-5,
 ) -> Array:
-    """Each channel at mean 0 and variance 1 over the batch; outside of training by the running statistics.
+    """Normalise each channel over the batch to mean 0 and variance 1; outside of training by the running statistics.
 
     Ioffe, Szegedy: Batch normalization. 2015.
 
     Parameters
     ----------
     x : (N, C, ...)
-    running_mean, running_var : (C,) or None. In training they are written: ``(1 - momentum) * old + momentum * new``,
-        the new variance without bias (divided by n - 1), as in PyTorch. Without them the batch's statistics are used
-        always
+    running_mean, running_var : (C,) or None
+        In training they are updated to ``(1 - momentum) * old + momentum * new``, with the unbiased variance (divided by
+        n - 1), as in PyTorch. If they are None, the batch's statistics are always used.
     weight, bias : (C,), optional
+        Scale and offset of the normalised elements.
     training : bool
-    momentum, eps : float
+    momentum : float
+    eps : float, added to the variance
 
     Returns
     -------
@@ -61,7 +64,7 @@ def batch_norm(
     Raises
     ------
     ShapeError
-        when channels do not fit, or in training there is one value a channel only.
+        ``x`` has no channels, the parameters do not fit them, or there is only one value per channel to normalise.
 
     Examples
     --------
@@ -71,14 +74,14 @@ def batch_norm(
     [[-1.0], [1.0]]
     """
     x = asarray(x)
-    shape = _channels("batch_norm", x, running_mean, running_var, weight, bias)
+    shape = _channel_shape("batch_norm", x, running_mean, running_var, weight, bias)
     wide = widened(x)
     if not training and running_mean is not None and running_var is not None:
         scale = 1.0 / sqrt(running_var + eps)
         return narrowed(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
-        raise ShapeError(f"batch_norm: x {x.shape} has {count} value a channel; the variance needs two or more")
+        raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more")
     axes = (0, *range(2, x.ndim))
     mean = wide.mean(axis=axes)
     centred = wide - mean.reshape(shape)
@@ -92,7 +95,7 @@ def batch_norm(
 def layer_norm(
     x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
 ) -> Array:
-    """The last dimensions at mean 0 and variance 1.
+    """Normalise the last dimensions to mean 0 and variance 1.
 
     Ba et al.: Layer normalization. 2016.
 
@@ -100,12 +103,8 @@ def layer_norm(
     ----------
     x : (..., *normalized_shape)
     normalized_shape : int or tuple
-    weight, bias : of shape normalized_shape, optional
-    eps : float
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
+    weight, bias : of shape ``normalized_shape``, optional
+        Scale and offset of the normalised elements.
 
     Raises
     ------
@@ -114,50 +113,41 @@ def layer_norm(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.layer_norm(wf.array([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
     x = asarray(x)
-    shape = _last("layer_norm", x, normalized_shape, weight, bias)
-    y = _standard(widened(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
+    shape = _trailing_shape("layer_norm", x, normalized_shape, weight, bias)
+    y = _standardise(widened(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
     return narrowed(_affine(y, weight, bias, shape), x)
 
 
 def rms_norm(
     x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6,
 ) -> Array:
-    """The last dimensions divided by their root mean square.
+    """Divide the last dimensions by their root mean square.
 
     Zhang, Sennrich: Root mean square layer normalization. 2019.
 
     Parameters
     ----------
-    x, normalized_shape, weight, eps : as in :func:`layer_norm`
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
-
-    Raises
-    ------
-    ShapeError
-        As :func:`layer_norm`.
+    weight : of shape ``normalized_shape``, optional
+    eps : float, added to the mean square
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.rms_norm(wf.array([[3.0, -3.0]]), 2, eps=0.0).tolist()
     [[1.0, -1.0]]
     """
     x = asarray(x)
-    shape = _last("rms_norm", x, normalized_shape, weight)
+    shape = _trailing_shape("rms_norm", x, normalized_shape, weight)
     wide = widened(x)
     square = (wide * wide).mean(axis=tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
     return narrowed(_affine(wide / sqrt(square + eps), weight, None, shape), x)
 
 
-def _last(name: str, x: Array, normalized_shape: Any, *parameters: Array | None) -> tuple[int, ...]:
+def _trailing_shape(name: str, x: Array, normalized_shape: Any, *parameters: Array | None) -> tuple[int, ...]:
+    """Return ``normalized_shape`` as a tuple; raise if ``x`` does not end in it or a parameter has another shape."""
     width = whole(normalized_shape)
     shape = tuple(normalized_shape) if width is None else (width,)
     if not shape or x.shape[-len(shape):] != shape:
@@ -171,20 +161,13 @@ def _last(name: str, x: Array, normalized_shape: Any, *parameters: Array | None)
 def group_norm(
     x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
 ) -> Array:
-    """Each group of channels of each sample at mean 0 and variance 1.
+    """Normalise each group of channels of each sample to mean 0 and variance 1.
 
     Wu, He: Group normalization. 2018.
 
     Parameters
     ----------
-    x : (N, C, ...); num_groups divides C
-    num_groups : int
-    weight, bias : (C,), optional
-    eps : float
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
+    num_groups : int, a divisor of C
 
     Raises
     ------
@@ -193,67 +176,54 @@ def group_norm(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.group_norm(wf.array([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
     x, groups = asarray(x), whole(num_groups) or 0
-    shape = _channels("group_norm", x, weight, bias)
+    shape = _channel_shape("group_norm", x, weight, bias)
     if groups < 1 or x.shape[1] % groups:
         raise ShapeError(f"group_norm: num_groups={num_groups!r} must divide the {x.shape[1]} channels of x {x.shape}")
     grouped = widened(x).reshape((x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    y = _standard(grouped, tuple(range(2, grouped.ndim)), eps).reshape(x.shape)
+    y = _standardise(grouped, tuple(range(2, grouped.ndim)), eps).reshape(x.shape)
     return narrowed(_affine(y, weight, bias, shape), x)
 
 
 def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
-    """Each channel of each sample at mean 0 and variance 1.
+    """Normalise each channel of each sample to mean 0 and variance 1.
 
     Ulyanov et al.: Instance normalization. 2016.
 
     Parameters
     ----------
     x : (N, C, ...) with at least one dimension after the channels
-    weight, bias : (C,), optional
-    eps : float
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
 
     Raises
     ------
     ShapeError
-        No dimension after the channels, or the parameters do not fit them.
+        ``x`` has no dimension after the channels, or the parameters do not fit the channels.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.instance_norm(wf.array([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
     x = asarray(x)
-    shape = _channels("instance_norm", x, weight, bias)
+    shape = _channel_shape("instance_norm", x, weight, bias)
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: x must be (N, C, ...) with a spatial dimension, not {x.shape}")
-    return narrowed(_affine(_standard(widened(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
+    return narrowed(_affine(_standardise(widened(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
 
 
 def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Array:
-    """Each element divided by ``(k + alpha * mean of the squares of size neighbouring channels) ** beta``.
+    """Divide each element by ``(k + alpha * mean of the squares of size neighbouring channels) ** beta``.
 
     Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012. Channels outside
     count as zeros; ``alpha`` is divided by ``size``, as in PyTorch.
 
     Parameters
     ----------
-    x : (N, C, ...)
     size : int, the number of channels
     alpha, beta, k : float
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
 
     Raises
     ------
@@ -262,12 +232,11 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.local_response_norm(wf.array([[1.0, 2.0]]), 1, alpha=1.0, beta=1.0).tolist()
     [[0.5, 0.4000000059604645]]
     """
     x = asarray(x)
-    _channels("local_response_norm", x)
+    _channel_shape("local_response_norm", x)
     (size,) = extents("local_response_norm", size=size)
     wide = widened(x)
     square = pad(wide * wide, [(0, 0), (size // 2, (size - 1) // 2)] + [(0, 0)] * (x.ndim - 2))
@@ -275,3 +244,7 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
     for first in range(1, size):
         total = total + square[:, first : first + x.shape[1]]
     return narrowed(wide / (total * (alpha / size) + k) ** beta, x)
+
+
+complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_norm)
+complete_docs(layer_norm, rms_norm)

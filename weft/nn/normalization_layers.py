@@ -1,4 +1,4 @@
-"""Normalisations as layers."""
+"""Normalisation layers."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from weft.functions.creation.fill import asarray, ones, zeros
 from weft.nn import normalization as N
 from weft.nn.module import Module
 from weft.nn.size_arguments import NAMES, extents, first_batch
+from weft.process.docstrings import complete_docs
 
 
 class BatchNorm2d(Module):
-    """:func:`weft.nn.batch_norm` of images (N, C, H, W) with its weights and running statistics.
+    """Apply :func:`weft.nn.batch_norm` to images (N, C, H, W), with weights and running statistics.
 
     Ioffe, Szegedy: Batch normalization. 2015.
 
-    In training (``train()``) the batch's statistics are used and the running ones written, in evaluation (``eval()``)
-    the running ones are used. They are buffers: saved with the weights, not trained.
+    In training (``train()``) the layer uses the batch's statistics and updates the running ones; in evaluation (``eval()``)
+    it uses the running ones. They are buffers: saved with the weights, not trained.
 
     Parameters
     ----------
-    num_features : int, or None (or left out) to take it from the first batch
-    eps : float
+    num_features : int, or None (the default) to infer it from the first batch
+    eps : float, added to the variance
     momentum : float, the share of the new statistics; None for the mean over all batches so far
     affine : bool, whether there are a weight and a bias
-    track_running_stats : bool; without them the batch's statistics are used always
+    track_running_stats : bool; if False, the batch's statistics are always used
 
     Raises
     ------
     ShapeError, ValueError
-        Sizes that are not positive, or an x that does not fit; ``momentum`` outside [0, 1].
+        A size is not positive, or ``x`` does not fit; ``momentum`` is outside [0, 1].
     TraceError
-        The first batch comes inside jit or grad, and ``num_features`` was left out.
+        The first batch is inside jit or grad, and ``num_features`` was left out.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class BatchNorm2d(Module):
         self.bias: Array | None = None
         self.running_mean: Array | None = None
         self.running_var: Array | None = None
-        self.num_batches_tracked: Array | None = None  # where ``momentum`` is None
+        self.num_batches_tracked: Array | None = None  # used if ``momentum`` is None
         if num_features is not None:
             self._make(num_features)
 
@@ -76,22 +77,22 @@ class BatchNorm2d(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         if x.ndim not in self.ranks:
-            wanted = " or ".join("(N, C)" if r == 2 else NAMES[r - 2] for r in self.ranks)
-            raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
+            expected = " or ".join("(N, C)" if r == 2 else NAMES[r - 2] for r in self.ranks)
+            raise ShapeError(f"{type(self).__name__}: x must be {expected}, not {x.shape}")
         if self.num_features is None:
             first_batch(self, "num_features")
             self._make(x.shape[1])
         count = self.num_batches_tracked
-        fresh = count + 1 if count is not None and self.training else count
+        new_count = count + 1 if count is not None and self.training else count
         out = N.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(fresh), self.eps
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(new_count), self.eps
         )
-        if count is not None and fresh is not count:
-            count[...] = fresh  # after the statistics: a batch that fails does not count
+        if count is not None and new_count is not count:
+            count[...] = new_count  # after the statistics: a batch that fails is not counted
         return out
 
     def _share(self, count: Array | None) -> float | Array:
-        """The share of this batch in the running statistics, ``count`` being its number."""
+        """Return the share of batch number ``count`` in the running statistics."""
         if count is None:
             return 0.0 if self.momentum is None else self.momentum
         return 1.0 / count.astype("float32")
@@ -101,20 +102,10 @@ class BatchNorm2d(Module):
 
 
 class BatchNorm1d(BatchNorm2d):
-    """:class:`BatchNorm2d` for (N, C) or (N, C, L).
-
-    Parameters
-    ----------
-    num_features, eps, momentum, affine, track_running_stats : as in :class:`BatchNorm2d`
-
-    Raises
-    ------
-    ShapeError, ValueError, TraceError
-        As :class:`BatchNorm2d`.
+    """Variant of :class:`BatchNorm2d` for (N, C) or (N, C, L).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.BatchNorm1d(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -123,20 +114,10 @@ class BatchNorm1d(BatchNorm2d):
 
 
 class BatchNorm3d(BatchNorm2d):
-    """:class:`BatchNorm2d` for (N, C, D, H, W).
-
-    Parameters
-    ----------
-    num_features, eps, momentum, affine, track_running_stats : as in :class:`BatchNorm2d`
-
-    Raises
-    ------
-    ShapeError, ValueError, TraceError
-        As :class:`BatchNorm2d`.
+    """Variant of :class:`BatchNorm2d` for (N, C, D, H, W).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.BatchNorm3d(None)(wf.ones((1, 2, 2, 2, 2))).shape
     (1, 2, 2, 2, 2)
     """
@@ -145,20 +126,20 @@ class BatchNorm3d(BatchNorm2d):
 
 
 class LayerNorm(Module):
-    """:func:`weft.nn.layer_norm` with its weight and bias.
+    """Apply :func:`weft.nn.layer_norm` with a weight and a bias.
 
     Ba et al.: Layer normalization. 2016.
 
     Parameters
     ----------
     normalized_shape : int or tuple, the last dimensions
-    eps : float
+    eps : float, added to the variance
     elementwise_affine, bias : bool, whether there are a weight and a bias
 
     Raises
     ------
     ShapeError
-        Sizes that are not positive, or an x that does not end in them.
+        A size is not positive, or ``x`` does not end in ``normalized_shape``.
 
     Examples
     --------
@@ -171,7 +152,7 @@ class LayerNorm(Module):
         self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape(type(self).__name__, normalized_shape)
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
         self.eps = eps
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
         self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
@@ -184,31 +165,24 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """:func:`weft.nn.rms_norm` with its weight.
+    """Apply :func:`weft.nn.rms_norm` with a weight.
 
     Zhang, Sennrich: Root mean square layer normalization. 2019.
 
     Parameters
     ----------
-    normalized_shape : int or tuple, the last dimensions
-    eps : float
+    eps : float, added to the mean square
     elementwise_affine : bool, whether there is a weight
-
-    Raises
-    ------
-    ShapeError
-        Sizes that are not positive, or an x that does not end in them.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.RMSNorm(4)(wf.ones((2, 4))).shape
     (2, 4)
     """
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         super().__init__()
-        self.normalized_shape = _shape(type(self).__name__, normalized_shape)
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
         self.eps = eps
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
 
@@ -220,25 +194,24 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """:func:`weft.nn.group_norm` with its weight and bias.
+    """Apply :func:`weft.nn.group_norm` with a weight and a bias.
 
     Wu, He: Group normalization. 2018.
 
     Parameters
     ----------
     num_groups : int, a divisor of ``num_channels``
-    num_channels : int, or None (or left out) to take it from the first batch
-    eps : float
-    affine : bool, whether there are a weight and a bias
+    num_channels : int, or None (the default) to infer it from the first batch
 
     Raises
     ------
     ShapeError
-        ``num_groups`` does not divide ``num_channels``, or an x with other channels.
+        ``num_groups`` does not divide ``num_channels``, or ``x`` has other channels.
+    TraceError
+        The first batch is inside jit or grad, and ``num_channels`` was left out.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.GroupNorm(2, 4)(wf.ones((2, 4, 5))).shape
     (2, 4, 5)
     """
@@ -267,8 +240,8 @@ class GroupNorm(Module):
             first_batch(self, "num_channels")
             self._make(x.shape[1])
         if x.ndim < 2 or x.shape[1] != self.num_channels:
-            known = "" if self.num_channels is None else f" with C = {self.num_channels}"
-            raise ShapeError(f"GroupNorm: x must be (N, C, ...){known}, not {x.shape}")
+            width = "" if self.num_channels is None else f" with C = {self.num_channels}"
+            raise ShapeError(f"GroupNorm: x must be (N, C, ...){width}, not {x.shape}")
         return N.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -276,24 +249,19 @@ class GroupNorm(Module):
 
 
 class InstanceNorm2d(Module):
-    """:func:`weft.nn.instance_norm` of images (N, C, H, W).
+    """Apply :func:`weft.nn.instance_norm` to images (N, C, H, W).
 
     Ulyanov et al.: Instance normalization. 2016.
-
-    Parameters
-    ----------
-    num_features : int, or None (or left out) to take it from the first batch
-    eps : float
-    affine : bool, whether there are a weight and a bias
 
     Raises
     ------
     ShapeError
-        ``num_features`` is not positive, or an x that does not fit.
+        ``num_features`` is not positive, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``num_features`` was left out.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.InstanceNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
     """
@@ -321,9 +289,8 @@ class InstanceNorm2d(Module):
             first_batch(self, "num_features")
             self._make(x.shape[1])
         if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
-            known = "" if self.num_features is None else f" with C = {self.num_features}"
-            wanted = NAMES[self.spatial] + known
-            raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
+            width = "" if self.num_features is None else f" with C = {self.num_features}"
+            raise ShapeError(f"{type(self).__name__}: x must be {NAMES[self.spatial] + width}, not {x.shape}")
         return N.instance_norm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -331,20 +298,10 @@ class InstanceNorm2d(Module):
 
 
 class InstanceNorm1d(InstanceNorm2d):
-    """:class:`InstanceNorm2d` for (N, C, L).
-
-    Parameters
-    ----------
-    num_features, eps, affine : as in :class:`InstanceNorm2d`
-
-    Raises
-    ------
-    ShapeError
-        As :class:`InstanceNorm2d`.
+    """Variant of :class:`InstanceNorm2d` for (N, C, L).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.InstanceNorm1d(3)(wf.ones((2, 3, 4))).shape
     (2, 3, 4)
     """
@@ -353,20 +310,10 @@ class InstanceNorm1d(InstanceNorm2d):
 
 
 class InstanceNorm3d(InstanceNorm2d):
-    """:class:`InstanceNorm2d` for (N, C, D, H, W).
-
-    Parameters
-    ----------
-    num_features, eps, affine : as in :class:`InstanceNorm2d`
-
-    Raises
-    ------
-    ShapeError
-        As :class:`InstanceNorm2d`.
+    """Variant of :class:`InstanceNorm2d` for (N, C, D, H, W).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.InstanceNorm3d(3)(wf.ones((2, 3, 4, 4, 4))).shape
     (2, 3, 4, 4, 4)
     """
@@ -375,22 +322,12 @@ class InstanceNorm3d(InstanceNorm2d):
 
 
 class LocalResponseNorm(Module):
-    """:func:`weft.nn.local_response_norm` as a layer.
+    """Apply :func:`weft.nn.local_response_norm`.
 
     Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
 
-    Parameters
-    ----------
-    size, alpha, beta, k : as in :func:`weft.nn.local_response_norm`
-
-    Raises
-    ------
-    ShapeError
-        Called: as :func:`weft.nn.local_response_norm`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.LocalResponseNorm(5)(wf.ones((1, 8, 4, 4))).shape
     (1, 8, 4, 4)
     """
@@ -407,6 +344,12 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-def _shape(layer: str, shape: Any) -> tuple[int, ...]:
-    given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    return tuple(extents(layer, normalized_shape=n)[0] for n in given)
+def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    return tuple(extents(layer, normalized_shape=n)[0] for n in sizes)
+
+
+complete_docs(BatchNorm2d, BatchNorm1d, BatchNorm3d, GroupNorm, InstanceNorm2d)
+complete_docs(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d)
+complete_docs(LayerNorm, RMSNorm)
+complete_docs(N.local_response_norm, LocalResponseNorm)

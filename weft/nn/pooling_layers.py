@@ -1,8 +1,7 @@
-"""Pooling as layers, one to three dimensions from one class each."""
+"""Pooling layers. Those of one and three dimensions are derived from the two-dimensional ones."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from weft.array import Array
@@ -10,6 +9,7 @@ from weft.functions.creation.fill import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
 from weft.nn.size_arguments import NAMES, extents, images
+from weft.process.docstrings import complete_docs
 
 
 class _Pool(Module):
@@ -27,20 +27,10 @@ class _Pool(Module):
 
 
 class MaxPool2d(_Pool):
-    """:func:`weft.nn.max_pool2d` as a layer.
-
-    Parameters
-    ----------
-    kernel_size, stride, padding, ceil_mode : as in :func:`weft.nn.max_pool2d`
-
-    Raises
-    ------
-    ShapeError
-        Sizes that are no ints or too small; called: as the function.
+    """Apply :func:`weft.nn.max_pool2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.MaxPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -50,20 +40,10 @@ class MaxPool2d(_Pool):
 
 
 class AvgPool2d(_Pool):
-    """:func:`weft.nn.avg_pool2d` as a layer.
-
-    Parameters
-    ----------
-    kernel_size, stride, padding, count_include_pad, ceil_mode : as in :func:`weft.nn.avg_pool2d`
-
-    Raises
-    ------
-    ShapeError
-        Sizes that are no ints or too small; called: as the function.
+    """Apply :func:`weft.nn.avg_pool2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.AvgPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -83,20 +63,10 @@ class AvgPool2d(_Pool):
 
 
 class LPPool2d(_Pool):
-    """:func:`weft.nn.lp_pool2d` as a layer.
-
-    Parameters
-    ----------
-    norm_type, kernel_size, stride, padding, ceil_mode : as in :func:`weft.nn.lp_pool2d`
-
-    Raises
-    ------
-    ShapeError, ValueError
-        Sizes that are no ints or too small; called: as the function.
+    """Apply :func:`weft.nn.lp_pool2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.LPPool2d(2, 2)(wf.ones((1, 1, 4, 4))).tolist()
     [[[[2.0, 2.0], [2.0, 2.0]]]]
     """
@@ -115,18 +85,18 @@ class LPPool2d(_Pool):
 
 
 class AdaptiveAvgPool2d(Module):
-    """The mean of each region of the image, such that the result has ``output_size``.
+    """Compute the mean of each region of the image, for a result with spatial shape ``output_size``.
 
-    Region i of o reaches from floor(i * n / o) to ceil((i + 1) * n / o), as in PyTorch.
+    Region i of o spans floor(i * n / o) to ceil((i + 1) * n / o), as in PyTorch.
 
     Parameters
     ----------
-    output_size : int or tuple; None in it keeps the extent
+    output_size : int or tuple; None as an entry keeps the extent
 
     Raises
     ------
     ShapeError
-        Called: ``x`` is no batch of images, or ``output_size`` holds no positive ints.
+        Called: ``x`` is not a batch of images, or ``output_size`` has entries that are not positive ints.
 
     Examples
     --------
@@ -149,20 +119,10 @@ class AdaptiveAvgPool2d(Module):
 
 
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
-    """The largest element of each region; regions as :class:`AdaptiveAvgPool2d`.
-
-    Parameters
-    ----------
-    output_size : int or tuple; None in it keeps the extent
-
-    Raises
-    ------
-    ShapeError
-        As :class:`AdaptiveAvgPool2d`.
+    """Return the largest element of each region; regions as in :class:`AdaptiveAvgPool2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 2)
     """
@@ -172,7 +132,7 @@ class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
 
 
 class GlobalAvgPool2d(Module):
-    """The mean of each channel: (N, C, H, W) -> (N, C), or (N, C, 1, 1) with ``keepdims``.
+    """Compute the mean of each channel: (N, C, H, W) -> (N, C), or (N, C, 1, 1) with ``keepdims``.
 
     Lin et al.: Network in network. 2013.
 
@@ -183,7 +143,7 @@ class GlobalAvgPool2d(Module):
     Raises
     ------
     ShapeError
-        Called with what is no batch of images.
+        Called: ``x`` is not a batch of images.
 
     Examples
     --------
@@ -205,20 +165,10 @@ class GlobalAvgPool2d(Module):
 
 
 class GlobalMaxPool2d(GlobalAvgPool2d):
-    """The largest element of each channel; shapes as :class:`GlobalAvgPool2d`.
-
-    Parameters
-    ----------
-    keepdims : bool
-
-    Raises
-    ------
-    ShapeError
-        Called with what is no batch of images.
+    """Return the largest element of each channel; shapes as in :class:`GlobalAvgPool2d`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.GlobalMaxPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
@@ -229,55 +179,49 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
         return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
-def _other(cls: type, spatial: int, settings: str, shape: str) -> Any:
-    """The same layer for another number of dimensions; the example is a batch of side 4."""
+def _derive(cls: type, spatial: int, settings: str, shape: str) -> Any:
+    """Return the layer for another number of dimensions; its example is a batch of images with sides of 4."""
     name = cls.__name__.replace("2d", f"{spatial}d")
     sides = ", ".join(["4"] * spatial)
-    _, title, rest = (inspect.getdoc(cls) or "").partition("Parameters\n")
-    sections = title + rest.partition("Examples\n")[0]
-    document = f""":class:`{cls.__name__}` for x {NAMES[spatial]}.
+    document = f"""Variant of :class:`{cls.__name__}` for x of shape {NAMES[spatial]}.
 
-{sections}Examples
+Examples
 --------
->>> import weft as wf
 >>> wf.nn.{name}({settings})(wf.ones((1, 2, {sides}))).shape
 {shape}
 """
-    return type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
+    layer = type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
+    complete_docs(cls, layer)
+    return layer
 
 
-def _others(cls: type, settings: str, side: str = "2") -> tuple[Any, Any]:
-    """The layer for one and for three dimensions."""
+def _derive_1d_3d(cls: type, settings: str, side: str = "2") -> tuple[Any, Any]:
+    """Return the layers for one and for three dimensions; ``side`` is that of the example's result."""
     short, long = (f"(1, 2, {', '.join([side] * n)})" if side else "(1, 2)" for n in (1, 3))
-    return _other(cls, 1, settings, short), _other(cls, 3, settings, long)
+    return _derive(cls, 1, settings, short), _derive(cls, 3, settings, long)
 
 
-MaxPool1d, MaxPool3d = _others(MaxPool2d, "2")
-AvgPool1d, AvgPool3d = _others(AvgPool2d, "2")
-LPPool1d, LPPool3d = _others(LPPool2d, "2, 2")
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _others(AdaptiveAvgPool2d, "3", "3")
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _others(AdaptiveMaxPool2d, "3", "3")
-GlobalAvgPool1d, GlobalAvgPool3d = _others(GlobalAvgPool2d, "", "")
-GlobalMaxPool1d, GlobalMaxPool3d = _others(GlobalMaxPool2d, "", "")
+complete_docs(P.max_pool2d, MaxPool2d)
+complete_docs(P.avg_pool2d, AvgPool2d)
+complete_docs(P.lp_pool2d, LPPool2d)
+complete_docs(AdaptiveAvgPool2d, AdaptiveMaxPool2d)
+complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
+MaxPool1d, MaxPool3d = _derive_1d_3d(MaxPool2d, "2")
+AvgPool1d, AvgPool3d = _derive_1d_3d(AvgPool2d, "2")
+LPPool1d, LPPool3d = _derive_1d_3d(LPPool2d, "2, 2")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive_1d_3d(AdaptiveAvgPool2d, "3", "3")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive_1d_3d(AdaptiveMaxPool2d, "3", "3")
+GlobalAvgPool1d, GlobalAvgPool3d = _derive_1d_3d(GlobalAvgPool2d, "", "")
+GlobalMaxPool1d, GlobalMaxPool3d = _derive_1d_3d(GlobalMaxPool2d, "", "")
 
 
 class MaxOut(Module):
-    """:func:`weft.nn.maxout` as a layer: the largest of each ``kernel_size`` neighbouring channels.
+    """Apply :func:`weft.nn.maxout`: return the largest of each ``kernel_size`` neighbouring channels.
 
     Goodfellow et al.: Maxout networks. 2013.
 
-    Parameters
-    ----------
-    kernel_size : int
-
-    Raises
-    ------
-    ShapeError
-        Called: as :func:`weft.nn.maxout`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.MaxOut(2)(wf.ones((1, 6, 4, 4))).shape
     (1, 3, 4, 4)
     """
@@ -291,3 +235,6 @@ class MaxOut(Module):
 
     def extra_repr(self) -> str:
         return f"{self.kernel_size}"
+
+
+complete_docs(P.maxout, MaxOut)

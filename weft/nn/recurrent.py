@@ -1,7 +1,7 @@
-"""Recurrent layers: each layer and direction is one native loop (wf.scan); the inputs' products are made for all steps at once.
+"""Recurrent layers: each layer and direction is one native loop (wf.scan); products with the inputs are computed before the loop.
 
-Names and layouts of the parameters are PyTorch's, so its weights can be copied in. Inside, each gate has its part of the
-weights and memory of its own: what is put together at every step would have to be taken apart again by the derivative.
+Names and layouts of the parameters are PyTorch's, so that its weights can be copied. In the loop each gate has separate weights
+and values: concatenating them at every step would require the derivative to split them again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import extents, first_batch
+from weft.process.docstrings import complete_docs
 from weft.runtime.cell import place_of, seen_from, traces
 from weft.runtime.context import LOCAL
 from weft.transforms.control import scan
@@ -28,11 +29,11 @@ GateStep = Callable[[State, Gates, Gates, Gates], State]  # state, input part, w
 
 
 def _sigmoid(x: Array) -> Array:
-    """For gates: as exact as a number near 1 can be, and half the work of the one that is exact near 0."""
+    """Return the sigmoid for gates: accurate to the spacing of numbers near 1, at half the work of the one accurate near 0."""
     return tanh(x * 0.5) * 0.5 + 0.5
 
 
-def _simple(nonlinearity: str) -> GateStep:
+def _rnn_step(nonlinearity: str) -> GateStep:
     act = tanh if nonlinearity == "tanh" else lambda x: maximum(x, 0)
 
     def step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
@@ -41,14 +42,14 @@ def _simple(nonlinearity: str) -> GateStep:
     return step
 
 
-def _lstm(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
+def _lstm_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     h, c = state
     i, f, g, o = (a + linear(h, w) for a, w in zip(x, weights, strict=True))
     c = _sigmoid(f) * c + _sigmoid(i) * tanh(g)
     return _sigmoid(o) * tanh(c), c
 
 
-def _gru(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
+def _gru_step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     (h,) = state
     r, z = (_sigmoid(a + linear(h, w)) for a, w in zip(x[:2], weights[:2], strict=True))
     n = tanh(x[2] + r * linear(h, weights[2], biases[2]))
@@ -56,12 +57,12 @@ def _gru(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
 
 
 class _Recurrent(Module):
-    """What the three have in common: parameters, layers, directions, the state."""
+    """Base class: parameters, layers, directions and the state."""
 
     buffers = ("hidden", "cell")
     gates = 1
     states = 1
-    late = 0  # gates, the last ones, whose bias_hh is added inside the loop
+    late_gates = 0  # number of last gates whose bias_hh is added inside the loop
 
     def __init__(
         self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, bias: bool = True,
@@ -85,31 +86,31 @@ class _Recurrent(Module):
         self.input_size = input_size
         wide, limit = self.gates * self.hidden_size, self.hidden_size**-0.5
         for layer in range(self.num_layers):
-            width = input_size if layer == 0 else self.hidden_size * len(self._ends)
-            for end in self._ends:
-                setattr(self, f"weight_ih_l{layer}{end}", uniform_parameter((wide, width), limit))
-                setattr(self, f"weight_hh_l{layer}{end}", uniform_parameter((wide, self.hidden_size), limit))
+            width = input_size if layer == 0 else self.hidden_size * len(self._directions)
+            for direction in self._directions:
+                setattr(self, f"weight_ih_l{layer}{direction}", uniform_parameter((wide, width), limit))
+                setattr(self, f"weight_hh_l{layer}{direction}", uniform_parameter((wide, self.hidden_size), limit))
                 for which in ("ih", "hh"):
-                    name = f"bias_{which}_l{layer}{end}"
+                    name = f"bias_{which}_l{layer}{direction}"
                     setattr(self, name, uniform_parameter((wide,), limit) if self.has_bias else None)
 
     @property
-    def _ends(self) -> tuple[str, ...]:
+    def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def _step(self) -> GateStep:
         raise TypeError(f"{type(self).__name__} has no step")
 
     def reset_state(self) -> None:
-        """Forget the state that a stateful layer kept: the next batch starts from zeros."""
+        """Drop the state that a stateful layer keeps: the next batch starts from zeros."""
         if LOCAL.trace is not None:
             LOCAL.trace.forgetful.add(id(self))
         self.hidden = self.cell = None
 
-    def _forward(self, x: Any, given: State | None) -> tuple[Array, State]:
+    def _forward(self, x: Any, initial: State | None) -> tuple[Array, State]:
         name = type(self).__name__
         x = asarray(x)
-        single = x.ndim == 2
+        is_single = x.ndim == 2
         if x.ndim not in (2, 3):
             layout = "(batch, steps, features)" if self.batch_first else "(steps, batch, features)"
             raise ShapeError(f"{name}: x must be {layout} or (steps, features), not {x.shape}")
@@ -118,65 +119,66 @@ class _Recurrent(Module):
             self._make(x.shape[-1])
         if x.shape[-1] != self.input_size:
             raise ShapeError(f"{name}: x has shape {x.shape}, its last dimension must be input_size = {self.input_size}")
-        if single:
+        if is_single:
             x = x[:, None]
         elif self.batch_first:
             x = x.swapaxes(0, 1)
-        start = self._start(given, x.shape[1], single)
+        start = self._initial_states(initial, x.shape[1], is_single)
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = dropout(x, self.dropout, self.training)
             parts = []
-            for end in self._ends:
+            for direction in self._directions:
                 k = len(last)
-                y, state = self._layer(x, f"l{layer}{end}", None if start is None else tuple([s[k] for s in start]), end != "")
+                own_start = None if start is None else tuple([s[k] for s in start])
+                y, state = self._layer(x, f"l{layer}{direction}", own_start, direction != "")
                 parts.append(y)
                 last.append(state)
             x = parts[0] if len(parts) == 1 else concatenate(parts, axis=2)
         states = tuple([stack(s) for s in zip(*last, strict=True)])
         if self.stateful:
-            self._keep(tuple([stop_gradient(s) for s in states]))
-        if single:
+            self._keep_states(tuple([stop_gradient(s) for s in states]))
+        if is_single:
             return x[:, 0], tuple([s[:, 0] for s in states])
         return x.swapaxes(0, 1) if self.batch_first else x, states
 
-    def _keep(self, states: State) -> None:
-        """Keep the states for the next batch.
+    def _keep_states(self, states: State) -> None:
+        """Store the states for the next batch.
 
-        The first arrays that hold them belong where the weights do, not to a trace that this is in: should it fail, zeros are
-        left, and should it be a loop, they go from step to step. Unless the trace itself begins by forgetting them.
+        New arrays for them belong to the trace of the weights, not to the current one: if the current trace fails, zeros remain,
+        and if it is a loop, they are part of its carry. Arrays of a trace that resets the state first belong to that trace.
         """
         if self.hidden is None and LOCAL.inside and not any(id(self) in trace.forgetful for trace in traces()):
             with seen_from(place_of(vars(self)["weight_hh_l0"]._trace)):
                 for name, state in zip(("hidden", "cell"), states, strict=False):
                     setattr(self, name, zeros(state.shape, dtype=state.dtype))
             for trace in traces():
-                trace.once = True  # when the state has been forgotten, there will be other arrays
+                trace.once = True  # after reset_state() other arrays hold the state, which needs a new trace
         for name, state in zip(("hidden", "cell"), states, strict=False):
             setattr(self, name, state)
 
-    def _start(self, given: State | None, batch: int, single: bool) -> State | None:
-        """The states of all layers and directions before the first step; None for zeros."""
-        if given is None and self.stateful and self.hidden is not None:
-            given, single = (self.hidden,) if self.cell is None else (self.hidden, self.cell), False
-        if given is None:
+    def _initial_states(self, states: State | None, batch: int, is_single: bool) -> State | None:
+        """Return the initial states of all layers and directions; None for zeros."""
+        if states is None and self.stateful and self.hidden is not None:
+            states, is_single = (self.hidden,) if self.cell is None else (self.hidden, self.cell), False
+        if states is None:
             return None
-        given = tuple([asarray(s)[:, None] if single else asarray(s) for s in given])
-        wanted = (self.num_layers * len(self._ends), batch, self.hidden_size)
-        for s in given:
-            if tuple(s.shape) != wanted:
+        states = tuple([asarray(s)[:, None] if is_single else asarray(s) for s in states])
+        expected = (self.num_layers * len(self._directions), batch, self.hidden_size)
+        for s in states:
+            if tuple(s.shape) != expected:
                 raise ShapeError(
                     f"{type(self).__name__}: a state has shape {tuple(s.shape)}, but must be (layers * directions, batch, "
-                    f"hidden_size) = {wanted}" + ("; reset_state() forgets the one that was kept" if self.stateful else "")
+                    f"hidden_size) = {expected}" + ("; reset_state() drops the stored state" if self.stateful else "")
                 )
-        return given
+        return states
 
     def _layer(self, x: Array, name: str, start: State | None, reverse: bool) -> tuple[Array, State]:
         w_ih, w_hh, b_ih, b_hh = (self._gates(f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        early = self.gates - self.late
+        early_gates = self.gates - self.late_gates
         if self.has_bias:
-            b_ih = tuple([a + b if k < early else a for k, (a, b) in enumerate(zip(b_ih, b_hh, strict=True))])
+            b_ih = tuple([a + b if k < early_gates else a for k, (a, b) in enumerate(zip(b_ih, b_hh, strict=True))])
         gates = tuple([linear(x, w, b) for w, b in zip(w_ih, b_ih, strict=True)])
         step = self._step()
         if start is None:
@@ -191,38 +193,38 @@ class _Recurrent(Module):
         return y, state
 
     def _gates(self, name: str) -> Gates:
-        """A parameter's part for each gate."""
-        whole, n = self.__dict__[name], self.hidden_size
-        return (None,) * self.gates if whole is None else tuple([whole[k * n : k * n + n] for k in range(self.gates)])
+        """Return each gate's part of a parameter."""
+        parameter, n = self.__dict__[name], self.hidden_size
+        return (None,) * self.gates if parameter is None else tuple([parameter[k * n : k * n + n] for k in range(self.gates)])
 
     def extra_repr(self) -> str:
-        said = [str(self.input_size), str(self.hidden_size)]
-        said += [f"num_layers={self.num_layers}"] if self.num_layers > 1 else []
-        said += [f"{k}=True" for k in ("batch_first", "bidirectional", "stateful") if getattr(self, k)]
-        return ", ".join(said)
+        parts = [str(self.input_size), str(self.hidden_size)]
+        parts += [f"num_layers={self.num_layers}"] if self.num_layers > 1 else []
+        parts += [f"{k}=True" for k in ("batch_first", "bidirectional", "stateful") if getattr(self, k)]
+        return ", ".join(parts)
 
 
 class RNN(_Recurrent):
-    """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` for each step, each layer and direction one native loop.
+    """Compute ``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` for each step; each layer and direction is one native loop.
 
     Parameters
     ----------
-    input_size : int, or None (or left out) to take it from the first batch
+    input_size : int, or None (the default) to infer it from the first batch
     hidden_size : int
-    num_layers : int, each reads what the one before gives
+    num_layers : int, each reads the outputs of the previous one
     nonlinearity : "tanh" or "relu"
     bias : bool
     batch_first : whether x is (batch, steps, features) instead of (steps, batch, features)
     dropout : probability, between layers, while training
-    bidirectional : a second direction from the last step to the first; outputs are put side by side
-    stateful : start each batch from the state that the one before ended in, without a gradient through it
+    bidirectional : add a second direction from the last step to the first; the outputs are concatenated
+    stateful : start each batch from the final state of the previous one, without a gradient through it
 
     Raises
     ------
     ShapeError, ValueError
-        Sizes that are not positive, or x and state that do not fit; ``dropout`` or ``nonlinearity`` out of range.
+        A size is not positive; x or the state does not fit; ``dropout`` or ``nonlinearity`` is out of range.
     TraceError
-        The first batch comes inside jit or grad, and ``input_size`` was left out.
+        The first batch is inside jit or grad, and ``input_size`` was left out.
 
     Examples
     --------
@@ -242,10 +244,10 @@ class RNN(_Recurrent):
         self.nonlinearity = nonlinearity
 
     def _step(self) -> GateStep:
-        return _simple(self.nonlinearity)
+        return _rnn_step(self.nonlinearity)
 
     def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """(output of every step, last state of every layer and direction)."""
+        """Return (output of every step, final state of every layer and direction)."""
         y, (h,) = self._forward(x, None if h0 is None else (h0,))
         return y, h
 
@@ -253,20 +255,17 @@ class RNN(_Recurrent):
 class LSTM(_Recurrent):
     """Long short-term memory; gates in the order input, forget, cell, output. Hochreiter and Schmidhuber, 1997.
 
-    Parameters
-    ----------
-    input_size : int, or None (or left out) to take it from the first batch
-    hidden_size : int
-    num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
-
     Raises
     ------
-    ShapeError, ValueError, TraceError, TypeError
-        As :class:`RNN`; called with a state that is no pair.
+    ShapeError, ValueError
+        A size is not positive; x or the state does not fit; ``dropout`` is out of range.
+    TypeError
+        Called: the state is not a pair.
+    TraceError
+        The first batch is inside jit or grad, and ``input_size`` was left out.
 
     Examples
     --------
-    >>> import weft as wf
     >>> y, (h, c) = wf.nn.LSTM(3, 5, batch_first=True, bidirectional=True)(wf.ones((2, 7, 3)))
     >>> y.shape, h.shape, c.shape
     ((2, 7, 10), (2, 2, 5), (2, 2, 5))
@@ -276,10 +275,10 @@ class LSTM(_Recurrent):
     states = 2
 
     def _step(self) -> GateStep:
-        return _lstm
+        return _lstm_step
 
     def forward(self, x: Any, state: tuple[Array, Array] | None = None) -> tuple[Array, tuple[Array, Array]]:
-        """(output of every step, (last hidden state, last cell state) of every layer and direction)."""
+        """Return (output of every step, (final hidden state, final cell state) of every layer and direction)."""
         if state is not None and not (isinstance(state, tuple | list) and len(state) == 2):
             raise TypeError(f"LSTM: state must be a pair (hidden, cell), not {type(state).__name__}")
         y, (h, c) = self._forward(x, None if state is None else tuple(state))
@@ -289,32 +288,23 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent unit, PyTorch's form: ``n = tanh(W_in x + b_in + r * (W_hn h + b_hn))``; gates r, z, n. Cho et al., 2014.
 
-    Parameters
-    ----------
-    input_size : int, or None (or left out) to take it from the first batch
-    hidden_size : int
-    num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
-
-    Raises
-    ------
-    ShapeError, ValueError, TraceError
-        As :class:`RNN`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> y, h = wf.nn.GRU(None, 5, num_layers=2)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (2, 2, 5))
     """
 
     gates = 3
-    late = 1
+    late_gates = 1
 
     def _step(self) -> GateStep:
-        return _gru
+        return _gru_step
 
     def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """(output of every step, last state of every layer and direction)."""
+        """Return (output of every step, final state of every layer and direction)."""
         y, (h,) = self._forward(x, None if h0 is None else (h0,))
         return y, h
+
+
+complete_docs(RNN, LSTM, GRU)

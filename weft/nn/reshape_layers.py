@@ -1,4 +1,4 @@
-"""Flatten and Reshape."""
+"""Flatten, as a function and as a layer, and the Reshape layer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from weft.errors import AxisError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.nn.size_arguments import whole
+from weft.process.docstrings import complete_docs
 
 
 def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
@@ -27,7 +28,7 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
     Raises
     ------
     AxisError
-        when ``x`` has no such dimensions.
+        ``x`` has no such dimensions.
 
     Examples
     --------
@@ -46,20 +47,10 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
 
 
 class Flatten(Module):
-    """:func:`weft.nn.flatten` as a layer.
-
-    Parameters
-    ----------
-    start_dim, end_dim : int
-
-    Raises
-    ------
-    AxisError
-        Called: as :func:`weft.nn.flatten`.
+    """Apply :func:`weft.nn.flatten`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Flatten()(wf.ones((2, 3, 4))).shape
     (2, 12)
     """
@@ -73,16 +64,16 @@ class Flatten(Module):
 
 
 class Reshape(Module):
-    """Each sample in another shape: (N, ...) -> (N, *shape).
+    """Reshape each sample: (N, ...) -> (N, *shape).
 
     Parameters
     ----------
-    shape : ints, or one tuple; one of them may be -1 and is found from the others
+    shape : ints, or one tuple; one of them may be -1 and is computed from the others
 
     Raises
     ------
     ShapeError
-        A shape that is no ints, or more than one -1; called with samples of another number of elements.
+        ``shape`` contains other values than ints, or more than one -1; called: a sample has another number of elements.
 
     Examples
     --------
@@ -93,18 +84,21 @@ class Reshape(Module):
 
     def __init__(self, *shape: int | tuple[int, ...]) -> None:
         super().__init__()
-        given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        self.shape = tuple(n for n in map(whole, given) if n is not None)
-        if len(self.shape) < len(given) or min(self.shape, default=0) < -1 or self.shape.count(-1) > 1:
-            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {tuple(given)}")
+        sizes: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        self.shape = tuple(n for n in map(whole, sizes) if n is not None)
+        if len(self.shape) < len(sizes) or min(self.shape, default=0) < -1 or self.shape.count(-1) > 1:
+            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {tuple(sizes)}")
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)
-        rest = math.prod(x.shape[1:])
-        known = math.prod(n for n in self.shape if n != -1)
-        if x.ndim < 1 or (rest != known if -1 not in self.shape else not known or rest % known):
-            raise ShapeError(f"Reshape: a sample of x {x.shape} has {rest} elements, they do not fit {self.shape}")
-        return x.reshape((x.shape[0], *(rest // known if n == -1 else n for n in self.shape)))
+        count = math.prod(x.shape[1:])
+        fixed = math.prod(n for n in self.shape if n != -1)
+        if x.ndim < 1 or (count != fixed if -1 not in self.shape else not fixed or count % fixed):
+            raise ShapeError(f"Reshape: a sample of x {x.shape} has {count} elements, they do not fit {self.shape}")
+        return x.reshape((x.shape[0], *(count // fixed if n == -1 else n for n in self.shape)))
 
     def extra_repr(self) -> str:
         return ", ".join(map(str, self.shape))
+
+
+complete_docs(flatten, Flatten)

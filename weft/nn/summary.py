@@ -1,4 +1,4 @@
-"""summary: a model's layers as a table. The model is traced, nothing is computed and nothing in it changes."""
+"""A table of a model's layers. The model is traced: nothing is computed, and its contents do not change."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Row:
 
     Attributes
     ----------
-    name : dotted, as in the names of its parameters
-    type : its class
-    output_shape : of its result, a tuple of shapes where there are several arrays; None where it was never called
-    parameters : numbers to train; 0 where an earlier row has counted them
-    flops, bytes : of the kernels that the layer becomes by itself: arithmetic, and elements read and written, each once.
-        Inside a model kernels reach over layers, so that the model moves fewer bytes than its layers add up to
+    name : dotted name, as in the names of its parameters
+    type : name of its class
+    output_shape : shape of its result, a tuple of shapes for several arrays; None if the layer was not called
+    parameters : number of trainable elements; 0 if an earlier row has counted them
+    flops, bytes : of the kernels of the layer compiled by itself: arithmetic, and elements read and written, each once.
+        In a model, kernels fuse across layers, so that the model moves fewer bytes than the sum over its layers
     """
 
     name: str
@@ -48,9 +48,9 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """What ``model.summary`` found: ``rows``, one for each layer called, and ``total``, the model as one program.
+    """The result of ``model.summary``: ``rows``, one for each layer called, and ``total``, the model as one program.
 
-    A model that holds parameters itself, or computes between its layers, has a row for that, marked "(own)"; its work is
+    A model with parameters of its own, or with computation between its layers, has a row marked "(own)", whose work is
     counted operation by operation.
     """
 
@@ -62,10 +62,10 @@ class Summary:
         return f"Summary({self.name}: {len(self.rows)} rows, {self.total.parameters:,} parameters)"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """The table's texts, the total last."""
+        """Return the texts of the table, the total last."""
         return [
             (r.name, r.type, "not called" if r.output_shape is None else str(r.output_shape), f"{r.parameters:,}",
-             _amount(r.flops), _amount(r.bytes) + "B")
+             _format_amount(r.flops), _format_amount(r.bytes) + "B")
             for r in (*self.rows, self.total)
         ]
 
@@ -97,17 +97,17 @@ class Summary:
 
 
 @dataclass
-class _Called:
+class _ModuleCall:
     """A call of a module while the model is traced."""
 
     module: ModuleTree
-    given: list[Node]
+    inputs: list[Node]
     results: list[Node]
-    inner: list[_Called]
+    inner: list[_ModuleCall]
 
 
 def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32") -> Summary:
-    """Print and return the table of ``model``'s layers when called with ``inputs``; see :meth:`weft.nn.Module.summary`.
+    """Print and return the table of ``model``'s layers for ``inputs``; see :meth:`weft.nn.Module.summary`.
 
     Examples
     --------
@@ -120,79 +120,79 @@ def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32"
     from rich.console import Console
 
     if not inputs:
-        raise ShapeError(f"summary: say what {type(model).__name__} is called with: an array, or a shape such as (32, 3, 28, 28)")
+        raise ShapeError(f"summary: pass the inputs of {type(model).__name__}: an array, or a shape such as (32, 3, 28, 28)")
     if WATCH.watch is not None or LOCAL.trace is not None or LOCAL.inside:
         raise TraceError("summary: not inside a model's forward, jit or grad; call it outside")
-    found = _summary(model, [_input(x, as_dtype(dtype)) for x in inputs])
+    summary = _summary(model, [_input(x, as_dtype(dtype)) for x in inputs])
     console = Console()
     if not console.is_jupyter:  # a notebook shows the returned object
-        console.print(found)
-    return found
+        console.print(summary)
+    return summary
 
 
 def _input(x: Any, dtype: np.dtype) -> Array:
     if isinstance(x, tuple | list) and all(isinstance(n, int) and not isinstance(n, bool) for n in x):
         if any(n < 0 for n in x):
-            raise ShapeError(f"summary: {tuple(x)} is no shape, an extent is below 0")
+            raise ShapeError(f"summary: {tuple(x)} is not a shape, an extent is below 0")
         return zeros(tuple(x), dtype=dtype)
     return asarray(x)
 
 
 def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
     try:
-        root = _traced(model, inputs)
-    except TraceError:  # widths that were left out are found, and weights made, outside of traces only
+        root = _trace_calls(model, inputs)
+    except TraceError:  # layers infer widths and create weights outside of traces only
         mode = [(m, m.training) for _, m in model.modules()]
         try:
             model.eval()(*inputs)
         finally:
             for module, training in mode:
                 object.__setattr__(module, "training", training)
-        root = _traced(model, inputs)
+        root = _trace_calls(model, inputs)
     names = {id(module): name for name, module in reversed(list(model.modules()))}
     counted: set[int] = set()
     rows: list[Row] = []
-    seen: set[int] = set()
+    called: set[int] = set()
 
-    def own(module: ModuleTree) -> int:
-        fresh = [a for n, a in module.parameters().items() if "." not in n and id(a) not in counted]
-        counted.update(map(id, fresh))
-        return sum(a.size for a in fresh)
+    def count_own(module: ModuleTree) -> int:
+        uncounted = [a for n, a in module.parameters().items() if "." not in n and id(a) not in counted]
+        counted.update(map(id, uncounted))
+        return sum(a.size for a in uncounted)
 
-    def walk(call: _Called) -> tuple[int, int]:
+    def walk(call: _ModuleCall) -> tuple[int, int]:
         module, kind = call.module, type(call.module).__name__
-        seen.add(id(module))
-        flops, moved = _work(call)
+        called.add(id(module))
+        flops, moved = _call_cost(call)
         name = names.get(id(module)) or kind
         if not call.inner:
-            everything = [a for a in module.parameters().values() if id(a) not in counted]
-            counted.update(map(id, everything))
-            rows.append(Row(name, kind, _shape(call), sum(a.size for a in everything), flops, moved))
+            uncounted = [a for a in module.parameters().values() if id(a) not in counted]
+            counted.update(map(id, uncounted))
+            rows.append(Row(name, kind, _output_shape(call), sum(a.size for a in uncounted), flops, moved))
             return flops, moved
         at = len(rows)
-        count = own(module)
+        count = count_own(module)
         for c in call.inner:
             walk(c)
-        rest = _rest(call)
-        if count or rest[0]:
-            rows.insert(at, Row(f"{name} (own)", kind, _shape(call), count, *rest))
+        cost = _own_cost(call)
+        if count or cost[0]:
+            rows.insert(at, Row(f"{name} (own)", kind, _output_shape(call), count, *cost))
         return flops, moved
 
     total = walk(root)
     for name, module in model.modules():
-        if id(module) not in seen and (count := own(module)):
+        if id(module) not in called and (count := count_own(module)):
             rows.append(Row(name, type(module).__name__, None, count, 0, 0))
     parameters = sum({id(a): a.size for a in model.parameters().values()}.values())
-    return Summary(type(model).__name__, tuple(rows), Row("total", "", _shape(root), parameters, *total))
+    return Summary(type(model).__name__, tuple(rows), Row("total", "", _output_shape(root), parameters, *total))
 
 
-def _traced(model: ModuleTree, inputs: list[Array]) -> _Called:
-    """The calls of modules in one call of ``model``; what it writes stays in the trace."""
-    top = _Called(model, [], [], [])
+def _trace_calls(model: ModuleTree, inputs: list[Array]) -> _ModuleCall:
+    """Return the calls of modules in one call of ``model``, traced so that its writes have no effect."""
+    top = _ModuleCall(model, [], [], [])
     stack = [top]
 
     def watch(module: ModuleTree, args: tuple, kwargs: dict[str, Any]) -> Any:
-        call = _Called(module, [a.node for a in arrays_in([args, kwargs])], [], [])
+        call = _ModuleCall(module, [a.node for a in arrays_in([args, kwargs])], [], [])
         stack[-1].inner.append(call)
         stack.append(call)
         try:
@@ -213,56 +213,56 @@ def _traced(model: ModuleTree, inputs: list[Array]) -> _Called:
     return top.inner[0]
 
 
-def _shape(call: _Called) -> tuple:
+def _output_shape(call: _ModuleCall) -> tuple:
     shapes = tuple(n.shape for n in call.results)
     return shapes[0] if len(shapes) == 1 else shapes
 
 
-def _work(call: _Called) -> tuple[int, int]:
-    """Flops and bytes of a call compiled by itself."""
+def _call_cost(call: _ModuleCall) -> tuple[int, int]:
+    """Return flops and bytes of a call compiled by itself."""
     from weft.schedule.build import build
 
-    stop = frozenset(call.given)
-    given = list(dict.fromkeys(call.given))
+    stop = frozenset(call.inputs)
+    inputs = list(dict.fromkeys(call.inputs))
     leaves = [
         n for n in topological(call.results, stop)
         if n not in stop and (n.value is not None or is_placeholder(n))
     ]
-    made = [n for n in call.results if n not in stop and n not in leaves]
-    if not made:
+    outputs = [n for n in call.results if n not in stop and n not in leaves]
+    if not outputs:
         return 0, 0
-    return _cost(build(detached(Graph([*given, *leaves], made))))
+    return _program_cost(build(detached(Graph([*inputs, *leaves], outputs))))
 
 
-def _nodes(call: _Called) -> set[Node]:
-    stop = frozenset(call.given)
+def _pending_nodes(call: _ModuleCall) -> set[Node]:
+    stop = frozenset(call.inputs)
     return {n for n in topological(call.results, stop) if n not in stop and n.value is None and n.op.kind != "leaf"}
 
 
-def _rest(call: _Called) -> tuple[int, int]:
-    """Flops and bytes of what a call does outside the layers in it, operation by operation."""
-    outside = _nodes(call).difference(*map(_nodes, call.inner))
+def _own_cost(call: _ModuleCall) -> tuple[int, int]:
+    """Return flops and bytes of the operations of a call outside its inner layers, counted one by one."""
+    outside = _pending_nodes(call).difference(*map(_pending_nodes, call.inner))
     costs = [n.op.cost(n) for n in outside if n.op.cost is not None]
     return sum(c.flops for c in costs), sum(c.bytes for c in costs)
 
 
-def _cost(program: Program) -> tuple[int, int]:
+def _program_cost(program: Program) -> tuple[int, int]:
     flops = moved = 0
-    own = iter(program.info)
+    infos = iter(program.info)
     for step in program.steps:
         if isinstance(step, Call):
-            info = next(own)
+            info = next(infos)
             flops, moved = flops + info.flops, moved + info.bytes
         elif isinstance(step, Loop):
-            inside = _cost(step.body)
-            flops, moved = flops + step.length * inside[0], moved + step.length * inside[1]
+            body = _program_cost(step.body)
+            flops, moved = flops + step.length * body[0], moved + step.length * body[1]
         elif isinstance(step, Host):
             slots = [program.slots[i] for i in (*step.args, step.out)]
             moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)
     return flops, moved
 
 
-def _amount(n: int) -> str:
+def _format_amount(n: int) -> str:
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if n >= size:
             return f"{n / size:.1f} {unit}"

@@ -1,6 +1,7 @@
-"""Optimizers: gradients in, parameters written.
+"""Optimizers, schedules and gradient clipping.
 
-``optimizer`` keeps the state, a subclass says one rule for one parameter. Rules are array code, so a jitted step holds them.
+``Optimizer`` manages the state; a subclass defines the update rule of one parameter. Rules are array code, so that a jitted step
+compiles them.
 """
 
 from weft.graph import source_lines

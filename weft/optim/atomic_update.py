@@ -1,4 +1,4 @@
-"""What a step writes, all of it or nothing."""
+"""Atomic updates: several arrays are written together or not at all."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from weft.array.indexing import fitted
 from weft.eager.materialise import proven
 from weft.graph.node import Node
 
-Writes = list[tuple[Array, Any]]  # where, and what
+Writes = list[tuple[Array, Any]]  # (target, content)
 
 
 def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> None:
-    """Write all, after what may fail behind any of it, or behind ``others``, has been computed: an error leaves all as it was."""
+    """Write all contents, or none if any of them, or of ``others``, fails.
+
+    Contents and ``others`` that may raise are computed before the first write.
+    """
     for target, node in ready(writes, others):
         target._set(node)
 
 
 def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
-    """The same but for the writing: where, and what is to be held there, of which nothing can fail any more."""
-    nodes = [_held(target, content) for target, content in writes]
+    """Return each target with the node to write, after computing all nodes that may raise, ``others`` included."""
+    nodes = [_convert_content(target, content) for target, content in writes]
     proven([*nodes, *[x.node for x in others]])
     return list(zip([target for target, _ in writes], nodes, strict=True))
 
 
-def _held(target: Array, content: Any) -> Node:
-    """The content as an array holds it."""
-    have = target.node
+def _convert_content(target: Array, content: Any) -> Node:
+    """Return the content as a node with the target's dtype and shape."""
+    current = target.node
     if target.read_only:
-        target[...] = content  # is refused
+        target[...] = content  # raises
     if type(content) in (ndarray, Scalar):
         node = content.node
-        if node.dtype is have.dtype and node.shape == have.shape:
+        if node.dtype is current.dtype and node.shape == current.shape:
             return node
-    return fitted(assigned(content, have.dtype), have.shape)
+    return fitted(assigned(content, current.dtype), current.shape)

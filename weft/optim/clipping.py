@@ -1,4 +1,4 @@
-"""Limits on gradients."""
+"""Gradient clipping by norm and by value."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from weft.array import Array, wrap
 from weft.functions.elementwise.clip_compare import clip
 from weft.functions.elementwise.ufuncs import maximum
 from weft.functions.support.arguments import norm_root
+from weft.process.docstrings import complete_docs
 from weft.transforms.tree import flatten, is_container, unflatten
 
 
 def global_norm(gradients: Any) -> Array:
-    """The Euclidean norm of all arrays of a tree together.
+    """Return the Euclidean norm of all arrays of a tree together; an array that occurs twice counts once.
 
     Parameters
     ----------
-    gradients : Array, Module or a tree of Arrays
+    gradients : Array, Module or a tree of Arrays, such as the result of ``wf.grad``
 
     Returns
     -------
@@ -27,7 +28,7 @@ def global_norm(gradients: Any) -> Array:
     Raises
     ------
     ValueError
-        There is no array.
+        The tree contains no array.
 
     Examples
     --------
@@ -36,7 +37,7 @@ def global_norm(gradients: Any) -> Array:
     5.0
     """
     total: Any = 0.0
-    for leaf in {id(leaf): leaf for leaf in _leaves(gradients)[0]}.values():  # that of a shared parameter counts once
+    for leaf in {id(leaf): leaf for leaf in _leaves(gradients)[0]}.values():  # a shared parameter's counts once
         if isinstance(leaf, Array):
             wide = leaf if leaf.dtype.itemsize >= 4 else leaf.astype(np.dtype(np.float32))
             total = total + (wide * wide).sum()
@@ -50,17 +51,16 @@ def clip_by_norm(gradients: Any, max_norm: float) -> Any:
 
     Parameters
     ----------
-    gradients : Array, Module or a tree of Arrays, as ``wf.grad`` gives them
     max_norm : positive float
 
     Returns
     -------
-    tree like ``gradients``; unchanged (to the bit) where the norm is no larger
+    tree like ``gradients``; bit for bit unchanged if the norm is not larger
 
     Raises
     ------
     ValueError
-        ``max_norm`` is not positive, or there is no array.
+        ``max_norm`` is not positive, or the tree contains no array.
 
     References
     ----------
@@ -68,14 +68,13 @@ def clip_by_norm(gradients: Any, max_norm: float) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.clip_by_norm({"a": wf.array([3.0]), "b": wf.array([4.0])}, 1.0)["b"].tolist()
     [0.800000011920929]
     """
     if not max_norm > 0:
         raise ValueError(f"clip_by_norm: max_norm must be positive, not {max_norm}")
     factor = max_norm / maximum(global_norm(gradients), max_norm)
-    return _mapped(lambda g: (g * factor).astype(g.dtype), gradients)
+    return _map(lambda g: (g * factor).astype(g.dtype), gradients)
 
 
 def clip_by_value(gradients: Any, limit: float) -> Any:
@@ -83,7 +82,6 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
 
     Parameters
     ----------
-    gradients : Array, Module or a tree of Arrays
     limit : positive float
 
     Returns
@@ -97,20 +95,22 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.clip_by_value([wf.array([-3.0, 0.5])], 1.0)[0].tolist()
     [-1.0, 0.5]
     """
     if not limit > 0:
         raise ValueError(f"clip_by_value: limit must be positive, not {limit}")
-    return _mapped(lambda g: clip(g, -limit, limit), gradients)
+    return _map(lambda g: clip(g, -limit, limit), gradients)
 
 
 def _leaves(tree: Any) -> tuple[list[Any], Any]:
     return flatten(tree) if is_container(tree) else ([tree], None)
 
 
-def _mapped(f: Any, tree: Any) -> Any:
+def _map(f: Any, tree: Any) -> Any:
     leaves, structure = _leaves(tree)
     out = [f(leaf) if isinstance(leaf, Array) else leaf for leaf in leaves]
     return out[0] if structure is None else unflatten(structure, out)
+
+
+complete_docs(global_norm, clip_by_norm, clip_by_value)

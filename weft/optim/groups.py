@@ -1,4 +1,4 @@
-"""The options of an optimizer's groups as dicts: what is written into them holds from the next step on."""
+"""Options of an optimizer's groups as dicts; changes apply from the next step on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class GroupOptions(MutableMapping):
-    """The options that one group has of its own; ``groups["*.bias"]["lr"] = 0.1`` sets one.
+    """The options that one group sets itself; ``groups["*.bias"]["lr"] = 0.1`` sets one.
 
     ``holder`` is the group's optimizer, whose attributes are the values. ``change`` is called with an option's name and its new
     value, or ``DELETED``.
@@ -49,10 +49,10 @@ class Groups(Mapping):
         return self.options[pattern]
 
     def __setitem__(self, pattern: str, options: Any) -> None:
-        raise self._fixed(pattern)
+        raise self._fixed_error(pattern)
 
     def __delitem__(self, pattern: str) -> None:
-        raise self._fixed(pattern)
+        raise self._fixed_error(pattern)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.options)
@@ -63,7 +63,7 @@ class Groups(Mapping):
     def __repr__(self) -> str:
         return repr(self.options)
 
-    def _fixed(self, pattern: str) -> ValueError:
+    def _fixed_error(self, pattern: str) -> ValueError:
         return ValueError(
             f"groups are fixed when the optimizer is made, but their options are not: write groups['pattern']['lr'] = 0.1, "
             f"or make another optimizer with a group {pattern!r}"

@@ -1,4 +1,4 @@
-"""What every optimizer shares: state beside each parameter, kept in Cells, so that a jitted step updates it."""
+"""The base class of optimizers: state for each parameter, stored in Cells, so that a jitted step updates it."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ from weft.transforms.tree import structure_changed
 from weft.transforms.write_log import landed
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_STATE = ("state", "step_count", "shared", "slots")  # what is no option
-_OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
+_STATE = ("state", "step_count", "shared", "slots")  # attributes that are not options
+_NOT_PER_GROUP = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
 
 
 class Optimizer:
-    """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
+    """Base of the optimizers: subclasses define ``slots`` (names of the state arrays) and ``rule``.
 
-    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Options may be
+    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, creates the state. Options may be
     set between steps (``optimizer.weight_decay = 0``, ``optimizer.groups["*.bias"]["lr"] = 0.1``), inside ``wf.jit`` too. A
-    jitted step reads ``lr``, that of a group, ``update``'s ``lr`` and a schedule when it runs; another option is a constant until
-    it changes for the first time, and then read, too.
+    jitted step reads ``lr``, the ``lr`` of each group, ``update``'s ``lr`` and the schedule at run time. Other options are
+    constants until they change for the first time, and run-time arguments from then on.
 
     Parameters
     ----------
     lr : float, the learning rate
     weight_decay : float, added to the gradient as ``weight_decay * p``; AdamW, Lion and LAMB keep it out of their means
-    schedule : function of the number of steps made, giving a factor of the learning rate: see ``wf.optim.schedules``
+    schedule : function of the number of completed steps that returns a factor of the learning rate: see ``wf.optim.schedules``
     clip_value : float, gradients are first limited to [-clip_value, clip_value]
     clip_norm : float, all gradients together are then scaled down to this norm
-    groups : dict from a pattern to options of the parameters it matches. A pattern is a layer ("0", "encoder.1") or a
-        name with wildcards ("0.*", "*.bias"); options are any of this class but schedule and clipping. Where several
-        patterns match, later ones win. ``{"lr": 0}`` leaves parameters and their state as they are, ``{"sparse": True}``
-        updates them as those of ``wf.nn.Embedding(..., sparse=True)``. (Where the optimizer's own ``lr`` is 0, parameters stay,
-        and the state moves on.)
+    groups : dict from a pattern to options of the parameters it matches
+        A pattern is a layer ("0", "encoder.1") or a name with wildcards ("0.*", "*.bias"); options are any of this class
+        but schedule and clipping. If several patterns match, later ones win. ``{"lr": 0}`` freezes parameters and their
+        state; ``{"sparse": True}`` updates them as those of ``wf.nn.Embedding(..., sparse=True)``. (If the optimizer's own
+        ``lr`` is 0, parameters stay unchanged, but their state is updated.)
 
     Raises
     ------
     ValueError
-        An option out of range, or a group with an option that the class does not have.
+        An option is out of range, or a group has an option that the class does not have.
     DTypeError
-        A learning rate, weight decay or limit that is no number.
+        A learning rate, weight decay or limit is not a number.
 
     Notes
     -----
     Of a sparse parameter only the rows that the gradient touches are read and written, with their state: means, momentum
-    and weight decay of the other rows stay as they are (PyTorch's SparseAdam, for every optimizer but LAMB, which needs
-    the norm of the whole). Gradients of one row are summed first, in the order of the indices. Touched are the rows that
-    were looked up, as long as the gradient is what ``wf.grad`` gave, or sums and multiples of it; of any other array, the
-    rows that are not zero throughout.
+    and weight decay of the other rows are not applied (PyTorch's SparseAdam, for every optimizer but LAMB, which needs
+    the norm of the whole). Gradients of one row are summed first, in the order of the indices. The touched rows are those
+    that were looked up if the gradient comes from ``wf.grad``, or is a sum or multiple of such gradients; for any other
+    array they are the rows with a nonzero element.
 
     Examples
     --------
@@ -83,12 +83,12 @@ class Optimizer:
     """
 
     slots: tuple[str, ...] = ()
-    shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
-    decoupled = False  # whether weight decay shrinks the parameter itself
+    shared_start: dict[str, float] = {}  # numbers stored once per group: name and initial value
+    decoupled = False  # whether weight decay shrinks the parameter instead of changing the gradient
     needs_loss = False
     needs_rate = False  # whether the first learning rate must not be 0
-    __run_time__ = ("lr",)  # numbers that a jitted step reads when it runs, from the first one on
-    by_element = True  # whether ``rule`` treats each element by itself, so that rows can be updated alone
+    __run_time__ = ("lr",)  # run-time arguments of a jitted step from its first trace on
+    by_element = True  # whether ``rule`` is elementwise, so that single rows can be updated
 
     def __init__(
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
@@ -103,26 +103,26 @@ class Optimizer:
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
-        self._home = zeros(())  # belongs where the optimizer was made, and so does its state
-        self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that there is state for
-        self._renewed = object()  # another one for other state in the place of state that was there
+        self._home = zeros(())  # belongs to the trace in which the optimizer was created, and so does the state
+        self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that have state
+        self._state_version = object()  # replaced for new state and changed group options, which need a new trace
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
         self._need(lr > 0 or not self.needs_rate, "lr must be positive, not {}: other numbers are set in proportion to it", lr)
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
             self._need(limit is None or limit > 0, "{} must be positive, not {}", name, limit)
-        self._checked()
+        self._validate()
         for pattern, options in (groups or {}).items():
             for option in options:
                 self._need_option(pattern, option)
-            member = self._members[pattern,] = self._varied(options)
+            member = self._members[pattern,] = self._copy_with(options)
             self.groups.options[pattern] = GroupOptions(member, tuple(options), self._change_group)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """An option that is set later counts for groups without one of their own, and jitted functions look again."""
-        made = "_members" in vars(self)
-        if made and name == "groups":
+        """Set an attribute; an option also applies to groups without a value of their own, and jitted functions recheck it."""
+        is_initialised = "_members" in vars(self)
+        if is_initialised and name == "groups":
             raise ValueError(f"{type(self).__name__}: groups are fixed when the optimizer is made; make another one")
         if name == "lr":
             value = _as_rate(value)
@@ -130,9 +130,9 @@ class Optimizer:
         object.__setattr__(self, name, value)
         if name[0] == "_" or name in _STATE:
             return
-        if made:
+        if is_initialised:
             try:
-                self._checked()
+                self._validate()
             except (ValueError, DTypeError):
                 object.__setattr__(self, name, before)
                 raise
@@ -142,128 +142,130 @@ class Optimizer:
         structure_changed()
 
     def __structure__(self) -> tuple[str, ...]:
-        """Name the attributes that a jitted step depends on: options, and which state it is. Groups are parts of their own."""
-        return tuple([n for n in vars(self) if n == "_renewed" or (n[0] != "_" and n not in (*_STATE, "groups"))])
+        """Return the attributes that a jitted step depends on: options, and ``_state_version``; not the groups."""
+        return tuple([n for n in vars(self) if n == "_state_version" or (n[0] != "_" and n not in (*_STATE, "groups"))])
 
     def __parts__(self) -> tuple[Optimizer, ...]:
-        """The optimizers of the groups, which have a structure of their own."""
+        """Return the optimizers of the groups, which have a structure of their own."""
         return tuple(vars(self).get("_members", {}).values())
 
     def init(self, model: Any) -> Optimizer:
-        """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
+        """Create the state for ``model`` (a Module, or a dict of Arrays), or reset it; return the optimizer.
 
         Raises
         ------
         ValueError
-            when a pattern of ``groups`` matches no parameter.
+            A pattern of ``groups`` matches no parameter.
         """
         parameters = named_arrays(model)
         home = place_of(self._home._trace)
-        again = self._fits(parameters)
-        if not again:
+        has_state = self._has_state_for(parameters)
+        if not has_state:
             with seen_from(home):
-                self._begin(parameters)
-            self._start_here(parameters)
-        if again or LOCAL.trace is not home:  # written, so a trace sees it, and a failure takes it back
-            write_together(self._beginnings(parameters))
+                self._create_state(parameters)
+            self._start_in_trace(parameters)
+        if has_state or LOCAL.trace is not home:  # writes are recorded by a trace and undone after a failure
+            write_together(self._initial_writes(parameters))
         return self
 
     def update(
         self, model: Any, gradients: Any, lr: float | Array | None = None, *,
         loss: Array | None = None, gradient_at: Callable[[], Any] | None = None,
     ) -> None:
-        """Write every parameter of ``model`` by this optimizer's rule.
+        """Update every parameter of ``model`` by this optimizer's rule.
 
         Parameters
         ----------
         model : Module or dict of Arrays
-        gradients : what ``wf.grad`` of a function of ``model`` gave: same names, same shapes
-        lr : in place of the learning rate for this step (groups with a rate of their own keep it; the schedule still
-            applies); a Python float compiles nothing new
-        loss : the value of the loss; Eve needs it
-        gradient_at : function without arguments that gives the gradients at the present parameters; SAM needs it
+        gradients : the result of ``wf.grad`` of a function of ``model``: same names, same shapes
+        lr : learning rate of this step, instead of the optimizer's
+            Groups with a rate of their own keep it; the schedule still applies. A new number does not compile anything.
+        loss : the value of the loss, required by Eve
+        gradient_at : function without arguments that returns the gradients at the current parameters, required by SAM
 
         Raises
         ------
         ShapeError, TypeError, DTypeError
-            when a gradient is missing or has another shape than its parameter; when a parameter is a Scalar, or one of them no
-            Array; when a gradient is not float.
+            A gradient is missing, has another shape than its parameter, or is not float; a parameter is a Scalar; a parameter or
+            gradient is not an Array.
         """
         parameters, slopes = fitting(model, gradients)
         check_rate(lr)
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
-        if self.step_count is None or any(name not in self._keys or self._lacks(name) for name in parameters):
+        if self.step_count is None or any(name not in self._keys or self._needs_state(name) for name in parameters):
             with seen_from(place_of(self._home._trace)):
-                self._begin(parameters) if self.step_count is None else self._grow(parameters)
-            self._start_here(parameters)
-        for target, node in landed(self._stepped, (model, parameters, slopes, lr, loss), {}):
+                self._create_state(parameters) if self.step_count is None else self._add_state(parameters)
+            self._start_in_trace(parameters)
+        for target, node in landed(self._compute_step, (model, parameters, slopes, lr, loss), {}):
             target._set(node)
 
-    def _stepped(
+    def _compute_step(
         self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
     ) -> list[tuple[Array, Node]]:
-        """What a step writes when it is over. What it does on its way (numbers are drawn, a schedule may keep something) is taken
-        back where it fails."""
+        """Return what a step writes: each array and its new content.
+
+        Side effects on the way (random draws, state kept by a schedule) are undone if the step fails.
+        """
         assert self.step_count is not None
-        moving = {name: p for name, p in parameters.items() if not self._frozen(self._keys[name])}
-        rows: dict[str, Node | None] = {}  # of sparse parameters: the numbers of the rows that their slopes are, if known
-        for name in self._sparse(model, moving):
-            touched = touched_rows(slopes[name], state_dtype(moving[name].dtype))
-            rows[name], slopes[name] = touched or (None, slopes[name])
-        slopes = self._clipped({name: slopes[name] for name in moving})
+        trained = {name: p for name, p in parameters.items() if not self._is_frozen(self._keys[name])}
+        rows: dict[str, Node | None] = {}  # of sparse parameters: row numbers of their gradients, if known
+        for name in self._sparse_names(model, trained):
+            sparse_slope = touched_rows(slopes[name], state_dtype(trained[name].dtype))
+            rows[name], slopes[name] = sparse_slope or (None, slopes[name])
+        slopes = self._clip({name: slopes[name] for name in trained})
         count = self.step_count + 1
-        factor = 1.0 if self.schedule is None else self._scheduled((count - 1).astype(FLOAT32))
+        factor = 1.0 if self.schedule is None else self._schedule_factor((count - 1).astype(FLOAT32))
         steps: dict[tuple[str, ...], _Step] = {}
         writes: Writes = [(self.step_count, count)]
         cells: set[int] = set()
-        for name, p in moving.items():
+        for name, p in trained.items():
             key = self._keys[name]
-            if id(p.cell) in cells:  # a parameter under two names moves twice
+            if id(p.cell) in cells:  # a parameter with two names is updated twice
                 write_together(writes, slopes.values())
                 writes = []
             cells.add(id(p.cell))
             member = self._member(key)
             if key not in steps:
-                wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
-                t = count.astype(FLOAT64 if wide else FLOAT32)
-                rate = member.lr if lr is None or self._own_rate(key) else lr
+                has_float64 = any(q.dtype == FLOAT64 for other, q in trained.items() if self._keys[other] == key)
+                t = count.astype(FLOAT64 if has_float64 else FLOAT32)
+                rate = member.lr if lr is None or self._has_own_rate(key) else lr
                 numbers = member.numbers(member.shared, t, loss)
-                writes += [(kept, numbers[number]) for number, kept in member.shared.items()]
+                writes += [(stored, numbers[number]) for number, stored in member.shared.items()]
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
-            writes += member._moved(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
+            writes += member._update_writes(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
         return ready(writes)
 
     def rule(
         self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
     ) -> tuple[Array, dict[str, Array]]:
-        """New parameter and new state; ``t`` counts from 1. ``state`` holds the step's ``numbers`` too."""
+        """Return the new parameter and the new state; ``t`` counts from 1. ``state`` also contains the step's ``numbers``."""
         raise TypeError(f"{type(self).__name__} has no rule method")
 
     def numbers(self, shared: dict[str, Array], t: Array, loss: Array | None) -> dict[str, Array]:
-        """Numbers of a step, the same for all parameters of a group; those named in ``shared_start`` are kept."""
+        """Return the numbers of a step, shared by all parameters of a group; those named in ``shared_start`` are stored."""
         return {}
 
     def start(self, slot: str, p: Array) -> Array:
-        """First content of a slot of the state."""
+        """Return the initial content of a slot."""
         return zeros(p.shape, dtype=state_dtype(p.dtype))
 
     def check(self) -> None:
-        """Raise ValueError where options make no sense."""
+        """Raise ValueError if options are invalid."""
 
     def arrays(self) -> dict[str, Array]:
-        """The state by name, for saving."""
+        """Return the state arrays by name, for saving."""
         flat = {f"{name}/{slot}": value for name, slots in self.state.items() for slot, value in slots.items()}
         for key, member in (((), self), *self._members.items()):
             flat.update({f"{','.join(key)}//{name}": value for name, value in member.shared.items()})
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
 
     def __repr__(self) -> str:
-        hidden = {"state", "shared", "step_count", "slots", "sparse"}
-        shown = {k: v for k, v in vars(self).items() if k not in hidden and k[0] != "_" and v is not None and v != {}}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+        omitted = {"state", "shared", "step_count", "slots", "sparse"}
+        options = {k: v for k, v in vars(self).items() if k not in omitted and k[0] != "_" and v is not None and v != {}}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"
 
-    def _need(self, fine: bool, message: str, *values: Any) -> None:
-        if not fine:
+    def _need(self, is_valid: bool, message: str, *values: Any) -> None:
+        if not is_valid:
             raise ValueError(f"{type(self).__name__}: {message.format(*values)}")
 
     def _need_numbers(self, **named: Any) -> None:
@@ -276,85 +278,85 @@ class Optimizer:
         for name, value in named.items():
             self._need(0.0 <= value < 1.0, "{} must lie in [0, 1), not {}", name, value)
 
-    def _checked(self) -> None:
+    def _validate(self) -> None:
         self._need_numbers(lr=self.lr, weight_decay=self.weight_decay)
         self._need(self.lr >= 0, "lr must not be negative, not {}", self.lr)
         self._need(self.weight_decay >= 0, "weight_decay must not be negative, not {}", self.weight_decay)
         self.check()
 
     def _member(self, key: tuple[str, ...]) -> Optimizer:
-        """This optimizer with the options of the groups in ``key``."""
+        """Return this optimizer with the options of the groups in ``key``."""
         if not key:
             return self
         if key not in self._members:
-            self._members[key] = self._varied({k: v for pattern in key for k, v in self.groups[pattern].items()})
+            self._members[key] = self._copy_with({k: v for pattern in key for k, v in self.groups[pattern].items()})
         return self._members[key]
 
-    def _varied(self, options: Mapping[str, Any]) -> Optimizer:
-        """Return this optimizer with other options and without groups."""
+    def _copy_with(self, options: Mapping[str, Any]) -> Optimizer:
+        """Return a copy of this optimizer with other options and without groups."""
         member = copy.copy(self)
-        own = {"groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None, **options}
-        own["lr"] = _as_rate(own.get("lr", self.lr))
-        own["_first_lr"] = (own["lr"] if "lr" in options else 0) or self._first_lr
-        vars(member).update(own)
-        member._checked()
+        attributes = {"groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None, **options}
+        attributes["lr"] = _as_rate(attributes.get("lr", self.lr))
+        attributes["_first_lr"] = (attributes["lr"] if "lr" in options else 0) or self._first_lr
+        vars(member).update(attributes)
+        member._validate()
         structure_changed()
         return member
 
     def _need_option(self, pattern: str, option: str) -> None:
-        allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE]
+        allowed = [n for n in vars(self) if n[0] != "_" and n not in _NOT_PER_GROUP]
         self._need(option in allowed, "group {!r}: no option {!r}; there are {}", pattern, option, ", ".join(allowed))
 
     def _change_group(self, options: GroupOptions, name: str, value: Any) -> None:
-        """Set an option of a group, or delete it, and with it that of all optimizers that the group belongs to."""
+        """Set or delete an option of a group, also in all optimizers of parameters that belong to the group."""
         pattern, names = next(p for p, o in self.groups.items() if o is options), options.names
         self._need_option(pattern, name)
         if value is not DELETED:
-            setattr(options.holder, name, value)  # which raises if the value does not fit
-        if (name in names) != (value is not DELETED):  # a traced step has read which rates are a group's own
+            setattr(options.holder, name, value)  # raises if the value is invalid
+        if (name in names) != (value is not DELETED):  # a traced step depends on which groups have an option
             options.names = tuple(n for n in names if n != name) + (() if value is DELETED else (name,))
-            self._renewed = object()
+            self._state_version = object()
         for key, member in self._members.items():
             if pattern in key:
-                own = [self.groups[p][name] for p in key if name in self.groups[p]]
-                setattr(member, name, own[-1] if own else getattr(self, name))
+                values = [self.groups[p][name] for p in key if name in self.groups[p]]
+                setattr(member, name, values[-1] if values else getattr(self, name))
 
-    def _own_rate(self, key: tuple[str, ...]) -> bool:
-        """Whether a group has a learning rate of its own."""
+    def _has_own_rate(self, key: tuple[str, ...]) -> bool:
+        """Return whether a group in ``key`` has a learning rate of its own."""
         return any("lr" in self.groups[pattern] for pattern in key)
 
-    def _frozen(self, key: tuple[str, ...]) -> bool:
-        """Whether a group stays as it is."""
-        return self._own_rate(key) and not self._member(key).lr
+    def _is_frozen(self, key: tuple[str, ...]) -> bool:
+        """Return whether the group's learning rate is 0, which leaves parameters and state unchanged."""
+        return self._has_own_rate(key) and not self._member(key).lr
 
-    def _lacks(self, name: str) -> bool:
-        """Whether a parameter needs state that it has not."""
+    def _needs_state(self, name: str) -> bool:
+        """Return whether a parameter needs state that does not exist yet."""
         key = self._keys[name]
-        return not self._frozen(key) and not set(self._member(key).slots) <= self.state[name].keys()
+        return not self._is_frozen(key) and not set(self._member(key).slots) <= self.state[name].keys()
 
-    def _fits(self, parameters: dict[str, Array]) -> bool:
-        """Whether there is state for just these parameters, which outlives the traces that this thread is in."""
-        same = self.step_count is not None and {n: (p.shape, p.dtype) for n, p in parameters.items()} == self._kinds
-        return same and all(place_of(x._trace) is x._trace for x in self.arrays().values())
+    def _has_state_for(self, parameters: dict[str, Array]) -> bool:
+        """Return whether the state is for exactly these parameters and outlives the current traces."""
+        has_same = self.step_count is not None and {n: (p.shape, p.dtype) for n, p in parameters.items()} == self._kinds
+        return has_same and all(place_of(x._trace) is x._trace for x in self.arrays().values())
 
-    def _begin(self, parameters: dict[str, Array]) -> None:
-        """Make all state anew."""
+    def _create_state(self, parameters: dict[str, Array]) -> None:
+        """Create all state anew."""
         self._need_matches(parameters)
         if self.step_count is not None:
-            self._renewed = object()
+            self._state_version = object()
             structure_changed()
         self.step_count = zeros((), dtype="int32")
         self.state, self._keys, self._kinds = {}, {}, {}
         for member in (self, *self._members.values()):
             member.shared = {}
-        self._grow(parameters)
+        self._add_state(parameters)
 
-    def _beginnings(self, parameters: dict[str, Array]) -> Writes:
-        """What is in the state before the first step."""
+    def _initial_writes(self, parameters: dict[str, Array]) -> Writes:
+        """Return the writes that reset the state to that before the first step."""
         assert self.step_count is not None
         writes: Writes = [(self.step_count, 0)]
-        for name, kept in self.state.items():
-            writes += [(x, self._member(self._keys[name]).start(slot, parameters[name])) for slot, x in kept.items()]
+        for name, slots in self.state.items():
+            writes += [(x, self._member(self._keys[name]).start(slot, parameters[name])) for slot, x in slots.items()]
         for member in (self, *self._members.values()):
             writes += [(x, member.shared_start[number]) for number, x in member.shared.items()]
         return writes
@@ -362,35 +364,35 @@ class Optimizer:
     def _need_matches(self, parameters: dict[str, Array]) -> None:
         for pattern in self.groups:
             names = ", ".join(parameters)
-            known_one = any(matches(name, pattern) for name in parameters)
-            self._need(known_one, "group {!r} matches no parameter; there are {}", pattern, names)
+            has_match = any(matches(name, pattern) for name in parameters)
+            self._need(has_match, "group {!r} matches no parameter; there are {}", pattern, names)
 
-    def _grow(self, parameters: dict[str, Array]) -> None:
-        """State that parameters need and have not."""
+    def _add_state(self, parameters: dict[str, Array]) -> None:
+        """Create the state that parameters need and do not have."""
         self._need_matches(parameters)
         for name, p in parameters.items():
             key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
             self._kinds[name] = p.shape, p.dtype
-            member, kept = self._member(key), self.state.setdefault(name, {})
-            if self._frozen(key):
+            member, slots = self._member(key), self.state.setdefault(name, {})
+            if self._is_frozen(key):
                 continue
             for slot in member.slots:
-                if slot not in kept:
-                    kept[slot] = member.start(slot, p)
+                if slot not in slots:
+                    slots[slot] = member.start(slot, p)
             for number, first in member.shared_start.items():
                 if number not in member.shared:
                     member.shared[number] = full((), first, dtype=FLOAT64 if p.dtype == FLOAT64 else FLOAT32)
 
-    def _start_here(self, parameters: dict[str, Array]) -> None:
-        """State that begins with what only the trace knows that this thread is in is made in it."""
+    def _start_in_trace(self, parameters: dict[str, Array]) -> None:
+        """Create state inside the current trace if its initial value depends on traced arrays."""
         if LOCAL.trace is not place_of(self._home._trace):
             for name, p in parameters.items():
                 for slot, content in self.state[name].items():
                     if not known(content._node):
                         self.state[name][slot] = self._member(self._keys[name]).start(slot, p)
 
-    def _scheduled(self, count: Array) -> Any:
-        """The schedule's factor for a step."""
+    def _schedule_factor(self, count: Array) -> Any:
+        """Return the schedule's factor for a step."""
         assert self.schedule is not None
         try:
             return self.schedule(count)
@@ -401,19 +403,19 @@ class Optimizer:
                 "if, or take one of wf.optim.schedules"
             ) from None
 
-    def _clipped(self, slopes: dict[str, Array]) -> dict[str, Array]:
+    def _clip(self, slopes: dict[str, Array]) -> dict[str, Array]:
         if self.clip_value is not None:
             slopes = clip_by_value(slopes, self.clip_value)
         return slopes if self.clip_norm is None else clip_by_norm(slopes, self.clip_norm)
 
-    def _sparse(self, model: Any, parameters: dict[str, Array]) -> list[str]:
-        """Those of the parameters of which only touched rows are updated."""
+    def _sparse_names(self, model: Any, parameters: dict[str, Array]) -> list[str]:
+        """Return the names of the parameters of which only touched rows are updated."""
         layers = sparse_names(model)
         members = {name: self._member(self._keys[name]) for name in parameters}
         return [n for n, m in members.items() if m.by_element and parameters[n].ndim and (n in layers or m.sparse)]
 
-    def _moved(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> Writes:
-        """What a step writes: a parameter's state, and the parameter."""
+    def _update_writes(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> Writes:
+        """Return what a step writes for one parameter: its state and its new value."""
         dtype = state_dtype(p.dtype)
         g = g if g.dtype == dtype else g.astype(dtype)
 
@@ -426,38 +428,38 @@ class Optimizer:
             return update_rows(p, g, rows, state, dtype, rule)
         if sparse:
             return update_where_touched(p, g, state, dtype, rule)
-        fresh, changed = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only how it is kept
-        return [*[(state[slot], content) for slot, content in changed.items()], (p, fresh)]
+        new_value, new_state = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
+        return [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
 
     def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
-        """Parameter and gradient after weight decay."""
+        """Return parameter and gradient after weight decay."""
         if self.decoupled:
-            return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay would round the decay away
+            return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay could round to 1
         return p, g + self.weight_decay * p
 
 
 class _Step:
-    """What a step is for all parameters of a group."""
+    """The values of a step that all parameters of a group share."""
 
     def __init__(self, rate: Any, t: Array, numbers: dict[str, Array]) -> None:
         self.rate, self.t, self.numbers = rate, t, numbers
 
 
 def _as_rate(value: Any) -> Any:
-    """Return a number as a float: numbers of one kind need no second trace."""
+    """Return a number as a float, so that ints and NumPy numbers need no second trace."""
     return float(value) if type(value) is int or isinstance(value, np.integer | np.floating) else value
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a parameter's name matches a pattern, or lies in the layer that the pattern names."""
+    """Return whether a parameter's name matches a pattern, or belongs to the layer that the pattern names."""
     return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") or fnmatchcase("." + name, pattern)
 
 
 def state_dtype(dtype: np.dtype) -> np.dtype:
-    """State of float16 and bfloat16 parameters is float32."""
+    """Return the dtype of a parameter's state: float32 for float16 and bfloat16."""
     return spelled(dtype).computed.numpy
 
 
 def debias(beta: float, t: Array) -> Array | float:
-    """``1 - beta**t``, exact to the last bits where the power is near 1; a number of the step, computed once."""
+    """Return ``1 - beta**t``, accurate where the power is near 1; computed once per step."""
     return -expm1(computed(math.log, beta) * t) if beta else 1.0

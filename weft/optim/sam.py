@@ -1,4 +1,4 @@
-"""SAM: the gradient at the worst point nearby, for another optimizer."""
+"""SAM: sharpness-aware minimization around another optimizer."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from weft.transforms.write_log import landed
 
 
 class SAM(Optimizer):
-    """Sharpness-aware minimization: climb ``rho`` along the gradient, take the gradient there, step from where one was.
+    """Sharpness-aware minimization: climb by ``rho`` along the gradient and apply the gradient found there at the starting point.
 
-    ``update`` needs ``gradient_at=``, a function without arguments that gives the gradients at the parameters as they
-    are when it is called; ``wf.train.fit`` gives it. Under ``wf.jit`` both gradients and the step are one native call.
-    Rates, schedules, groups, clipping and weight decay are those of the optimizer inside.
+    ``update`` needs ``gradient_at=``, a function without arguments that returns the gradients at the current parameters;
+    ``wf.train.fit`` passes it. Under ``wf.jit`` both gradients and the step are one native call. Rates, schedules, groups,
+    clipping and weight decay are those of the inner optimizer.
 
     Parameters
     ----------
-    optimizer : Optimizer that makes the step
+    optimizer : Optimizer that performs the step
     rho : float, how far to climb, in the norm of all parameters together
-    adaptive : bool, climb in units of each parameter's size (ASAM)
+    adaptive : bool, climb in units of each parameter's magnitude (ASAM)
 
     Raises
     ------
     TypeError, ValueError
-        ``optimizer`` is none; ``rho`` not positive, or ``update`` without ``gradient_at=``.
+        ``optimizer`` is not an Optimizer; ``rho`` is not positive, or ``update`` is called without ``gradient_at=``.
 
     References
     ----------
@@ -60,16 +60,17 @@ class SAM(Optimizer):
 
     @lr.setter
     def lr(self, value: float) -> None:
+        """The learning rate of the inner optimizer."""
         self.optimizer.lr = value
 
     @property
     def state(self) -> dict[str, dict[str, Array]]:  # type: ignore[override]
-        """The state of the optimizer inside."""
+        """The state of the inner optimizer."""
         return self.optimizer.state
 
     @property
     def step_count(self) -> Array | None:  # type: ignore[override]
-        """The steps that the optimizer inside has made."""
+        """The number of steps of the inner optimizer."""
         return self.optimizer.step_count
 
     def init(self, model: Any) -> Optimizer:
@@ -83,27 +84,27 @@ class SAM(Optimizer):
         self, model: Any, gradients: Any, lr: float | Array | None = None, *,
         loss: Array | None = None, gradient_at: Callable[[], Any] | None = None,
     ) -> None:
-        """See :meth:`Optimizer.update`; ``gradient_at`` must be given."""
+        """Update ``model`` as :meth:`Optimizer.update` does; ``gradient_at`` is required."""
         if gradient_at is None:
-            raise ValueError("SAM: update needs gradient_at=, a function that gives the gradients at the present parameters")
-        landed(self._climbed, (model, *fitting(model, gradients), lr, loss, gradient_at), {})
+            raise ValueError("SAM: update needs gradient_at=, a function that returns the gradients at the current parameters")
+        landed(self._climb_and_step, (model, *fitting(model, gradients), lr, loss, gradient_at), {})
 
-    def _climbed(
+    def _climb_and_step(
         self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
         gradient_at: Callable[[], Any],
     ) -> None:
-        home = {name: p.copy() for name, p in parameters.items()}
+        original = {name: p.copy() for name, p in parameters.items()}
         if self.adaptive:
-            size = {name: absolute(p) for name, p in home.items()}
-            factor = self.rho / (global_norm({name: size[name] * slopes[name] for name in home}) + 1e-12)
-            climb = {name: factor * size[name] * size[name] * slopes[name] for name in home}
+            size = {name: absolute(p) for name, p in original.items()}
+            factor = self.rho / (global_norm({name: size[name] * slopes[name] for name in original}) + 1e-12)
+            climb = {name: factor * size[name] * size[name] * slopes[name] for name in original}
         else:
-            factor = self.rho / (global_norm({name: slopes[name] for name in home}) + 1e-12)
-            climb = {name: factor * slopes[name] for name in home}
-        write_together([(p, home[name] + climb[name]) for name, p in parameters.items()])
+            factor = self.rho / (global_norm({name: slopes[name] for name in original}) + 1e-12)
+            climb = {name: factor * slopes[name] for name in original}
+        write_together([(p, original[name] + climb[name]) for name, p in parameters.items()])
         try:
-            there = gradient_at()
+            slopes_there = gradient_at()
         finally:
             for name, p in parameters.items():
-                p[...] = home[name]
-        self.optimizer.update(model, there, lr, loss=loss)
+                p[...] = original[name]
+        self.optimizer.update(model, slopes_there, lr, loss=loss)

@@ -1,4 +1,4 @@
-"""Santa: a random walk that is cooled down to stochastic optimization, in two discretizations."""
+"""Santa: annealed stochastic gradient MCMC that becomes stochastic optimization, in two discretizations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from weft.functions.elementwise.ufuncs import exp, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.random import normal
 from weft.optim.optimizer import Optimizer, state_dtype
+from weft.process.docstrings import complete_docs
 
 
 class SantaE(Optimizer):
-    """Santa by Euler's scheme. Until step ``burnin`` it explores, with noise of temperature ``t**-anneal``; then it refines.
+    """Santa with Euler's scheme: until step ``burnin`` it explores with noise of temperature ``t**-anneal``, then it refines.
 
-    Noise and the first momentum come from ``wf.random``'s state: ``wf.random.seed`` fixes them. The momentum is drawn where the
-    state is made: by ``init``, or in front of all that a jitted function or a loop draws whose first step makes it. The paper
-    leaves the preconditioner before the first step open; here it is that of the first step, so that nothing is thrown far away.
+    Noise and initial momentum come from ``wf.random``'s state: ``wf.random.seed`` fixes them. The momentum is drawn when the
+    state is created: by ``init``, or before all other draws of the jitted function or loop whose first step creates it. The
+    paper does not define the preconditioner before the first step; here it is that of the first step, so that parameters do
+    not jump.
 
     Parameters
     ----------
@@ -26,14 +28,14 @@ class SantaE(Optimizer):
     eps : float, added under the root (lambda)
     anneal : float, the inverse temperature of step t is ``t**anneal``
     burnin : int, steps of exploration
-    c : float, first friction in units of the root of ``lr``
-    n : float, gradients are divided by it in the mean square (the paper's N)
+    c : float, initial friction in units of the root of ``lr``
+    n : float, divides the gradients in the mean square (the paper's N)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        ``sigma`` outside [0, 1), ``eps`` or ``n`` not positive, or ``burnin`` negative; else as :class:`Optimizer`.
+        ``sigma`` is outside [0, 1), ``eps`` or ``n`` is not positive, or ``burnin`` is negative; else as :class:`Optimizer`.
 
     References
     ----------
@@ -69,41 +71,32 @@ class SantaE(Optimizer):
         self._need(self.burnin >= 0, "burnin must not be negative, not {}", self.burnin)
 
     def start(self, slot: str, p: Array) -> Array:
-        dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # a momentum of 0 would be divided by
+        dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # the rule divides by the momentum, which must not be 0
         if slot == "momentum":
             return normal(0.0, lr**0.5, p.shape, dtype=dtype)
         return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         u, a = state["momentum"], state["friction"]
-        square, scale, heat, kick = self._surroundings(g, state, lr, t)
-        explore = t < self.burnin
-        friction = where(explore, a + (u * u - heat), a)
-        fresh = where(explore, kick, 0.0) + (1 - friction) * u - lr * scale * g
-        kept = {"momentum": fresh, "friction": friction, "square": square, "scale": scale}
-        return p + scale * fresh, kept
+        square, scale, heat, kick = self._noise_terms(g, state, lr, t)
+        is_exploring = t < self.burnin
+        friction = where(is_exploring, a + (u * u - heat), a)
+        momentum = where(is_exploring, kick, 0.0) + (1 - friction) * u - lr * scale * g
+        new_state = {"momentum": momentum, "friction": friction, "square": square, "scale": scale}
+        return p + scale * momentum, new_state
 
-    def _surroundings(self, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, Array, Array, Array]:
-        """Mean square, preconditioner, ``lr`` by the inverse temperature, and what the heat adds to the momentum."""
+    def _noise_terms(self, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean square, preconditioner, ``lr`` over the inverse temperature, and the momentum that the noise adds."""
         square = self.sigma * state["square"] + ((1 - self.sigma) / self.n**2) * (g * g)
         scale = 1 / sqrt(sqrt(square) + self.eps)
-        before = where(t > 1, state["scale"], scale)
+        old_scale = where(t > 1, state["scale"], scale)
         heat = lr / t**self.anneal
         noise = normal(0.0, 1.0, g.shape, dtype=g.dtype)
-        return square, scale, heat, heat * (1 - before / scale) / state["momentum"] + sqrt(2 * heat * before) * noise
+        return square, scale, heat, heat * (1 - old_scale / scale) / state["momentum"] + sqrt(2 * heat * old_scale) * noise
 
 
 class SantaSSS(SantaE):
-    """Santa by the symmetric splitting scheme, more exact than Euler's.
-
-    Parameters
-    ----------
-    lr, sigma, eps, anneal, burnin, c, n, options : as in :class:`SantaE`
-
-    Raises
-    ------
-    ValueError
-        As :class:`SantaE`.
+    """Santa with the symmetric splitting scheme, which is more accurate than Euler's.
 
     References
     ----------
@@ -112,7 +105,6 @@ class SantaSSS(SantaE):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.seed(0)
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SantaSSS(lr=1e-4).update(p, {"w": wf.array([1.0, -1.0])})
@@ -122,12 +114,15 @@ class SantaSSS(SantaE):
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         u, a = state["momentum"], state["friction"]
-        square, scale, heat, kick = self._surroundings(g, state, lr, t)
-        explore = t < self.burnin
+        square, scale, heat, kick = self._noise_terms(g, state, lr, t)
+        is_exploring = t < self.burnin
         p = p + scale * u * 0.5
-        friction = where(explore, a + (u * u - heat) * 0.5, a)
+        friction = where(is_exploring, a + (u * u - heat) * 0.5, a)
         damping = exp(-0.5 * friction)
-        fresh = damping * (damping * u - lr * scale * g + where(explore, kick, 0.0))
-        friction = where(explore, friction + (fresh * fresh - heat) * 0.5, friction)
-        kept = {"momentum": fresh, "friction": friction, "square": square, "scale": scale}
-        return p + scale * fresh * 0.5, kept
+        momentum = damping * (damping * u - lr * scale * g + where(is_exploring, kick, 0.0))
+        friction = where(is_exploring, friction + (momentum * momentum - heat) * 0.5, friction)
+        new_state = {"momentum": momentum, "friction": friction, "square": square, "scale": scale}
+        return p + scale * momentum * 0.5, new_state
+
+
+complete_docs(SantaE, SantaSSS)

@@ -1,7 +1,7 @@
-"""Schedules: factors of the learning rate, functions of the number of steps made.
+"""Schedules: functions of the number of completed steps that return a factor of the learning rate.
 
-An optimizer calls its schedule inside the step with its own count, an Array, so a new rate compiles nothing new. Any
-function of that Array is a schedule; those made here say what they are when they are printed.
+An optimizer calls its schedule inside the step with its own count, an Array, so a new rate does not compile anything. Any
+function of that Array is a schedule; those of this module have a readable ``repr``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise.ufuncs import cos, floor, maximum, minimum
+from weft.process.docstrings import complete_docs
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Schedule:
-    """A schedule with its options.
+    """A schedule: a rule with its options.
 
     Attributes
     ----------
-    rule : function of the number of steps and the options, giving the factor
+    rule : function of the number of completed steps and the options that returns the factor
     options : dict
 
     Examples
@@ -36,11 +37,11 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """The function that made it."""
+        """Return the name of the function that created the schedule."""
         return self.rule.__name__.removeprefix("_")
 
     def __call__(self, count: Array) -> Any:
-        """The factor after ``count`` steps."""
+        """Return the factor after ``count`` steps."""
         return self.rule(count, **self.options)
 
     def __repr__(self) -> str:
@@ -48,7 +49,7 @@ class Schedule:
 
 
 def constant(factor: float = 1.0) -> Schedule:
-    """Always ``factor``.
+    """Return a constant ``factor``.
 
     Parameters
     ----------
@@ -68,16 +69,11 @@ def constant(factor: float = 1.0) -> Schedule:
 
 
 def step(every: int, factor: float = 0.1) -> Schedule:
-    """Multiplied by ``factor`` after each ``every`` steps.
+    """Multiply the rate by ``factor`` after each ``every`` steps.
 
     Parameters
     ----------
     every : int, at least 1
-    factor : float
-
-    Returns
-    -------
-    Schedule
 
     Raises
     ------
@@ -86,24 +82,19 @@ def step(every: int, factor: float = 0.1) -> Schedule:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.step(10, 0.5)(wf.array([0.0, 9.0, 10.0, 20.0])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
-    _steps("step", "every", every)
+    _check_at_least_1("step", "every", every)
     return Schedule(_step, {"every": every, "factor": factor})
 
 
 def exponential(factor: float) -> Schedule:
-    """Multiplied by ``factor`` at every step.
+    """Multiply the rate by ``factor`` at every step.
 
     Parameters
     ----------
     factor : float, positive
-
-    Returns
-    -------
-    Schedule
 
     Raises
     ------
@@ -112,7 +103,6 @@ def exponential(factor: float) -> Schedule:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.exponential(0.5)(wf.array([0.0, 1.0, 2.0])).tolist()
     [1.0, 0.5, 0.25]
     """
@@ -122,12 +112,12 @@ def exponential(factor: float) -> Schedule:
 
 
 def cosine(steps: int, least: float = 0.0) -> Schedule:
-    """Half a cosine from 1 to ``least`` in ``steps`` steps, then ``least``.
+    """Fall from 1 to ``least`` in ``steps`` steps along half a cosine, then stay at ``least``.
 
     Parameters
     ----------
     steps : int, at least 1
-    least : float, the factor at the end
+    least : float, the final factor
 
     Returns
     -------
@@ -148,48 +138,28 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     >>> [round(v, 6) for v in wf.optim.schedules.cosine(10)(wf.array([0.0, 5.0, 10.0, 99.0])).tolist()]
     [1.0, 0.5, 0.0, 0.0]
     """
-    _steps("cosine", "steps", steps)
+    _check_at_least_1("cosine", "steps", steps)
     return Schedule(_cosine, {"steps": steps, "least": least})
 
 
 def linear(steps: int, least: float = 0.0) -> Schedule:
-    """A straight line from 1 to ``least`` in ``steps`` steps, then ``least``.
-
-    Parameters
-    ----------
-    steps : int, at least 1
-    least : float, the factor at the end
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    ValueError
-        ``steps`` is below 1.
+    """Fall from 1 to ``least`` in ``steps`` steps along a straight line, then stay at ``least``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.linear(4)(wf.array([0.0, 1.0, 4.0, 9.0])).tolist()
     [1.0, 0.75, 0.0, 0.0]
     """
-    _steps("linear", "steps", steps)
+    _check_at_least_1("linear", "steps", steps)
     return Schedule(_linear, {"steps": steps, "least": least})
 
 
 def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
-    """Multiplied by ``factor`` after each of these numbers of steps.
+    """Multiply the rate by ``factor`` after each of the given numbers of steps.
 
     Parameters
     ----------
     milestones : ints, at least 1
-    factor : float
-
-    Returns
-    -------
-    Schedule
 
     Raises
     ------
@@ -198,40 +168,28 @@ def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.multistep([10, 15], 0.5)(wf.array([0.0, 9.0, 10.0, 15.0])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
     for m in milestones:
-        _steps("multistep", "a milestone", m)
+        _check_at_least_1("multistep", "a milestone", m)
     return Schedule(_multistep, {"milestones": tuple(milestones), "factor": factor})
 
 
 def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
-    """Linear from ``1 / steps`` to 1 in the first ``steps`` steps; then the schedule ``then``, counted from there.
+    """Rise from ``1 / steps`` to 1 in the first ``steps`` steps, then follow the schedule ``then``, counted from there.
 
     Parameters
     ----------
-    steps : int, at least 1
     then : Schedule, optional
         By default the factor stays at 1.
 
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    ValueError
-        ``steps`` is below 1.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.warmup(4, wf.optim.schedules.exponential(0.5))(wf.array([0.0, 1.0, 3.0, 4.0, 5.0])).tolist()
     [0.25, 0.5, 1.0, 1.0, 0.5]
     """
-    _steps("warmup", "steps", steps)
+    _check_at_least_1("warmup", "steps", steps)
     return Schedule(_warmup, {"steps": steps, "then": then})
 
 
@@ -240,7 +198,7 @@ def _constant(count: Array, factor: float) -> Any:
 
 
 def _step(count: Array, every: int, factor: float) -> Any:
-    return factor ** floor((count + 0.5) / every)  # the half: no rounding can reach the next stair
+    return factor ** floor((count + 0.5) / every)  # the half keeps rounding from reaching the next multiple
 
 
 def _exponential(count: Array, factor: float) -> Any:
@@ -260,10 +218,14 @@ def _multistep(count: Array, milestones: tuple[int, ...], factor: float) -> Any:
 
 
 def _warmup(count: Array, steps: int, then: Callable[[Array], Any] | None) -> Any:
-    rising = minimum((count + 1) / steps, 1)
-    return rising if then is None else rising * then(maximum(count - steps, 0))
+    ramp = minimum((count + 1) / steps, 1)
+    return ramp if then is None else ramp * then(maximum(count - steps, 0))
 
 
-def _steps(function: str, name: str, value: int) -> None:
+def _check_at_least_1(function: str, name: str, value: int) -> None:
     if not value >= 1:
         raise ValueError(f"{function}: {name} must be at least 1, not {value}")
+
+
+complete_docs(constant, step, exponential, multistep)
+complete_docs(cosine, linear, warmup)

@@ -1,6 +1,6 @@
-"""Updates of the touched rows of a table only: nothing else of the table or of its state is read or written.
+"""Updates of only the touched rows of a table and its state.
 
-They give what is to be written, (where, what), so that all parameters of a step can be written together.
+The functions return writes instead of performing them, so that all parameters of a step are written together.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]
 
 
 def sparse_names(tree: Any) -> frozenset[str]:
-    """Names, as ``named_arrays`` gives them, of the tables of layers made with ``sparse=True``."""
+    """Return the names, as in ``named_arrays``, of the tables of layers made with ``sparse=True``."""
     if isinstance(tree, Module):
-        found = ((f"{name}." if name else "", module) for name, module in tree.modules())
-        return frozenset(f"{prefix}weight" for prefix, module in found if getattr(module, "sparse", False))
+        layers = ((f"{name}." if name else "", module) for name, module in tree.modules())
+        return frozenset(f"{prefix}weight" for prefix, module in layers if getattr(module, "sparse", False))
     if isinstance(tree, Array):
         return frozenset()
     items = tree.items() if isinstance(tree, dict) else enumerate(tree)
@@ -36,7 +36,7 @@ def sparse_names(tree: Any) -> frozenset[str]:
 
 
 def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
-    """(numbers of the touched rows, gradient there) where the graph of a gradient says them, else None."""
+    """Return the numbers of the touched rows and their gradient if the graph of ``gradient`` contains them, else None."""
     parts = parts_of(gradient.node, spelled(dtype)) if gradient.size else None
     if parts is None or not sum(p.indices.size for p in parts):
         return None
@@ -45,26 +45,26 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
 
 
 def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
-    """``rule`` at the rows ``numbers`` of a parameter and its state; ``g`` has these rows only."""
-
+    """Return the writes of ``rule`` at the rows ``numbers`` of a parameter and its state; ``g`` has only these rows."""
     refuse_at_once((numbers,))
 
     def at(a: Array) -> Array:
         return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
 
-    fresh, changed = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
+    new_value, new_state = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
 
     def into(target: Array, content: Array) -> Array:
         rows = cast(content.node, target.node.dtype)
         return wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
 
-    return [(target, into(target, content)) for target, content in (*[(state[s], c) for s, c in changed.items()], (p, fresh))]
+    contents = [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
+    return [(target, into(target, content)) for target, content in contents]
 
 
 def update_where_touched(p: Array, g: Array, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
-    """The same from a gradient that is an array already: rows that are zero throughout were not touched."""
+    """Return the writes of ``rule`` where a row of the gradient has a nonzero element; other rows are unchanged."""
     touched: Array = not_equal(g, 0).any(axis=tuple(range(1, g.ndim)), keepdims=True) if g.ndim > 1 else not_equal(g, 0)
     before = p.astype(dtype)
-    fresh, changed = rule(before, g, state)
-    kept = [(state[slot], where(touched, content, state[slot])) for slot, content in changed.items()]
-    return [*kept, (p, where(touched, fresh, before))]
+    new_value, new_state = rule(before, g, state)
+    state_writes = [(state[slot], where(touched, content, state[slot])) for slot, content in new_state.items()]
+    return [*state_writes, (p, where(touched, new_value, before))]

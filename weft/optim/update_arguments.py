@@ -1,4 +1,4 @@
-"""What an update is given: parameters and gradients by name, refused by name where they do not fit."""
+"""Arguments of an update: parameters and gradients by name, with errors that name the parameter."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from weft.nn.module import Module
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:
-    """Float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
+    """Return the float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
     if isinstance(tree, Module):
         return tree.parameters()
-    found = _leaves(tree)
-    for name, value in found.items():
+    leaves = _leaves(tree)
+    for name, value in leaves.items():
         if not isinstance(value, Array):
-            what = f"parameter {name!r}" if name else "the model"
-            fit = "must be an Array" if name else "must be a Module or a dict of Arrays"
-            raise TypeError(f"{what} is {short(value)} ({type(value).__name__}), but {fit}")
-    return {name: value for name, value in found.items() if value.dtype.kind not in "iub"}
+            subject = f"parameter {name!r}" if name else "the model"
+            requirement = "must be an Array" if name else "must be a Module or a dict of Arrays"
+            raise TypeError(f"{subject} is {short(value)} ({type(value).__name__}), but {requirement}")
+    return {name: value for name, value in leaves.items() if value.dtype.kind not in "iub"}
 
 
 def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The parameters of a model and the gradient of each, by name."""
+    """Return the parameters of a model and their gradients, by name; raise for a gradient that does not fit."""
     parameters = named_arrays(model)
     slopes = _leaves(gradients)
     if "" in slopes and "" not in parameters:
         raise TypeError(
-            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be what wf.grad gives of a function "
-            f"of the model: a dict with {', '.join(map(repr, parameters))}"
+            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be the result of wf.grad of a "
+            f"function of the model: a dict with {', '.join(map(repr, parameters))}"
         )
     for name, p in parameters.items():
         if isinstance(p, Scalar):
@@ -44,8 +44,8 @@ def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Arr
                 f"Array of shape {p.shape}" + (": wf.asarray makes one" if isinstance(slope, np.ndarray) else "")
             )
         if slope is None or slope.shape != p.shape:
-            found = f"the gradients have {', '.join(slopes) or 'nothing'}" if slope is None else f"its gradient {slope.shape}"
-            raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, {found}")
+            problem = f"the gradients have {', '.join(slopes) or 'nothing'}" if slope is None else f"its gradient {slope.shape}"
+            raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, {problem}")
         if slope.dtype.kind in "iub":
             raise DTypeError(
                 f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but must be float: cast it with "
@@ -55,7 +55,7 @@ def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Arr
 
 
 def check_rate(lr: Any) -> None:
-    """Refuse what is no learning rate of a step."""
+    """Raise if ``lr`` is neither None nor one number."""
     if not (lr is None or isinstance(lr, Real | Array | np.ndarray)):
         raise DTypeError(f"update: lr must be a number, not {short(lr)} ({type(lr).__name__})")
     if isinstance(lr, Array | np.ndarray) and lr.shape != ():
@@ -65,26 +65,26 @@ def check_rate(lr: Any) -> None:
 
 
 def _at_path(tree: Any, name: str) -> Any:
-    """Return what a Module holds under a parameter's name where that is no Array; None if there is nothing."""
-    found: Any = tree if isinstance(tree, Module) else None
+    """Return what a Module stores under a parameter's dotted name, None if nothing."""
+    value: Any = tree if isinstance(tree, Module) else None
     for part in name.split("."):
         try:
-            found = getattr(found, part) if hasattr(found, part) else found[int(part) if part.isdigit() else part]
+            value = getattr(value, part) if hasattr(value, part) else value[int(part) if part.isdigit() else part]
         except (TypeError, LookupError):
             return None
-    return found
+    return value
 
 
 def _leaves(tree: Any) -> dict[str, Any]:
-    """Everything in Modules, dicts, lists and tuples, by name; what is none of these is a leaf, alone it has no name."""
+    """Return all leaves of Modules, dicts, lists and tuples by name; a value that is none of these has the name ""."""
     if isinstance(tree, Module):
         return dict(tree.parameters())
     if not isinstance(tree, dict | list | tuple) and not (isinstance(tree, Array) and tree.ndim):
         return {"": tree}
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
         if isinstance(value, Array) or not isinstance(value, Module | dict | list | tuple):
-            found[str(key)] = value
+            leaves[str(key)] = value
         else:
-            found.update({f"{key}.{inner}": leaf for inner, leaf in _leaves(value).items()})
-    return found
+            leaves.update({f"{key}.{inner}": leaf for inner, leaf in _leaves(value).items()})
+    return leaves

@@ -1,8 +1,4 @@
-"""Optimizers: each is one update rule, written as array code for one parameter.
-
-SGD; Adam, AdamW, AMSGrad, AdaMax, Nadam, AdaBelief; AdaGrad, RMSprop (two forms), AdaDelta, SMORMS3; AdaBound, AMSBound; Eve;
-Lion and LAMB.
-"""
+"""Optimizers: each is one update rule, array code for one parameter."""
 
 from __future__ import annotations
 
@@ -15,10 +11,13 @@ from weft.functions.elementwise.ufuncs import maximum, minimum, sign, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root
 from weft.optim.optimizer import Optimizer, debias, state_dtype
+from weft.process.docstrings import complete_docs
 
 
 class SGD(Optimizer):
-    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, and ``v = g`` in the first step (PyTorch's form).
+    """Gradient descent ``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, as in PyTorch.
+
+    In the first step ``v = g``.
 
     Parameters
     ----------
@@ -31,7 +30,8 @@ class SGD(Optimizer):
     Raises
     ------
     ValueError
-        ``momentum`` or ``dampening`` outside [0, 1), or ``nesterov`` that does not go with them; else as :class:`Optimizer`.
+        ``momentum`` or ``dampening`` is outside [0, 1); ``nesterov`` without momentum, or with dampening; else as
+        :class:`Optimizer`.
 
     References
     ----------
@@ -61,8 +61,8 @@ class SGD(Optimizer):
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         if not self.momentum:
             return p - lr * g, {}
-        share = (1 - self.dampening * (t > 1).astype(t.dtype)) * g if self.dampening else g
-        v = self.momentum * state["velocity"] + share
+        damped = (1 - self.dampening * (t > 1).astype(t.dtype)) * g if self.dampening else g
+        v = self.momentum * state["velocity"] + damped
         return p - lr * (g + self.momentum * v if self.nesterov else v), {"velocity": v}
 
 
@@ -71,15 +71,13 @@ class Adam(Optimizer):
 
     Parameters
     ----------
-    lr : float, the learning rate
     betas : (float, float), decay of the two means
     eps : float, added to the root
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        ``betas`` outside [0, 1); else as :class:`Optimizer`.
+        A beta is outside [0, 1); else as :class:`Optimizer`.
 
     References
     ----------
@@ -87,7 +85,6 @@ class Adam(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Adam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -104,8 +101,8 @@ class Adam(Optimizer):
         self._need_betas(2)
 
     def _need_betas(self, count: int) -> None:
-        fine = len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
-        self._need(fine, "betas must be {} numbers in [0, 1), not {}", count, self.betas)
+        is_valid = len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
+        self._need(is_valid, "betas must be {} numbers in [0, 1), not {}", count, self.betas)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         m, v = self._means(g, state)
@@ -117,23 +114,17 @@ class Adam(Optimizer):
 
     def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
         b1, b2 = self.betas[:2]
-        correction = debias(b2, t) ** 0.5  # numbers of the step, computed once: one root and one division an element
+        correction = debias(b2, t) ** 0.5  # computed once per step, which leaves one root and one division per element
         return (lr * correction / debias(b1, t)) * m / (sqrt(v) + self.eps * correction)
 
 
 class AdamW(Adam):
-    """Adam with weight decay that shrinks the parameter itself: ``p *= 1 - lr * weight_decay`` before the step.
+    """Adam with decoupled weight decay: ``p *= 1 - lr * weight_decay`` before the step.
 
     Parameters
     ----------
-    lr, betas, eps : as for :class:`Adam`
     weight_decay : float
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
 
     References
     ----------
@@ -141,7 +132,6 @@ class AdamW(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdamW(lr=0.5, weight_decay=0.1).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -158,17 +148,7 @@ class AdamW(Adam):
 
 
 class AMSGrad(Adam):
-    """Adam whose divisor never shrinks: the largest mean square so far. Bias is corrected as PyTorch and Keras do.
-
-    Parameters
-    ----------
-    lr, betas, eps : as for :class:`Adam`
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
+    """Adam whose divisor never shrinks: the largest mean square so far, bias corrected as in PyTorch and Keras.
 
     References
     ----------
@@ -176,7 +156,6 @@ class AMSGrad(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AMSGrad(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -192,18 +171,11 @@ class AMSGrad(Adam):
 
 
 class AdaMax(Adam):
-    """Adam with the largest gradient, slowly forgotten, in place of the root of the mean square.
+    """Adam divided by the decaying maximum of the gradient's magnitude instead of the root of the mean square.
 
     Parameters
     ----------
-    lr, betas : as for :class:`Adam`
-    eps : float, added to the size of the gradient
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
+    eps : float, added to the magnitude of the gradient
 
     References
     ----------
@@ -211,7 +183,6 @@ class AdaMax(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaMax(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -235,14 +206,7 @@ class Nadam(Adam):
 
     Parameters
     ----------
-    lr, betas, eps : as for :class:`Adam`
     momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
 
     References
     ----------
@@ -250,7 +214,6 @@ class Nadam(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Nadam(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -275,25 +238,18 @@ class Nadam(Adam):
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         m, v = self._means(g, state)
         correction = debias(self.betas[1], t) ** 0.5
-        after = self._momentum(t + 1)
-        of_g = lr * correction * (1 - self._momentum(t)) / (1 - state["product"])
-        of_m = lr * correction * after / (1 - state["product"] * after)
-        return p - (of_g * g + of_m * m) / (sqrt(v) + self.eps * correction), {"mean": m, "square": v}
+        next_momentum = self._momentum(t + 1)
+        g_factor = lr * correction * (1 - self._momentum(t)) / (1 - state["product"])
+        m_factor = lr * correction * next_momentum / (1 - state["product"] * next_momentum)
+        return p - (g_factor * g + m_factor * m) / (sqrt(v) + self.eps * correction), {"mean": m, "square": v}
 
 
 class AdaBelief(Adam):
-    """Adam divided by how far the gradient is from its running mean: large steps where it is as believed.
+    """Adam divided by the deviation of the gradient from its running mean: steps are large where the gradient is as predicted.
 
     Parameters
     ----------
-    lr, betas : as for :class:`Adam`
-    eps : float, added to the mean square and to the root (the authors' default for their program)
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
+    eps : float, added to the mean square and to the root (the default of the authors' program)
 
     References
     ----------
@@ -301,7 +257,6 @@ class AdaBelief(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaBelief(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -314,8 +269,8 @@ class AdaBelief(Adam):
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         b1, b2 = self.betas
         m = b1 * state["mean"] + (1 - b1) * g
-        off = g - m
-        v = b2 * state["square"] + (1 - b2) * (off * off) + self.eps
+        deviation = g - m
+        v = b2 * state["square"] + (1 - b2) * (deviation * deviation) + self.eps
         return p - self._move(m, v, lr, t), {"mean": m, "square": v}
 
 
@@ -324,15 +279,13 @@ class AdaGrad(Optimizer):
 
     Parameters
     ----------
-    lr : float, the learning rate
     eps : float, added to the root
-    initial_accumulator_value : float, what the sum begins with
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+    initial_accumulator_value : float, initial value of the sum
 
     Raises
     ------
     ValueError
-        A negative ``initial_accumulator_value``; else as :class:`Optimizer`.
+        ``initial_accumulator_value`` is negative; else as :class:`Optimizer`.
 
     References
     ----------
@@ -340,7 +293,6 @@ class AdaGrad(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaGrad(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
     >>> p["w"].tolist()
@@ -370,17 +322,14 @@ class RMSprop(Optimizer):
 
     Parameters
     ----------
-    lr : float, the learning rate
-    rho : float in [0, 1), decay of the mean (the lecture has 0.9)
+    rho : float in [0, 1), decay of the mean (0.9 in the lecture)
     eps : float, added to the root
-    momentum : float in [0, 1)
-    centered : bool, divide by the root of the running variance (below a constant gradient steps grow)
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+    centered : bool, divide by the root of the running variance (steps grow under a constant gradient)
 
     Raises
     ------
     ValueError
-        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
+        ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
 
     References
     ----------
@@ -388,7 +337,6 @@ class RMSprop(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.RMSprop(lr=0.05).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -408,7 +356,7 @@ class RMSprop(Optimizer):
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         if self.centered:
-            new = _variance(g, state["mean"], state["square"], self.rho)
+            new = _mean_and_variance(g, state["mean"], state["square"], self.rho)
         else:
             new = {"square": self.rho * state["square"] + (1 - self.rho) * (g * g)}
         move = g / (sqrt(new["square"]) + self.eps)
@@ -417,27 +365,27 @@ class RMSprop(Optimizer):
         return p - lr * move, new
 
 
-def _variance(g: Array, mean: Array, variance: Array, rho: float) -> dict[str, Array]:
-    """Running mean and variance. Mean square less squared mean, as a recurrence of its own: it cannot turn negative."""
-    off = g - mean
-    return {"mean": mean + (1 - rho) * off, "square": rho * (variance + (1 - rho) * (off * off))}
+def _mean_and_variance(g: Array, mean: Array, variance: Array, rho: float) -> dict[str, Array]:
+    """Return the running mean and variance.
+
+    The variance has its own recurrence, since mean square less squared mean can become negative by rounding.
+    """
+    deviation = g - mean
+    return {"mean": mean + (1 - rho) * deviation, "square": rho * (variance + (1 - rho) * (deviation * deviation))}
 
 
 class RMSpropGraves(Optimizer):
-    """RMSprop by the running variance of the gradient instead of its mean square, with momentum.
+    """RMSprop with momentum that divides by the running variance of the gradient instead of its mean square.
 
     Parameters
     ----------
-    lr : float, the learning rate
     rho : float in [0, 1), decay of mean and variance
-    momentum : float in [0, 1)
     eps : float, added under the root
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
+        ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
 
     References
     ----------
@@ -445,7 +393,6 @@ class RMSpropGraves(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.RMSpropGraves(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -462,7 +409,7 @@ class RMSpropGraves(Optimizer):
         self._need_fractions(rho=self.rho, momentum=self.momentum)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
-        new = _variance(g, state["mean"], state["square"], self.rho)
+        new = _mean_and_variance(g, state["mean"], state["square"], self.rho)
         v = self.momentum * state["velocity"] - lr * g / sqrt(new["square"] + self.eps)
         return p + v, {**new, "velocity": v}
 
@@ -473,14 +420,13 @@ class AdaDelta(Optimizer):
     Parameters
     ----------
     lr : float, a factor of the step (1 in the paper)
-    rho : float in [0, 1), decay of both means (PyTorch's default; the paper and Keras take 0.95)
+    rho : float in [0, 1), decay of both means (PyTorch's default; 0.95 in the paper and Keras)
     eps : float, added under both roots
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        ``rho`` outside [0, 1), or ``eps`` not positive; else as :class:`Optimizer`.
+        ``rho`` is outside [0, 1), or ``eps`` is not positive; else as :class:`Optimizer`.
 
     References
     ----------
@@ -488,7 +434,6 @@ class AdaDelta(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaDelta(rho=0.95).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -513,13 +458,12 @@ class AdaDelta(Optimizer):
 
 
 class SMORMS3(Optimizer):
-    """RMSprop with a memory as long as the gradient agrees with itself; the rate is only an upper limit.
+    """RMSprop whose means remember more steps while the gradients agree; the learning rate is only an upper limit.
 
     Parameters
     ----------
     lr : float, the largest learning rate
     eps : float, added to the divisors
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
@@ -532,7 +476,6 @@ class SMORMS3(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SMORMS3(lr=0.1).update(p, {"w": wf.array([3.0, -7.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -558,21 +501,19 @@ class SMORMS3(Optimizer):
 
 
 class AdaBound(Adam):
-    """Adam at first, SGD at last: each element's rate stays within limits that both tend to ``final_lr``.
+    """Adam that becomes SGD: the rate of each element stays within bounds that both converge to ``final_lr``.
 
-    The form of the authors' program: bias is corrected, and ``final_lr`` follows the schedule.
+    As in the authors' program, bias is corrected, and ``final_lr`` follows the schedule.
 
     Parameters
     ----------
-    lr, betas, eps : as for :class:`Adam`
-    final_lr : float, the rate that the limits tend to
-    gamma : float, how fast they close
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+    final_lr : float, the rate to which the bounds converge
+    gamma : float, how fast the bounds converge
 
     Raises
     ------
     ValueError
-        ``final_lr`` not positive, or ``gamma`` outside (0, 1); else as :class:`Adam`.
+        ``final_lr`` is not positive, or ``gamma`` is outside (0, 1); else as :class:`Adam`.
 
     References
     ----------
@@ -580,7 +521,6 @@ class AdaBound(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AdaBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -611,23 +551,12 @@ class AdaBound(Adam):
 class AMSBound(AdaBound):
     """AdaBound with AMSGrad's divisor, the largest mean square so far.
 
-    Parameters
-    ----------
-    lr, betas, eps, final_lr, gamma : as for :class:`AdaBound`
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`AdaBound`.
-
     References
     ----------
     L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.AMSBound(lr=0.5).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 3) for v in p["w"].tolist()]
@@ -639,22 +568,20 @@ class AMSBound(AdaBound):
 
 
 class Eve(Adam):
-    """Adam divided by the running mean of how much the loss changes: slow where it jumps, fast where it is flat.
+    """Adam divided by the running mean of the relative change of the loss: slow where the loss varies, fast where it is flat.
 
-    ``update`` needs ``loss=``, the value of the loss; ``wf.train.fit`` gives it.
+    ``update`` needs ``loss=``, the value of the loss; ``wf.train.fit`` passes it.
 
     Parameters
     ----------
-    lr, eps : as for :class:`Adam`
     betas : (float, float, float), decay of the two means and of the change of the loss
-    c : float above 1; changes are kept within [1/c, c]
+    c : float above 1; changes are limited to [1/c, c]
     least : float, the loss at the optimum (0 for cross entropy and mse)
-    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        ``betas`` outside [0, 1), or ``c`` not above 1; from ``update``: no ``loss=``; else as :class:`Optimizer`.
+        A beta is outside [0, 1), or ``c`` is not above 1; from ``update``: ``loss=`` is missing; else as :class:`Optimizer`.
 
     References
     ----------
@@ -663,7 +590,6 @@ class Eve(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> optimizer = wf.optim.Eve(lr=0.5)
     >>> value, slope = wf.value_and_grad(lambda p: (p["w"] ** 2).sum())(p)
@@ -690,7 +616,7 @@ class Eve(Adam):
         assert loss is not None
         now = loss.astype(t.dtype).reshape(())
         before = shared["objective"]
-        above = maximum(minimum(now, before) - self.least, 1e-30)  # a loss at or below the optimum counts as a jump
+        above = maximum(minimum(now, before) - self.least, 1e-30)  # a loss at or below the optimum gives the largest change
         change = minimum(maximum(absolute(now - before) / above, 1 / self.c), self.c)
         b3 = self.betas[2]
         return {"objective": now, "change": where(t > 1, b3 * shared["change"] + (1 - b3) * change, 1.0)}
@@ -701,19 +627,13 @@ class Eve(Adam):
 
 
 class Lion(Adam):
-    """Steps of one size, in the direction of the sign of a mean; one slot of state.
+    """Steps of constant size in the direction of the sign of a mean, which is the only state.
 
     Parameters
     ----------
     lr : float, the learning rate, 3 to 10 times smaller than Adam's
     betas : (float, float), weight of the mean in the step, decay of the mean
-    weight_decay : float, shrinks the parameter itself; 3 to 10 times AdamW's
-    options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
+    weight_decay : float, decoupled as in :class:`AdamW`; 3 to 10 times AdamW's
 
     References
     ----------
@@ -721,7 +641,6 @@ class Lion(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.Lion(lr=0.5).update(p, {"w": wf.array([3.0, -7.0])})
     >>> p["w"].tolist()
@@ -735,28 +654,20 @@ class Lion(Adam):
         self, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, **options: Any,
     ) -> None:
         super().__init__(lr, betas, weight_decay=weight_decay, **options)
-        del self.eps  # nothing is divided
+        del self.eps  # Lion has no divisor
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         b1, b2 = self.betas
-        off = state["mean"] - g  # both means begin here: what they share keeps them in one kernel
-        return p - lr * sign(g + b1 * off), {"mean": g + b2 * off}
+        difference = state["mean"] - g  # shared by both means, which keeps them in one kernel
+        return p - lr * sign(g + b1 * difference), {"mean": g + b2 * difference}
 
 
 class LAMB(Adam):
-    """Adam whose step for each parameter is as long as the parameter, times the rate.
+    """Adam with each parameter's step rescaled to the norm of the parameter times the learning rate.
 
     Parameters
     ----------
-    lr, betas : as for :class:`Adam`
-    eps : float, added to the root
-    weight_decay : float, part of the step before its length is taken
-    options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    Raises
-    ------
-    ValueError
-        As :class:`Adam`.
+    weight_decay : float, added to the step before its norm is taken
 
     References
     ----------
@@ -765,7 +676,6 @@ class LAMB(Adam):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([3.0, 4.0])}
     >>> wf.optim.LAMB(lr=0.1, weight_decay=0.0).update(p, {"w": wf.array([1.0, -1.0])})
     >>> [round(v, 4) for v in p["w"].tolist()]
@@ -792,3 +702,9 @@ class LAMB(Adam):
         length, stride = [wrap(norm_root((x * x).sum().node)) for x in (p, move)]
         trust = where((length > 0) & (stride > 0), length / stride, 1.0)
         return p - (lr * trust) * move, {"mean": m, "square": v}
+
+
+complete_docs(SGD, Adam, AdaGrad, RMSprop, RMSpropGraves, AdaDelta, SMORMS3)
+complete_docs(Adam, AdamW, AMSGrad, AdaMax, Nadam, AdaBelief, AdaBound, Eve)
+complete_docs(AdamW, Lion, LAMB)
+complete_docs(AdaBound, AMSBound)
