@@ -201,11 +201,11 @@ class _Twin(Jitted):
         super().__init__(jitted.f, jitted.static_argnums, tuple(jitted.static_argnames))
         self._session = session
 
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
+    def _trace_and_run(self, *args: Any, **kwargs: Any) -> Any:
         self._session.traced += self._session.recording
         before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
         try:
-            return super()._first(*args, **kwargs)
+            return super()._trace_and_run(*args, **kwargs)
         finally:
             self._session._tracing = before
 
