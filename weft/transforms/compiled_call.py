@@ -226,7 +226,7 @@ class Entry:
             self._followed = -1
 
     def holds(self, count: int) -> bool:
-        """Return whether this entry is valid for what function and arguments hold now. Replaced numbers and arrays are read again.
+        """Return whether this entry is valid for the current contents of function and arguments, after reading changed values.
 
         count : the current ``Structure.count``
         """
@@ -409,7 +409,7 @@ class Entry:
             self._followed, held = FOLLOWED[0], held.copy()
             views = list(map(getweakrefcount, self._own))  # a view has a weak reference to the node that it last read
             for count, n_views, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
-                held[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # a constant is shared
+                held[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
         unchanged = self._unchanged(inputs, cells) if self._shown else {}
         outputs = run(inputs, held)
         if self._tail >= 0 and outputs[self._tail :] == self._free:

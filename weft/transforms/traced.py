@@ -55,12 +55,12 @@ class Traced:
     shows: tuple[Any, ...]
     structure: Any
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number, source) or ("cell", Array, source)
-    survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # arrays alive after the trace: cell, source, result or -1
+    survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # arrays alive after the trace: cell, source, result/-1
     tape: Tape | None = None  # the computation on run-time numbers, replayed at each call
     once: bool = False  # whether the program is valid for this call only
     moving: tuple[int, ...] = ()  # numbers of the object values with tape slots, which follow the slots of the leaves
     sets: tuple[tuple[int, int], ...] = ()  # values the function sets in objects: number of the record, number of the value
-    needed: Mapping[int, str] = field(default_factory=dict)  # numbers that must be static, each with the line that needs its value
+    needed: Mapping[int, str] = field(default_factory=dict)  # numbers that must be static, and the lines that need their values
 
     @property
     def written(self) -> dict[int, int] | None:
@@ -281,10 +281,10 @@ def _assemble(
 
     results = tuple([source(what) if kind == "node" else (kind, what) for kind, what in ends])
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
-    survivor_rows = [(cell, source(node), k) for cell, node, k in survivors]
+    alive = [(cell, source(node), k) for cell, node, k in survivors]
     return Traced(
         Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in captured),
-        tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, survivor_rows, inner.tape if inner.tape.steps else None,
+        tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, alive, inner.tape if inner.tape.steps else None,
         inner.once,
     )
 
