@@ -239,7 +239,7 @@ def _owner_names_by_id(f: Callable, call: Any) -> dict[int, str]:
 
 
 def _name_owners(names: dict[int, str], records: Sequence[Record]) -> None:
-    """Add to ``known`` a name for each recorded object and container, by id."""
+    """Add to ``names`` a name for each recorded object and container, by id."""
     for _ in range(3):  # the owner of an object may be recorded after the object
         for record in records:
             for k, value in enumerate(record.values):

@@ -125,10 +125,10 @@ class Jitted:
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
                 if entry.quick:
                     entry.count = call.count
-                    self._next(entry)
+                    self._remember(entry)
                 write_back(call.given, call.leaves, entry.lands)
                 return out
-        return self._first(call, key, numbers)
+        return self._trace_and_run(call, key, numbers)
 
     def _trace_and_run(self, call: Call, key: Any, numbers: Numbers) -> Any:
         self.traces += 1
@@ -152,9 +152,9 @@ class Jitted:
             numbers.pin(traced.needed)
             traced, dynamic, _ = traced_with(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
         numbers.pin(traced.needed)
-        changed_variables = self._grown(call)
+        changed_variables = self._find_changed_variables(call)
         if changed_variables:
-            call, numbers, dynamic = self._without(changed_variables, call, traced, numbers, dynamic)
+            call, numbers, dynamic = self._skip_variables(changed_variables, call, traced, numbers, dynamic)
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
@@ -175,10 +175,10 @@ class Jitted:
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
-        if self._keep(like, key, entry) > VARIANTS and traced.tape:
+        if self._store(like, key, entry) > VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
-        self._next(entry if entry.quick else None)
+        self._remember(entry if entry.quick else None)
         message = self._causes.note(self.f, call, key, numbers.pinned, traced)
         if message is not None:
             warn(message)
