@@ -182,7 +182,8 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
     operation_node = first if first in forward else _find_forward_operation(first, forward)
     inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
-    operands = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
+    operands = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges]
+    operands = operands or [_range("input", np.zeros(0, np.float32))]
     line = user_line(operation_node.where)
     own_line = user_line(user_frame())
     user_code_line = "" if line in (own_line, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
