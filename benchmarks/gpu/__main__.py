@@ -48,7 +48,7 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
     begin = time.monotonic()
     result = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
     before = result["seconds"]
-    result.update(status=record.WORKING, reason="", left=[], quick=setting.quick)
+    result.update(status=record.WORKING, reason="", remaining=[], quick=setting.quick)
 
     def update(**more: Any) -> None:
         result.update(more, seconds=round(before + time.monotonic() - begin, 2))
@@ -58,12 +58,12 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
     if not step.spoken:  # the rows of a spoken step test whether the device can be opened
         wf.set_device(setting.device)
         result["about"] = result["about"] or about(setting.device)
-    done = {row["name"] for row in result["rows"]}
+    measured = {row["name"] for row in result["rows"]}
     room = importlib.import_module(f"benchmarks.gpu.{step.room}")
     rows: Rows = getattr(room, step.function)(setting)
     try:
         for name, measure in rows:
-            if name in done:
+            if name in measured:
                 continue
             if setting.left <= 0:
                 result["left"].append(name)
@@ -84,10 +84,10 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
             result["about"] = about(setting.device)
     finally:
         wf.set_device("cpu")
-    left = result["left"]
-    if left:
-        count = len(left) + len(result["rows"])
-        update(status=record.CUT, reason=f"its {share:.0f} s are over: {len(left)} of {count} rows were not begun")
+    remaining = result["left"]
+    if remaining:
+        count = len(remaining) + len(result["rows"])
+        update(status=record.CUT, reason=f"its {share:.0f} s are over: {len(remaining)} of {count} rows were not begun")
     else:
         update(status=record.DONE)
     return 0

@@ -50,7 +50,7 @@ def rows(setting: Setting) -> Rows:
     for name, kernel in kernels(setting.quick or setting.device == "gpu-sim").items():
         yield f"numbers: {name}", lambda kernel=kernel: _numbers(setting, kernel)  # type: ignore[misc]
     yield "numbers: steps of training", lambda: _training(setting)
-    yield "speed", lambda: _speed(setting)
+    yield "speed", lambda: _measure_speed(setting)
 
 
 # ---- parts
@@ -254,11 +254,11 @@ def _two_streams(setting: Setting) -> dict[str, Any]:
     run, _ = _chain(setting)
     for turn in range(5):
         buffer = device.upload(np.zeros(n, np.uint8))
-        results = [run() for _ in range(20)]  # the card is busy when the other stream is told to write
+        results = [run() for _ in range(20)]  # the card is busy when the other stream starts to write
         address = device.lend(buffer, other.number)
         other.fill(address, turn + 1, n)
-        seen: CardMemory = device.borrow(address, n, buffer, other.number)
-        wrong += int((device.download(seen, (n,), UINT8) != turn + 1).any())
+        borrowed: CardMemory = device.borrow(address, n, buffer, other.number)
+        wrong += int((device.download(borrowed, (n,), UINT8) != turn + 1).any())
         del results
     says = f"{wrong} of 5 reads did not wait for the other stream" if wrong else "what another stream wrote was read behind it"
     return {"says": says, "right": not wrong}
@@ -341,14 +341,14 @@ def kernels(small: bool) -> dict[str, Kernel]:
         "product, float16 with GELU": product("float16", lambda x: wf.nn.gelu(x * 0.05 + 1)),
         "convolution with gradients": Kernel(convolution, [normal(s, 5, "float16") / 8 for s in (image, weight)], 4096),
         "attention with gradients": Kernel(attention, [normal(heads, k, "float16") for k in range(4)], heads[2], True),
-        "rows of a table": Kernel(_rows_added, [normal((50, 24), 7), index], 200),
+        "rows of a table": Kernel(_add_rows, [normal((50, 24), 7), index], 200),
         "last of several writes": Kernel(_put, [normal((50, 24), 7), index, normal((len(index), 24), 9)]),
         "random numbers": Kernel(_random, [np.arange(1000, dtype=np.float32)]),
         "a sort, by NumPy": Kernel(lambda x: wf.sort(x * 2), [normal((1000,), 3)]),
     }
 
 
-def _rows_added(table: Any, at: Any) -> Any:
+def _add_rows(table: Any, at: Any) -> Any:
     """Return the gradient of ``table[at]``, in which rows of equal indices are summed."""
     return wf.vjp(lambda t: t[at], table)[1](wf.sin(table[at]))[0]
 
@@ -403,7 +403,7 @@ def _training(setting: Setting) -> dict[str, Any]:
 # ---- how fast
 
 
-def _speed(setting: Setting) -> dict[str, Any]:
+def _measure_speed(setting: Setting) -> dict[str, Any]:
     """Measure rough figures, which show whether something is far too slow. The other steps measure exactly."""
     if setting.quick or setting.device == "gpu-sim":
         return {"says": "not looked at in a quick run", "right": True}
@@ -413,10 +413,10 @@ def _speed(setting: Setting) -> dict[str, Any]:
         copy, product = wf.jit(lambda x: -x), wf.jit(lambda a: a @ a)
         times = setting.timed({"copy": lambda: copy(x), "product": lambda: product(a)})
         chain = setting.timed({"chain": _chain(setting)[0]})["chain"]["median"]
-        x = normal((1 << 24,), 1)
-        uploads = setting.timed({"upload": lambda: get_device(setting.device).upload(x)}, host=True)["upload"]["median"]
+        content = normal((1 << 24,), 1)
+        uploads = setting.timed({"upload": lambda: get_device(setting.device).upload(content)}, host=True)["upload"]["median"]
     copied, multiplied = 8 * n / times["copy"]["median"], 2.0 * m**3 / times["product"]["median"]
-    kernel, uploaded = chain / LENGTH, x.nbytes / uploads
+    kernel, uploaded = chain / LENGTH, content.nbytes / uploads
     says = (
         f"copies {copied / 1e12:.2f} TB/s, bfloat16 products {multiplied / 1e12:.0f} TFLOP/s, a kernel of a graph "
         f"{1e6 * kernel:.1f} us, uploads {uploaded / 1e9:.1f} GB/s"

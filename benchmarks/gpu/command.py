@@ -189,12 +189,12 @@ def _run(step: Step, device: str, folder: Path, share: float, quick: bool, pack:
     return result
 
 
-def _run_process(step: Step, device: str, folder: Path, left: float, share: float, quick: bool, pack: Pack) -> int | None:
+def _run_process(step: Step, device: str, folder: Path, seconds: float, share: float, quick: bool, pack: Pack) -> int | None:
     """Run a step's process and return its exit status, None if it did not end in time."""
-    command = [*CHILD, step.name, "--device", device, "--out", str(folder), "--seconds", f"{left:.2f}", *["--quick"] * quick]
+    command = [*CHILD, step.name, "--device", device, "--out", str(folder), "--seconds", f"{seconds:.2f}", *["--quick"] * quick]
     with open(folder / f"{step.name}.log", "ab") as log:
         process = together.started(command, log, step.spoken)
-        end = time.monotonic() + max(left, 0.0) + max(_LEAST_GRACE, _GRACE * share)
+        end = time.monotonic() + max(seconds, 0.0) + max(_LEAST_GRACE, _GRACE * share)
         try:
             while (status := _wait(process, min(_PACKING, end - time.monotonic()))) is None and time.monotonic() < end:
                 pack.write()
@@ -238,5 +238,5 @@ def _print_summary(results: Sequence[dict[str, Any]], folder: Path) -> int:
 
 
 def _remark(word: str, rows: Sequence[str]) -> list[str]:
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    return [f"{word}: {', '.join(rows[:5])}{more}"] if rows else []
+    rest = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return [f"{word}: {', '.join(rows[:5])}{rest}"] if rows else []

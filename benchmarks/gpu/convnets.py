@@ -55,10 +55,10 @@ def given(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
     rng = np.random.default_rng(11)
     side, batch, _ = net
     images = rng.random((batch, 3, side, side), np.float32)
-    return _rounded(images), [_rounded(w) for w in weights(net, rng)]
+    return _round(images), [_round(w) for w in weights(net, rng)]
 
 
-def _rounded(x: np.ndarray) -> np.ndarray:
+def _round(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float16).astype(np.float32)
 
 
@@ -109,10 +109,10 @@ def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, An
     return row
 
 
-def _rates(side: str, ahead: float, whole: float, flops: int, done: int) -> dict[str, Any]:
+def _rates(side: str, ahead: float, whole: float, flops: int, executed_flops: int) -> dict[str, Any]:
     return {
         f"{side}back and update": {"median": whole - ahead}, f"{side}forward GFLOP/s": flops / ahead / 1e9,
-        f"{side}published GFLOP/s": 3 * flops / whole / 1e9, f"{side}done GFLOP/s": done / whole / 1e9,
+        f"{side}published GFLOP/s": 3 * flops / whole / 1e9, f"{side}done GFLOP/s": executed_flops / whole / 1e9,
     }
 
 

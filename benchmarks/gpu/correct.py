@@ -59,14 +59,14 @@ class _Texts:
     def ready(self) -> None:
         if self.of:
             return
-        met: set[Any] = set()
+        seen_keys: set[Any] = set()
         for op in _select_primitives(self._setting):
             new = self.of[op.name] = []
             for graph, _ in _cases(op, self._setting.quick):
                 for call in calls(build(graph, self._device.target)):
                     for launch in self._device.printed(call.kernel).launches:
-                        if (key := _key(launch)) not in met:
-                            met.add(key)
+                        if (key := _key(launch)) not in seen_keys:
+                            seen_keys.add(key)
                             new.append(launch)
         if self._setting.quick:
             self.of = {name: launches[:1] for name, launches in self.of.items()}
@@ -153,22 +153,22 @@ def load(setting: Setting) -> Rows:
 class _Patterned(Memories):
     """Allocator that fills memory with a pattern, so that unwritten elements are detected."""
 
-    def __init__(self, device: Any, made: type[CardMemory]) -> None:
-        super().__init__(device.driver, made)
+    def __init__(self, device: Any, buffer_type: type[CardMemory]) -> None:
+        super().__init__(device.driver, buffer_type)
         self._staging = device.staging
 
     def allocate(self, nbytes: int) -> CardMemory:
-        found = super().allocate(nbytes)
-        self._staging.upload(found.pointer, np.full(found.size, UNWRITTEN, np.uint8))
-        return found
+        buffer = super().allocate(nbytes)
+        self._staging.upload(buffer.pointer, np.full(buffer.size, UNWRITTEN, np.uint8))
+        return buffer
 
 
 def patterned(device: Any) -> None:
     """Fill all memory that a device allocates from now on with a pattern. gpu-sim does so anyway."""
     if hasattr(device, "memories"):
-        made = type("CardMemory", (CardMemory,), {"__slots__": ()})
-        ELSEWHERE[made] = device.name
-        device.memories = _Patterned(device, made)
+        buffer_type = type("CardMemory", (CardMemory,), {"__slots__": ()})
+        ELSEWHERE[buffer_type] = device.name
+        device.memories = _Patterned(device, buffer_type)
 
 
 def checked(device: Any, cases: Iterable[Case]) -> dict[str, Any]:

@@ -25,10 +25,10 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 def rows(setting: Setting) -> Rows:
     """Yield a row with the figures of both devices, from which the estimates are computed; then a row for each size."""
-    known: dict[str, Machine] = {}
-    yield "figures", lambda: _figures(setting, known)
+    cached: dict[str, Machine] = {}
+    yield "figures", lambda: _figures(setting, cached)
     for n in (4, 24) if setting.quick else SIZES:
-        yield f"{n} x {n}", lambda n=n: _row(setting, n, known)  # type: ignore[misc]
+        yield f"{n} x {n}", lambda n=n: _row(setting, n, cached)  # type: ignore[misc]
 
 
 def machines(setting: Setting, cached: dict[str, Machine]) -> dict[str, Machine]:
@@ -44,8 +44,8 @@ def machines(setting: Setting, cached: dict[str, Machine]) -> dict[str, Machine]
     return cached
 
 
-def _figures(setting: Setting, known: dict[str, Machine]) -> dict[str, Any]:
-    by_device = machines(setting, known)
+def _figures(setting: Setting, cached: dict[str, Machine]) -> dict[str, Any]:
+    by_device = machines(setting, cached)
     figures = by_device[setting.device]
     return {
         "launch us": 1e6 * figures.launch, "graph node us": 1e6 * figures.replay, "call us": 1e6 * figures.call,
@@ -55,7 +55,7 @@ def _figures(setting: Setting, known: dict[str, Machine]) -> dict[str, Any]:
     }
 
 
-def _row(setting: Setting, n: int, known: dict[str, Machine]) -> dict[str, Any]:
+def _row(setting: Setting, n: int, cached: dict[str, Machine]) -> dict[str, Any]:
     a, b = normal((n, n), 21), normal((n, n), 22)
     f = wf.jit(lambda a, b: a @ b)
     x, y = wf.array(a), wf.array(b)
@@ -73,7 +73,7 @@ def _row(setting: Setting, n: int, known: dict[str, Machine]) -> dict[str, Any]:
 
     sides = {"cpu": on_cpu, "resident": lambda: f(x, y), "with copies": lambda: f(wf.array(a), wf.array(b))}
     times = setting.timed(sides, host=True)
-    figures = machines(setting, known)
+    figures = machines(setting, cached)
     p, q = input_leaf((n, n), FLOAT32), input_leaf((n, n), FLOAT32)
     product = bind(TABLE["dot_general"], p, q, contract=((1,), (0,)), batch=((), ()))
     program = build(Graph([p, q], [product]), get_device("cpu").target)

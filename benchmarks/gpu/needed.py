@@ -15,5 +15,5 @@ def missing_packages() -> str | None:
     missing = [package for module, package in PACKAGES.items() if importlib.util.find_spec(module) is None]
     if not missing:
         return None
-    what = f"bench gpu: not installed here: {', '.join(missing)}"
-    return f"{what}. pip install {' '.join(missing)}; without a network, bring wheels along (docs/guide/gpu.md says how)"
+    message = f"bench gpu: not installed here: {', '.join(missing)}"
+    return f"{message}. pip install {' '.join(missing)}; without a network, bring wheels along (docs/guide/gpu.md says how)"

@@ -33,9 +33,9 @@ class Pack:
         if not files or state == self._packed:
             return
         content = io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files:
                 data = file.read_bytes()
-                made.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
+                archive.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
         write_whole(self._target, content.getvalue(), "bench gpu: --zip")
         self._packed = state

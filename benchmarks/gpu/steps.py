@@ -56,7 +56,7 @@ STEPS = (
 NAMES = tuple([step.name for step in STEPS])
 
 
-def broken(found: dict[str, Any]) -> str | None:
+def broken(record: dict[str, Any]) -> str | None:
     """Return the first row of a step's record that is vital and does not work, or None."""
-    rows = [row for row in found["rows"] if found["step"] == "basics" and row["name"] in VITAL]
+    rows = [row for row in record["rows"] if record["step"] == "basics" and row["name"] in VITAL]
     return next((row["name"] for row in rows if "error" in row or not row["right"]), None)

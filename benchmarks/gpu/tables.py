@@ -10,21 +10,21 @@ _MOST = 40  # rows that are shown
 _WIDEST = 60
 
 
-def table(found: dict[str, Any]) -> str:
+def table(record: dict[str, Any]) -> str:
     """Return the rows of a step's record, its omissions and remarks as text."""
-    rows = found["rows"]
+    rows = record["rows"]
     visible = _select_rows(rows)
     columns = list(dict.fromkeys([key for row in visible for key in row if key not in _HIDDEN]))
     lines = [["", *[f"{key} ms" if any(_is_time(row.get(key)) for row in visible) else key for key in columns]]]
     lines += [[row["name"], *[_cell(row.get(key)) for key in columns]] for row in visible]
     lines_of_text = [_align(lines)] if rows else []
     if len(visible) < len(rows):
-        lines_of_text.append(f"... {len(rows)} rows in all, see {found['step']}.json")
-    if found["reason"]:
-        lines_of_text.append(f"{found['status'].upper()}: {found['reason']}")
-    if found["left"]:
-        lines_of_text.append(f"left: {', '.join(found['left'][:12])}{' ...' if len(found['left']) > 12 else ''}")
-    return "\n".join(lines_of_text + found["notes"])
+        lines_of_text.append(f"... {len(rows)} rows in all, see {record['step']}.json")
+    if record["reason"]:
+        lines_of_text.append(f"{record['status'].upper()}: {record['reason']}")
+    if record["left"]:
+        lines_of_text.append(f"left: {', '.join(record['left'][:12])}{' ...' if len(record['left']) > 12 else ''}")
+    return "\n".join(lines_of_text + record["notes"])
 
 
 def _select_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

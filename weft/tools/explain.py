@@ -162,8 +162,8 @@ def _find_overwritable_inputs(traced: Traced) -> frozenset[int]:
     """Return the inputs that a call may overwrite: captured cells that the function writes and does not return."""
     written = {id(target) for kind, target, _ in traced.writes if kind == "cell"}
     first = len(traced.arrays) + len(traced.scalars)
-    shown = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
-    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - shown
+    returned = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
+    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - returned
 
 
 def _format_amount(n: int) -> str:

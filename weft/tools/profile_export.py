@@ -223,8 +223,8 @@ def chrome_trace(profile: Figures) -> dict[str, Any]:
                     "tid": number, "args": args, **process,
                 })
             at += share * length
-    about = {"function": profile.name, "culprit": profile.culprit.sentence}
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+    metadata = {"function": profile.name, "culprit": profile.culprit.sentence}
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
 
 
 def trace_text(profile: Figures) -> str:

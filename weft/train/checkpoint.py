@@ -123,7 +123,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
     return Checkpoint(tables["run"], Snapshot(parts, (first, second)), states, tables["epochs"], tables["place"])
 
 
-def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
+def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
     """Check that a checkpoint belongs to this run. ``parts``: the present arrays of model, optimizer and step
 
     Raises
@@ -131,18 +131,18 @@ def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, di
     DataError
         The message names the first difference.
     """
-    for what, current in json.loads(json.dumps(run)).items():
-        stored = found.run.get(what)
+    for field, current in json.loads(json.dumps(run)).items():
+        stored = checkpoint.run.get(field)
         if stored != current:
-            what = what.replace("_", " ")
+            field = field.replace("_", " ")
             if isinstance(stored, dict) and isinstance(current, dict) and stored.get("class") == current.get("class"):
                 option = next(n for n in {**stored, **current} if n not in stored or n not in current or stored[n] != current[n])
-                what, stored, current = f"{what} {current['class']}: {option}", stored.get(option), current.get(option)
+                field, stored, current = f"{field} {current['class']}: {option}", stored.get(option), current.get(option)
             elif isinstance(stored, dict) and isinstance(current, dict):
                 stored, current = stored.get("class"), current.get("class")
-            raise _mismatch(path, f"{what} is {_shorten(stored)} there, and {current} here")
+            raise _mismatch(path, f"{field} is {_shorten(stored)} there, and {current} here")
     for part, arrays in parts.items():
-        _check_arrays(path, part, found.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
+        _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
 
 
 def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:

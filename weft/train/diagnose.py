@@ -135,8 +135,8 @@ def find(log: Log, step: int) -> NonFinite:
         stepper.advance(batches, one.lr)
         for name, p in named_arrays(model).items():
             if name in log.sound and not finite(p.numpy()):
-                what = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
-                return NonFinite(*at, "update", "", what, "", _non_finite_kind(p.numpy()), ranges[name])
+                description = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
+                return NonFinite(*at, "update", "", description, "", _non_finite_kind(p.numpy()), ranges[name])
         return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())
     finally:
         put(before, *log.of)

@@ -112,7 +112,7 @@ class Run:
         self._begin()
         if self.kept is None:
             self.save()
-        done = False
+        finished = False
         self.model.train()
         try:
             with flush_denormals(), catch_interrupt() as interrupt, self._progress() as bar:
@@ -120,7 +120,7 @@ class Run:
                 while len(history.epochs) < state.epochs and not state.stopped and not interrupt.to_stop:
                     if not self._epoch(bar, interrupt):
                         break
-                done = True
+                finished = True
                 if history.non_finite is None:
                     history.interrupted = interrupt.to_stop
                     if interrupt.to_stop and self.path is not None:
@@ -134,7 +134,7 @@ class Run:
             self.keeper.restore(self.model)
         if history.non_finite is not None:
             warn(f"fit: {history.non_finite}")
-        if done:
+        if finished:
             for end in self.hooks.end:
                 end(state)
 
@@ -216,9 +216,9 @@ class Run:
     def _blocks(self, keys: Any, every: int | None) -> Iterator[tuple[tuple[Any, ...], ...]]:
         """Yield the updates of an epoch, in tuples that one native call executes."""
         size, state = self.stepper.accumulate, self.state
-        left = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
+        remaining = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
         updates = ((key,) for key in keys) if size == 1 else _groups(keys, size)
-        return self.pace.blocks(updates, left, lambda: MANY if every is None else every - state.step % every)
+        return self.pace.blocks(updates, remaining, lambda: MANY if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:
         """End an epoch: validate, append its row, call the callbacks, write the checkpoint if due. Return True."""
@@ -297,16 +297,16 @@ class Pace:
         self.seen = 0  # updates of this epoch
         self.proven = False  # whether a native loop has run
 
-    def blocks(self, updates: Iterator[Keys], left: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
+    def blocks(self, updates: Iterator[Keys], remaining: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
         """Yield the updates of an epoch in tuples, each for one native call.
 
-        left : remaining updates of the whole run
+        remaining : updates of the rest of the run
         room : function that returns the number of updates before the next checkpoint
         """
         self.seen = 0
         for update in updates:
             if self.able and self.count == 1:
-                self._watch(left)
+                self._watch(remaining)
             if self.count == 1 or room() < self.count:
                 yield (update,)
                 continue
@@ -344,12 +344,12 @@ class Pace:
         rows = len(block[0][0])
         return [(rows, values) for values in zip(*(a.numpy().tolist() for a in out), strict=True)]
 
-    def _watch(self, left: int) -> None:
+    def _watch(self, remaining: int) -> None:
         """Time single updates, called before each, and switch to native loops if they are short enough."""
         self.seen += 1
         if self.seen == WATCHED:
             self.since = time.thread_time()  # CPU time: waiting for other programs does not count
-        elif self.seen == 2 * WATCHED and left >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
+        elif self.seen == 2 * WATCHED and remaining >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
             self.count = MANY
 
 

@@ -37,9 +37,9 @@ class Silent(Progress):
 class Bar(Progress):
     """Progress bar that counts batches. It is redrawn at most ten times a second, so that small nets are not slowed down."""
 
-    def __init__(self, epochs: int, bar, task, known: bool) -> None:
+    def __init__(self, epochs: int, bar, task, is_total_known: bool) -> None:
         super().__init__(epochs)
-        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, known, 0, 0.0, 0
+        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, is_total_known, 0, 0.0, 0
 
     def step(self, batches: int = 1) -> None:
         self._pending += batches
@@ -69,11 +69,11 @@ def describe(row: Epoch, total: int) -> str:
     """
     text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
-        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validated(row))}"
+        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validation_figures(row))}"
     return text
 
 
-def _validated(row: Epoch) -> dict[str, float]:
+def _validation_figures(row: Epoch) -> dict[str, float]:
     return {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
 
 

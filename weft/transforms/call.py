@@ -53,8 +53,8 @@ class Call:
         "values",
     )
 
-    def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], known: Call | None = None) -> None:
-        """jitted : a Jitted. known : an earlier ``Call`` of the same arguments, whose leaves are used"""
+    def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
+        """jitted : a Jitted. earlier : a ``Call`` of the same arguments, whose leaves are used"""
         self.args, self.kwargs, self.count = args, kwargs, Structure.count
         self.given, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
         self.statics: list[Any] = []
@@ -68,7 +68,7 @@ class Call:
                 objects = objects or type(leaf) not in PLAIN
             leaves.append(leaf)
             self.statics.append(static)
-        self.leaves: list[Any] = known.leaves if known else leaves
+        self.leaves: list[Any] = earlier.leaves if earlier else leaves
         reached: Content = jitted.reach()
         if not objects:
             self.contents: tuple[Content, ...] = (reached,)
@@ -150,7 +150,7 @@ class Call:
 
     def named(self) -> list[Any]:
         """Return a unique name for each value: its place and the path into its tuple."""
-        return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
+        return [(record.place(k), indices) for content in self.contents for record, k, indices in content.places()]
 
     def places(self) -> dict[Any, tuple[int, int]]:
         """Map each place to the number of its record and the number of the value in the record."""

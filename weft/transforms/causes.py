@@ -140,9 +140,9 @@ def _leaf_cause(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> C
             return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
         if was == is_:
             return Cause(f"the memory layout of {name}", "", "", "Give it arrays of one layout, by `copy()` where they differ.")
-        what = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
+        property_ = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
         advice = "A program is made for each: keep to a few, by padding or by batches of one size."
-        return Cause(f"the {what} of {name}", was, is_, advice)
+        return Cause(f"the {property_} of {name}", was, is_, advice)
     was, is_ = _constant_text(old), _constant_text(new)
     if not was or not is_:
         return None
@@ -247,14 +247,14 @@ def _name_owners(names: dict[int, str], records: Sequence[Record]) -> None:
                     names.setdefault(id(value), _value_name(record, k, names))
 
 
-def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, way: tuple[int, ...]) -> str:
+def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, indices: tuple[int, ...]) -> str:
     """Return the name of value ``k`` of a record that ``f`` reaches in messages. ``k=None``: the name of its owner."""
     owner = getattr(f, "__self__", None)
     names = {id(owner): "self"} if owner is not None else {}
     _name_owners(names, records)
     if k is None:
         return f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
-    return f"`{_value_name(record, k, names)}{''.join([f'[{part}]' for part in way])}`"
+    return f"`{_value_name(record, k, names)}{''.join([f'[{part}]' for part in indices])}`"
 
 
 _VARIABLES = (CellsRecord, VariablesRecord, ClassRecord)
@@ -278,8 +278,8 @@ def place_names(f: Callable, call: Any) -> Iterator[str]:
     """Yield the name of each value in messages: ``the attribute `self.n```, ``the global variable `scale```."""
     names = _owner_names_by_id(f, call)
     for content in call.contents:
-        for record, k, way in content.places():
-            inner = "".join([f"[{part}]" for part in way])
+        for record, k, indices in content.places():
+            inner = "".join([f"[{part}]" for part in indices])
             kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
             yield f"{kind} `{_value_name(record, k, names)}{inner}`"
 
@@ -312,8 +312,8 @@ def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, An
         if any([value is array for value in (x.values() if isinstance(x, dict) else x) for array in arrays]):
             where = where or f"in `{names_by_id.get(id(x)) or type(x).__name__}`, which grows"
     line = next((user_line(line) for line in lines if line is not None), "")
-    made = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
+    origin = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
     return (
         f"{named(f)} leaves arrays behind at each call ({where or 'in an attribute, a global, a list or a dict'}): it is traced "
-        f"again each time, which is slow.{made} Return the array, or write into an array that exists, with `a[...] = value`"
+        f"again each time, which is slow.{origin} Return the array, or write into an array that exists, with `a[...] = value`"
     )

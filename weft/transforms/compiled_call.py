@@ -66,11 +66,11 @@ class Entry:
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
     count : ``Structure.count`` when the modules were last compared
-    held : what function and arguments hold
+    held : the contents of function and arguments
     """
 
     __slots__ = (  # noqa: RUF023  in the order of use
-        # the guard of a call: its tree and leaves, and what function and arguments hold
+        # the guard of a call: its tree and leaves, and the contents of function and arguments
         "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_more", "_played",
         # positions among the values of ``held`` of captured cells, written cells, and results that exist before the call
         "_of_cells", "_of_writes", "_of_results", "_of_views",
@@ -125,7 +125,7 @@ class Entry:
         self._kinds = traced.kinds
         self._made = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
         self._visible = len(traced.shows)
-        late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
+        late = [(kind == "same", j, end) for j, (kind, end) in enumerate(traced.results) if kind in ("view", "same")]
         self._later = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
         alone = len(self._results) == 1 and self._structure is None
         self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
@@ -149,7 +149,7 @@ class Entry:
         self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
         exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
         self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
-        views = [(n, what[0][1]) for n, (same, _, what) in enumerate(self._later) if not same and what[0][0] == "static"]
+        views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._later) if not same and end[0][0] == "static"]
         self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
 
     def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
@@ -202,8 +202,8 @@ class Entry:
         self._nodes = [cell._node for cell in self._cells]
         self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
-        self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
-        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
+        self._shown = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
+        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in kept]
         numbers = [k for _, k in self._state]
         first = len(traced.graph.outputs) - len(numbers)
         counts = [s for s in sources if s[0] == "out"]
@@ -404,28 +404,28 @@ class Entry:
 
         ``cells``: the leaves, those in ``_bases`` replaced by the cells that they view
         """
-        held = self._held
-        if held is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
-            self._followed, held = FOLLOWED[0], held.copy()
+        keep = self._held
+        if keep is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
+            self._followed, keep = FOLLOWED[0], keep.copy()
             views = list(map(getweakrefcount, self._own))  # a view has a weak reference to the node that it last read
             for count, n_views, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
-                held[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
+                keep[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
         unchanged = self._unchanged(inputs, cells) if self._shown else {}
-        outputs = run(inputs, held)
+        outputs = run(inputs, keep)
         if self._tail >= 0 and outputs[self._tail :] == self._free:
             if self._single:
                 _, k, shape, dtype = self._results[0]
                 return holding(outputs[k], shape, dtype, self._kinds[0])
             return self._pack(outputs, leaves, unchanged, {})
-        made: dict[int, Node] = {}
+        nodes: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
             if kind == IN:
                 node = unchanged[k]
-            elif kind == OUT and i >= 0 and held is not None and not held[self._start + i] and k not in made:
-                node = made[k] = self._nodes[i]  # no other reference to this node exists
+            elif kind == OUT and i >= 0 and keep is not None and not keep[self._start + i] and k not in nodes:
+                node = nodes[k] = self._nodes[i]  # no other reference to this node exists
                 node.value = outputs[k]
             else:
-                node = _output_node(made, k, shape, dtype, outputs)
+                node = _output_node(nodes, k, shape, dtype, outputs)
             if isinstance(target, int):
                 cells[target]._set(node)
                 continue
@@ -434,11 +434,11 @@ class Entry:
                 self._nodes[i], self._values[i] = node, node.value
         alive: dict[int, Array] = {}
         for cell, (kind, k, shape, dtype), j in self._survivors:
-            cell._node = unchanged[k] if kind == IN else _output_node(made, k, shape, dtype, outputs)
+            cell._node = unchanged[k] if kind == IN else _output_node(nodes, k, shape, dtype, outputs)
             cell._trace = None
             alive[j] = cell
         self._gather()
-        return self._pack(outputs, leaves, unchanged, made, alive)
+        return self._pack(outputs, leaves, unchanged, nodes, alive)
 
     def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """Return the nodes of the inputs that are also results, which share them."""
@@ -454,7 +454,7 @@ class Entry:
         return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
 
     def _pack(
-        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], made: dict[int, Node],
+        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], nodes: dict[int, Node],
         alive: Mapping[int, Array] = _NONE,
     ) -> Any:
         """Assemble the results. ``alive``: the results that exist as Arrays, because the function stored them while traced."""
@@ -463,13 +463,13 @@ class Entry:
             if j in alive:
                 out.append(alive[j])
             elif kind == OUT:
-                out.append(make(_output_node(made, k, shape, dtype, outputs)))
+                out.append(make(_output_node(nodes, k, shape, dtype, outputs)))
             elif kind == IN:
                 out.append(make(unchanged[k]))
             else:
                 out.append(leaves[k] if kind == LEAF else k)
-        for same, j, what in self._later:
-            out[j] = out[what] if same else view_of(what, leaves, out)
+        for same, j, end in self._later:
+            out[j] = out[end] if same else view_of(end, leaves, out)
         del out[self._visible :]
         whole = out[0] if self._structure is None else unflatten(self._structure, out)
         return self._set(whole) if self._sets else whole
@@ -484,9 +484,9 @@ class Entry:
         return whole[0]
 
 
-def _output_node(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
+def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
     """Return the node of output ``k``, made once for all results and cells that share it."""
-    node = made.get(k)
+    node = nodes.get(k)
     if node is None:
-        node = made[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
+        node = nodes[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
     return node

@@ -58,7 +58,7 @@ class Content:
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
     held : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
-    beside : a content recorded before, whose objects are referred to by number
+    beside : an earlier content, whose objects are referred to by number
     records : of everything that may change
     values : arrays and constants in the records
     numbers : whether run-time numbers are among the values
@@ -161,9 +161,9 @@ class Content:
                 paths.append((k, ()))
                 continue
             by_value = whole and (not record.writable or not isinstance(value, Array))
-            part, ways = (self.of(value, deep), ()) if by_value else self._part(value, deep)
+            part, index_paths = (self.of(value, deep), ()) if by_value else self._part(value, deep)
             parts.append(part)
-            paths += [(k, way) for way in ways]
+            paths += [(k, indices) for indices in index_paths]
         record.paths = tuple(paths)
         self.records.append(record)
         return parts
@@ -271,7 +271,7 @@ class Content:
 
     def _add_record(self, record: Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
         """Add a record of variables or attributes that have been read, and return their names and keys."""
-        paths = tuple([(k, way) for k, (_, (_, ways)) in enumerate(values) for way in ways])
+        paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
         self.records.append(record.again(names, tuple([value for value, _ in values]), paths))
         return (names, *[part for _, (part, _) in values])
 
@@ -327,8 +327,8 @@ class Content:
     def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:
         """Yield, for each leaf, its record, the number of the value, and the tuple indices into the value."""
         for record in self.records:
-            for k, way in record.paths:
-                yield record, k, way
+            for k, indices in record.paths:
+                yield record, k, indices
 
 
 def _module_of(x: Any) -> Any:

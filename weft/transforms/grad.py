@@ -35,8 +35,8 @@ _IDENTITY = TABLE["identity"]
 class _Argument:
     """One differentiated argument: the value passed to the function, and the nodes to differentiate by."""
 
-    def __init__(self, value: Any, what: str, known: dict[int, Node]) -> None:
-        """``known``: fresh nodes of the parameters of earlier arguments, by id; a shared parameter is one variable"""
+    def __init__(self, value: Any, what: str, fresh_nodes: dict[int, Node]) -> None:
+        """``fresh_nodes``: those of the parameters of earlier arguments, by id; a shared parameter is one variable"""
         self.leaves: list[Any]
         if not is_container(value):
             self.leaves, self.structure = [value], None
@@ -54,15 +54,15 @@ class _Argument:
                 self.nodes.append(None)
                 passed.append(leaf)
                 continue
-            if id(leaf) in in_modules and id(leaf) in known:
-                self.nodes.append(known[id(leaf)])
+            if id(leaf) in in_modules and id(leaf) in fresh_nodes:
+                self.nodes.append(fresh_nodes[id(leaf)])
                 passed.append(leaf)
                 continue
             node = as_node(leaf)
             fresh = bind(_IDENTITY, node)
             self.nodes.append(fresh)
             if id(leaf) in in_modules:
-                known[id(leaf)] = fresh
+                fresh_nodes[id(leaf)] = fresh
                 assert isinstance(leaf, Array)
                 self.swapped.append((leaf, node, fresh))
                 passed.append(leaf)
@@ -200,10 +200,10 @@ def _find_alias(
     """
     copies = [copy for a in arguments for copy in a.copies]
     handles = {id(handle) for _, handle, _ in copies}
-    others = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
-    others += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
+    candidates = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
+    candidates += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
     for array in written:
-        if sum([touch(array, other) for other in others]) > 1:  # itself, and another
+        if sum([touch(array, other) for other in candidates]) > 1:  # itself, and another
             return array
     return None
 
@@ -251,8 +251,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = _name(f)
         numbers = _numbers(argnums, len(args), name)
-        known: dict[int, Node] = {}
-        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", known) for n in numbers}
+        fresh_nodes: dict[int, Node] = {}
+        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", fresh_nodes) for n in numbers}
         called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
         out = _call(f, called, kwargs, list(chosen.values()), f"grad of {name}")
         aux = None
@@ -357,8 +357,8 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
 
 def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     name = _name(f)
-    known: dict[int, Node] = {}
-    chosen = [_Argument(p, f"vjp of {name}: argument {k}", known) for k, p in enumerate(primals)]
+    fresh_nodes: dict[int, Node] = {}
+    chosen = [_Argument(p, f"vjp of {name}: argument {k}", fresh_nodes) for k, p in enumerate(primals)]
     out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]

@@ -65,16 +65,16 @@ class Numbers:
 _NONE = Numbers(0, frozenset())
 
 
-def numbers_of(known: Recent, call: Call) -> Numbers:
-    """Return the ``Numbers`` in ``known`` for this kind of call, updated with its values. A kind does not depend on shapes."""
+def numbers_of(cache: Recent, call: Call) -> Numbers:
+    """Return the ``Numbers`` in ``cache`` for this kind of call, updated with its values. A kind does not depend on shapes."""
     leaves, values = call.leaves, call.values
     if RUN_TIME.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
         return _NONE
     kind = (call.kind, *map(type, leaves))
     first = len(leaves)
-    numbers = known.get(kind)
+    numbers = cache.get(kind)
     if numbers is None:
         numbers = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME]))
-        known.put(kind, numbers)
+        cache.put(kind, numbers)
     numbers.see(leaves, values)
     return numbers

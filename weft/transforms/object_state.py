@@ -35,12 +35,12 @@ class Swap:
         changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
         k = 0
         for n, record in enumerate(self.records):
-            for n_at, (place, way) in enumerate(record.paths, k):
+            for n_at, (place, indices) in enumerate(record.paths, k):
                 if n_at in slots:
-                    changes.setdefault((n, place), {})[way] = tape.number(at(record.values[place], way), slots[n_at])
+                    changes.setdefault((n, place), {})[indices] = tape.number(at(record.values[place], indices), slots[n_at])
             k += len(record.paths)
-        for (n, place), ways in changes.items():
-            value = replaced(self.records[n].values[place], ways)
+        for (n, place), by_indices in changes.items():
+            value = replaced(self.records[n].values[place], by_indices)
             self._placed[n, place] = value
             self.records[n].put(place, value)
 
@@ -76,8 +76,8 @@ class Swap:
         self._placed.clear()
 
     def _changed(self) -> Iterator[tuple[int, Record]]:
-        placed = {n for n, _ in self._placed}
-        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in placed or not r.unchanged()))
+        with_numbers = {n for n, _ in self._placed}
+        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in with_numbers or not r.unchanged()))
 
 
 def _plain(value: Any) -> Any:

@@ -80,22 +80,22 @@ class Rebinding:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
         self.after, self._fresh = {}, set()
-        stands: dict[Key, Any] = {}
+        placeholders: dict[Key, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
-            stands[key] = own(node) if writable else wrap(node)
+            placeholders[key] = own(node) if writable else wrap(node)
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
-            stands[key] = self._tape.number(_plain(start), slot)
+            placeholders[key] = self._tape.number(_plain(start), slot)
         self._placed = {}
-        self._put(stands, self._placed)
+        self._put(placeholders, self._placed)
 
     def _put(self, values: Mapping[Key, Any], placed: dict[int, dict[int, Any]] | None = None) -> None:
         changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
-        for (n, k, way), value in values.items():
-            changes.setdefault((n, k), {})[way] = value
-        for (n, k), ways in changes.items():
-            value = replaced(self._records[n].values[k], ways)
+        for (n, k, indices), value in values.items():
+            changes.setdefault((n, k), {})[indices] = value
+        for (n, k), by_indices in changes.items():
+            value = replaced(self._records[n].values[k], by_indices)
             if placed is not None:
                 placed.setdefault(n, {})[k] = value
             self._records[n].put(k, value)
@@ -130,24 +130,24 @@ class Rebinding:
                         self._refuse(record, k, (), f"from {_value_text(old)} to {_value_text(new)}")
                     self._kept.add(n)
                     continue
-                for way in ways_into(form):
-                    before, after = at(old, way), at(new, way)
+                for indices in ways_into(form):
+                    before, after = at(old, indices), at(new, indices)
                     if ours and isinstance(after, Array) and not trace.owns(after.cell):
                         self._kept.add(n)
                     elif ours and before is None:
                         pass  # a layer's state is created in each step and is None again after the loop
-                    elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
-                        self._take_leaf((n, k, way), before, after)
+                    elif before is not after or (n, k, indices) in self.starts or (n, k, indices) in self.numbers:
+                        self._take_leaf((n, k, indices), before, after)
                         if isinstance(after, Array) and trace.owns(after.cell):
-                            self._fresh.add((n, k, way))
+                            self._fresh.add((n, k, indices))
         return (len(self.starts), len(self.numbers)) != before_counts
 
     def _take_growth(self, n: int, record: Record, values: Sequence[Any]) -> bool:
         """Record the constants that the body appends to a list. Return False if it appends nothing or anything else."""
-        more = values[len(record.values) :]
-        if not more or not all([type(x) in CONSTANTS for x in more]):
+        appended = values[len(record.values) :]
+        if not appended or not all([type(x) in CONSTANTS for x in appended]):
             return False
-        self._grown[n] = list(more)
+        self._grown[n] = list(appended)
         return True
 
     def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
@@ -172,10 +172,10 @@ class Rebinding:
     def refuse_written(self, cells: Sequence[Any]) -> None:
         """Raise TraceError if the body also writes the array of a rebound place in place: other names would see some steps."""
         written = {id(cell) for cell in cells}
-        for (n, k, way), start in self.starts.items():
-            after = self.after.get((n, k, way))
+        for (n, k, indices), start in self.starts.items():
+            after = self.after.get((n, k, indices))
             if any([isinstance(x, Array) and id(x.cell) in written for x in (start, after)]):
-                self._refuse(self._records[n], k, way, "and writes the array that it holds in place, too")
+                self._refuse(self._records[n], k, indices, "and writes the array that it holds in place, too")
 
     @property
     def binds(self) -> bool:
@@ -185,21 +185,21 @@ class Rebinding:
     def refuse_all(self) -> None:
         """Raise TraceError if anything is rebound. Constants appended to lists stay."""
         self._kept |= self._grown.keys()
-        for n, k, way in (*self.starts, *self.numbers):
-            old = at(self._records[n].values[k], way)
-            self._refuse(self._records[n], k, way, f"from {_value_text(old)} to {_value_text(self.after[n, k, way])}")
+        for n, k, indices in (*self.starts, *self.numbers):
+            old = at(self._records[n].values[k], indices)
+            self._refuse(self._records[n], k, indices, f"from {_value_text(old)} to {_value_text(self.after[n, k, indices])}")
 
     def name(self, key: Key) -> str:
         """Return the name of a place in messages."""
         return self._name(self._records[key[0]], key[1], key[2])
 
-    def _name(self, record: Record, k: int | None, way: tuple[int, ...]) -> str:
+    def _name(self, record: Record, k: int | None, indices: tuple[int, ...]) -> str:
         from weft.transforms.causes import name_of_place
 
-        return name_of_place(self.body, self._records, record, k, way)
+        return name_of_place(self.body, self._records, record, k, indices)
 
-    def _refuse(self, record: Record, k: int, way: tuple[int, ...], how: str) -> NoReturn:
-        name = self._name(record, k, way)
+    def _refuse(self, record: Record, k: int, indices: tuple[int, ...], how: str) -> NoReturn:
+        name = self._name(record, k, indices)
         raise TraceError(f"{user_line(user_frame())}: the body of {self._what} rebinds {name} {how}; {_advice(self._what)}")
 
     def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
@@ -260,18 +260,18 @@ class Rebinding:
 
     def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], length: int) -> None:
         """Bind every place to its value after the last step."""
-        for n, more in self._grown.items():
-            self._records[n].owner.extend(more * length)
-        made: dict[int, Array] = {}
+        for n, constants in self._grown.items():
+            self._records[n].owner.extend(constants * length)
+        arrays: dict[int, Array] = {}
         ends: dict[Key, Any] = dict(numbers)
         for key, node in results.items():
             after = self.after[key]
             if key not in self._fresh:
                 ends[key] = after  # an existing array from outside
                 continue
-            if id(after) not in made:
-                made[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
-            ends[key] = made[id(after)]
+            if id(after) not in arrays:
+                arrays[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
+            ends[key] = arrays[id(after)]
         self._put(ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()

@@ -50,13 +50,13 @@ def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
         yield ()
         return
     for k, part in enumerate(form[1]):
-        for way in ways_into(part):
-            yield (k, *way)
+        for indices in ways_into(part):
+            yield (k, *indices)
 
 
-def at(value: Any, way: tuple[int, ...]) -> Any:
-    """Return the leaf at the tuple indices ``way``."""
-    for k in way:
+def at(value: Any, indices: tuple[int, ...]) -> Any:
+    """Return the leaf at these indices into nested tuples."""
+    for k in indices:
         value = value[k]
     return value
 
@@ -74,13 +74,13 @@ def is_plain(value: Any) -> bool:
     return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in GIVEN
 
 
-def replaced(value: Any, changes: dict[tuple[int, ...], Any], way: tuple[int, ...] = ()) -> Any:
+def replaced(value: Any, changes: dict[tuple[int, ...], Any], indices: tuple[int, ...] = ()) -> Any:
     """Return ``value`` with the leaves at the tuple indices in ``changes`` replaced."""
-    if way in changes:
-        return changes[way]
+    if indices in changes:
+        return changes[indices]
     if not isinstance(value, tuple):
         return value
-    parts = [replaced(part, changes, (*way, k)) for k, part in enumerate(value)]
+    parts = [replaced(part, changes, (*indices, k)) for k, part in enumerate(value)]
     return tuple_of(type(value), parts)
 
 
@@ -135,7 +135,7 @@ class Record:
     def leaves(self) -> list[Any]:
         """Return the leaves. Run-time numbers, which a trace in another thread may have put in, are replaced by their values."""
         values = self.values
-        result = [at(values[k], way) if way else values[k] for k, way in self.paths]
+        result = [at(values[k], indices) if indices else values[k] for k, indices in self.paths]
         return [x.value if type(x) in GIVEN else x for x in result] if not GIVEN.isdisjoint(map(type, result)) else result
 
     def renewed(self) -> Record | None:

@@ -404,8 +404,8 @@ def _parse_device(name: str) -> Any:
     """Return the value of ``LOCAL.place`` for the device, or raise an error if it cannot be used."""
     if name == "auto":
         return figures()
-    found = get_device(name).name
-    return None if found == "cpu" else found
+    device_name = get_device(name).name
+    return None if device_name == "cpu" else device_name
 
 
 def _set_place(place: Any) -> None:

@@ -103,7 +103,7 @@ def trace(
     moving : numbers of the int and float leaves that are run-time numbers (see ``runtime/traced_int.py``); others are static.
         The numbers of the values in ``contents`` follow those of the leaves
     collect : whether to collect garbage before arrays count as left behind
-    contents : what the function and its arguments hold
+    contents : the contents of the function and its arguments
     """
     with _freeze_old_objects(collect) as aside:
         return _trace_once(f, leaves, rebuild, states, together, collect, moving, contents, aside)
@@ -279,7 +279,7 @@ def _assemble(
             return ("in", position[node])
         return ("out", outputs.setdefault(node, len(outputs)))
 
-    results = tuple([source(what) if kind == "node" else (kind, what) for kind, what in ends])
+    results = tuple([source(content) if kind == "node" else (kind, content) for kind, content in ends])
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
     alive = [(cell, source(node), k) for cell, node, k in survivors]
     return Traced(

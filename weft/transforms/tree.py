@@ -94,12 +94,12 @@ class _ModuleStructure:
 def _flatten_module(module: Any) -> tuple[list[Any], _ModuleStructure, tuple[str, ...]]:
     buffers = getattr(type(module), "buffers", ())
     children: dict[str, Any] = {}
-    others: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
     for name, value in module.__dict__.items():
-        into = children if name not in buffers and _holds_arrays(value) else others
+        into = children if name not in buffers and _holds_arrays(value) else rest
         into[name] = value
     names = tuple(children)
-    return [*children.values()], _ModuleStructure(type(module), names, others, tuple(module.__dict__)), names
+    return [*children.values()], _ModuleStructure(type(module), names, rest, tuple(module.__dict__)), names
 
 
 def _unflatten_module(rest: Any, children: Any) -> Any:

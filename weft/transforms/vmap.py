@@ -110,9 +110,10 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
                 m.given._set(whole)
             else:
                 m.given[...] = look(whole)
-        made = iter(batched)
+        remaining = iter(batched)
         results = [
-            None if leaf is None else wrap(_move(*next(made), place, size)) for leaf, place in zip(leaves, places, strict=True)
+            None if leaf is None else wrap(_move(*next(remaining), place, size))
+            for leaf, place in zip(leaves, places, strict=True)
         ]
         return results[0] if structure is None else unflatten(structure, results)
 
