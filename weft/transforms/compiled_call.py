@@ -71,17 +71,18 @@ class Entry:
 
     __slots__ = (  # noqa: RUF023  in the order of use
         # the guard of a call: its tree and leaves, and the contents of function and arguments
-        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_more", "_played",
+        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers", "_tape_results",
         # positions among the values of ``held`` of captured cells, written cells, and results that exist before the call
         "_of_cells", "_of_writes", "_of_results", "_of_views",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
         # the run; the cells that it changes, and whether their buffers may be donated
-        "_run", "_warm", "_watched", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
-        "_tail",
+        "_run", "_warm", "_watched", "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
+        "_state_buffers", "_state_start",
         # the results for the caller
-        "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
+        "_results", "_kinds", "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure",
+        "_has_one_output", "_is_pure",
         # the writes after the run
         "_writes", "lands", "_survivors", "_sets",
     )
@@ -101,8 +102,8 @@ class Entry:
         self._sets = traced.sets
         floats = self._tape is None  # without a tape nothing is computed from floats
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
-        self._more = self._tape is not None or needs_numbers(traced.results, len(leaves))
-        self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
+        self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
+        self._tape_results: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
         self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
@@ -123,12 +124,12 @@ class Entry:
         self.quick = not static and None not in self._specs and not self._bases and not turned
         self._results = [row_of(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
-        self._made = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
-        self._visible = len(traced.shows)
+        self._result_rows = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
+        self._result_count = len(traced.shows)
         late = [(kind == "same", j, end) for j, (kind, end) in enumerate(traced.results) if kind in ("view", "same")]
-        self._later = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
+        self._derived = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
         alone = len(self._results) == 1 and self._structure is None
-        self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
+        self._has_one_output = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *row_of(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
@@ -139,17 +140,17 @@ class Entry:
         self._prepare_state(traced)
         self._warm: Any = None
         self._watched: list[Any] = []  # the records from which ``_warm`` was made
-        self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
-        self._find()
+        self._is_pure = self._has_one_output and self._inputs == len(self._arrays) and not self._writes and not self._survivors
+        self._find_places()
 
-    def _find(self) -> None:
+    def _find_places(self) -> None:
         """Find the captured cells and results that belong to objects in ``held``: another call may have other objects there."""
         cells, same = self.held.places()
         self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
         self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
         exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
         self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
-        views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._later) if not same and end[0][0] == "static"]
+        views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._derived) if not same and end[0][0] == "static"]
         self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
 
     def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
@@ -179,12 +180,12 @@ class Entry:
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._followed, self._warm = -1, None
-        self._made, self._later = self._made.copy(), self._later.copy()
+        self._result_rows, self._derived = self._result_rows.copy(), self._derived.copy()
         for j, is_value, k in self._of_results:
-            self._made[j] = (STATIC, values[k] if is_value else records[k].owner, *self._made[j][2:])
+            self._result_rows[j] = (STATIC, values[k] if is_value else records[k].owner, *self._result_rows[j][2:])
         for n, k in self._of_views:
-            same, j, ((kind, _), path) = self._later[n]
-            self._later[n] = (same, j, ((kind, values[k].cell), path))
+            same, j, ((kind, _), path) = self._derived[n]
+            self._derived[n] = (same, j, ((kind, values[k].cell), path))
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
@@ -202,27 +203,28 @@ class Entry:
         self._nodes = [cell._node for cell in self._cells]
         self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
-        self._shown = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
+        self._returned_inputs = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
         self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in kept]
         numbers = [k for _, k in self._state]
         first = len(traced.graph.outputs) - len(numbers)
         counts = [s for s in sources if s[0] == "out"]
-        self._tail = -1  # index of the first state output if the state comes last, each cell once, and nothing else is written
+        # index of the first state output if the state comes last, each cell once, and nothing else is written, else -1
+        self._state_start = -1
         if len(self._state) == len(self._writes) and numbers == list(range(first, first + len(numbers))):
             if len(set(counts)) == len(counts) and not self._survivors:
-                self._tail = first
-        self._held = None
+                self._state_start = first
+        self._keep = None
         if self._state:
             own = {self._start + i for i, _ in self._state}
-            self._held = [i not in own for i in range(self._inputs)]
-        self._expected, self._followed = [_FREE] * len(self._state), -1
+            self._keep = [i not in own for i in range(self._inputs)]
+        self._expected_counts, self._followed = [_FREE] * len(self._state), -1
         self._gather()
 
     def _gather(self) -> None:
         """Collect the nodes and buffers of the written cells."""
-        self._own = [self._nodes[i] for i, _ in self._state]
-        self._free = [self._values[i] for i, _ in self._state]
-        if any([node.op is CONSTANT for node in self._own]):
+        self._state_nodes = [self._nodes[i] for i, _ in self._state]
+        self._state_buffers = [self._values[i] for i, _ in self._state]
+        if any([node.op is CONSTANT for node in self._state_nodes]):
             self._followed = -1
 
     def holds(self, count: int) -> bool:
@@ -249,9 +251,9 @@ class Entry:
 
     def warm(self, structures: int) -> Any:
         """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python."""
-        if self._ints or self._tape or not self._single or self.tree is not None or not self.quick:
+        if self._ints or self._tape or not self._has_one_output or self.tree is not None or not self.quick:
             return None
-        if self._writes or self._survivors or self._shown:
+        if self._writes or self._survivors or self._returned_inputs:
             return None
         rows_of_contents = [rows for c in self.held.contents for rows in c.watch()]
         if None in rows_of_contents:
@@ -300,8 +302,8 @@ class Entry:
             return MISS  # a write through one argument must show in the other
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in the captured cell
-        if self._more:
-            cached, numbers = self._played
+        if self._needs_numbers:
+            cached, numbers = self._tape_results
             if cached is self.held.numbers:
                 args = [*args, *numbers]
             else:
@@ -309,7 +311,7 @@ class Entry:
                 if numbers is None:
                     return MISS
                 args = numbers
-        if self._pure:
+        if self._is_pure:
             _, k, shape, dtype = self._results[0]
             return holding(run(inputs)[k], shape, dtype, self._kinds[0])
         for k in self._scalars:
@@ -332,20 +334,20 @@ class Entry:
             return [*leaves, *current]
         if self._ints:
             return self._tape.played(leaves, current)
-        before, numbers = self._played
+        before, numbers = self._tape_results
         if before is not current:
             played = self._tape.played(leaves, current)
             if played is None:
                 return None
             numbers = played[len(leaves):]
-            self._played = current, numbers
+            self._tape_results = current, numbers
         return [*leaves, *numbers]
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with materialised leaves, or return MISS if a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
-        if self._more:
+        if self._needs_numbers:
             numbers = self._all_numbers(leaves)
             if numbers is None:
                 return MISS
@@ -366,10 +368,10 @@ class Entry:
 
     def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Return the results of a Program that writes nothing."""
-        if self._single:
+        if self._has_one_output:
             _, k, shape, dtype = self._results[0]
             return holding(outputs[k], shape, dtype, self._kinds[0])
-        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._shown else {}, {})
+        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._returned_inputs else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Move the Program's inputs to its device and return the callable that runs it there."""
@@ -404,16 +406,18 @@ class Entry:
 
         ``cells``: the leaves, those in ``_bases`` replaced by the cells that they view
         """
-        keep = self._held
-        if keep is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
+        keep = self._keep
+        if keep is not None and (
+            self._followed != FOLLOWED[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
+        ):
             self._followed, keep = FOLLOWED[0], keep.copy()
-            views = list(map(getweakrefcount, self._own))  # a view has a weak reference to the node that it last read
-            for count, n_views, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
+            views = list(map(getweakrefcount, self._state_nodes))  # a view has a weak reference to the node that it last read
+            for count, n_views, (i, _) in zip(map(getrefcount, self._state_nodes), views, self._state, strict=True):
                 keep[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
-        unchanged = self._unchanged(inputs, cells) if self._shown else {}
+        unchanged = self._unchanged(inputs, cells) if self._returned_inputs else {}
         outputs = run(inputs, keep)
-        if self._tail >= 0 and outputs[self._tail :] == self._free:
-            if self._single:
+        if self._state_start >= 0 and outputs[self._state_start :] == self._state_buffers:
+            if self._has_one_output:
                 _, k, shape, dtype = self._results[0]
                 return holding(outputs[k], shape, dtype, self._kinds[0])
             return self._pack(outputs, leaves, unchanged, {})
@@ -442,7 +446,7 @@ class Entry:
 
     def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """Return the nodes of the inputs that are also results, which share them."""
-        return {k: self._node(k, cells, inputs) for k in self._shown}
+        return {k: self._node(k, cells, inputs) for k in self._returned_inputs}
 
     def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
         """Return the node of input ``k``."""
@@ -459,7 +463,7 @@ class Entry:
     ) -> Any:
         """Assemble the results. ``alive``: the results that exist as Arrays, because the function stored them while traced."""
         out: list[Any] = []
-        for j, (kind, k, shape, dtype, make) in enumerate(self._made):
+        for j, (kind, k, shape, dtype, make) in enumerate(self._result_rows):
             if j in alive:
                 out.append(alive[j])
             elif kind == OUT:
@@ -468,9 +472,9 @@ class Entry:
                 out.append(make(unchanged[k]))
             else:
                 out.append(leaves[k] if kind == LEAF else k)
-        for same, j, end in self._later:
+        for same, j, end in self._derived:
             out[j] = out[end] if same else view_of(end, leaves, out)
-        del out[self._visible :]
+        del out[self._result_count :]
         whole = out[0] if self._structure is None else unflatten(self._structure, out)
         return self._set(whole) if self._sets else whole
 
