@@ -248,7 +248,7 @@ def _two_streams(setting: Setting) -> dict[str, Any]:
     device = setting.card
     driver = getattr(device, "driver", None)
     if not isinstance(driver, NvidiaDriver):
-        return {"says": "not looked at: this device has one stream", "right": True}
+        return {"says": "not tested: this device has one stream", "right": True}
     other, n = SecondStream(driver), 1 << 24
     wrong = 0
     run, _ = _chain(setting)
@@ -267,7 +267,7 @@ def _two_streams(setting: Setting) -> dict[str, Any]:
 def _torch_stream(setting: Setting) -> dict[str, Any]:
     """Check that weft reads in place what PyTorch writes on a stream of its own, and that PyTorch reads weft's result."""
     if setting.torch is None or setting.torch.name == "cpu":
-        return {"says": f"not looked at: {setting.no_torch or 'PyTorch is on the CPU'}", "right": True}
+        return {"says": f"not tested: {setting.no_torch or 'PyTorch is on the CPU'}", "right": True}
     torch, n = setting.torch.torch, 1 << 20
     worst = 0.0
     stream = torch.cuda.Stream()
@@ -286,7 +286,7 @@ def _torch_stream(setting: Setting) -> dict[str, Any]:
 def _two_cards(setting: Setting) -> dict[str, Any]:
     count = len(cards())
     if setting.device == "gpu-sim" or count < 2:
-        return {"says": f"not looked at: there is {'one card' if count == 1 else 'no card'}", "right": True}
+        return {"says": f"not tested: there is {'one card' if count == 1 else 'no card'}", "right": True}
     f = wf.jit(lambda x: wf.tanh(x @ x.T).sum(axis=1))
     x = normal((64, 40), 6)
     want = np.tanh(x.astype(np.float64) @ x.T).sum(axis=1)
@@ -406,7 +406,7 @@ def _training(setting: Setting) -> dict[str, Any]:
 def _measure_speed(setting: Setting) -> dict[str, Any]:
     """Measure rough figures, which show whether something is far too slow. The other steps measure exactly."""
     if setting.quick or setting.device == "gpu-sim":
-        return {"says": "not looked at in a quick run", "right": True}
+        return {"says": "not tested in a quick run", "right": True}
     n, m = 1 << 26, 4096
     with wf.device(setting.device):
         x, a = wf.array(normal((n,), 1)), wf.array(normal((m, m), 2, "bfloat16"))

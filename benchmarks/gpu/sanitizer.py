@@ -27,10 +27,10 @@ def rows(setting: Setting) -> Rows:
     """Yield a row for each of its tools, with the quick primitives and scatters."""
     tool = sanitizer()
     if tool is None:
-        setting.notes.append("compute-sanitizer is not here (it comes with the CUDA toolkit): nothing was looked at")
+        setting.notes.append("compute-sanitizer is not installed (it comes with the CUDA toolkit): it was not run")
         return
     if getattr(setting.card, "driver", None) is None:
-        setting.notes.append("compute-sanitizer looks at cards, and gpu-sim is none: nothing was looked at")
+        setting.notes.append("compute-sanitizer needs a card, gpu-sim is none: it was not run")
         return
     for name in TOOLS:
         for step in ("primitives", "scatters"):

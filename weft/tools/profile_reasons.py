@@ -187,8 +187,8 @@ def overhead(
         ), line
     if traced >= 1:
         return Reason(
-            "traced again", f"traced again: jitted functions are made anew, or meet something new, {traced:.0f} "
-            f"time{'' if traced == 1 else 's'} in each call", "Make them once, outside, and keep shapes and settings as they are",
+            "traced again", f"traced again: jitted functions are created, or get arguments of a new kind, {traced:.0f} "
+            f"time{'' if traced == 1 else 's'} in each call", "Create them once, outside, and keep shapes and settings the same",
         ), None
     if looks > programs / 2:
         return Reason(

@@ -203,7 +203,7 @@ class BestWeights:
     def restore(self, model: Module, which: str = "best") -> Module:
         """Write the best or the last weights into ``model`` and return it."""
         if which not in ("best", "last"):
-            raise ValueError(f"BestWeights: restore gives 'best' or 'last', not {which!r}")
+            raise ValueError(f"BestWeights: restore: which must be 'best' or 'last', not {which!r}")
         weights = self.best if which == "best" else self.last
         if weights is None:
             raise ValueError(f"BestWeights: there are no {which} weights before an epoch has ended")

@@ -259,7 +259,7 @@ def _feeds(
         feed = Stream(x, narrow, steps)
     else:
         if steps is not None:
-            raise ValueError("fit: steps_per_epoch is for data that give batches; arrays have as many as they have")
+            raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
         x, y = checked(x, y)
         if is_fraction:
             aside, rest = set_aside(validation, x, rng)
@@ -331,8 +331,8 @@ def _peek(feed: Feed) -> Array:
     """Return one sample of the first batch."""
     if getattr(feed, "once", None) is not None:
         raise ValueError(
-            "fit: the model's widths are not known yet, and looking at the first batch would use it up: call the model once on "
-            "a batch first, or give a function that makes the generator"
+            "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
+            "batch first, or give a function that makes the generator"
         )
     for key in feed.epoch(1, 0, None):
         return feed.batch(key)[0][:1]

@@ -111,7 +111,7 @@ def _causes(
     if causes:
         return causes
     if before != now:
-        advice = "Make these once, and change what they hold."
+        advice = "Create these once, and change their contents."
         return [Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)]
     conditions = numbered(traced.tape.conditions, len(names), traced.moving) if traced.tape else {}
     for k, line in conditions.items():
@@ -178,7 +178,7 @@ def _array_text(key: Any) -> str:
 
 def _owner_cause(name: str, same: bool, old: Any, new: Any) -> Cause:
     if not same:
-        return Cause(f"the class of {name}", "", "", "Keep one object, and change what it holds.")
+        return Cause(f"the class of {name}", "", "", "Keep one object, and change its contents.")
     if isinstance(old, int) and isinstance(new, int):
         return Cause(f"the length of {name}", str(old), str(new), "Keep its length: write into its items, or into an array.")
     if isinstance(old, str) and isinstance(new, str):

@@ -249,8 +249,8 @@ class Rebinding:
                 where = f" in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}" if line else ""
                 key = [*self.numbers][min(roots)]
                 self._refuse(
-                    self._records[key[0]], key[1], key[2], f"and a condition on it, or what needs its value,{where} comes out "
-                    f"otherwise in step {step} than in the first (one body is computed in all steps)",
+                    self._records[key[0]], key[1], key[2], f"and a condition on it, or code that needs its value,{where} has "
+                    f"another result in step {step} than in the first (all steps run one body)",
                 )
             if type(result) in GIVEN:
                 if kind is bool or expected is result.value:
@@ -279,7 +279,7 @@ class Rebinding:
 
 def _advice(what: str) -> str:
     if what == "wf.vmap":
-        return "one call stands for all examples: return the value instead"
+        return "one call computes all examples: return the value instead"
     keep = "carry the value (return it, and give it to the next step)"
     return f"{keep}, or write into an array that exists, with `a[...] = value`"
 
