@@ -1,4 +1,4 @@
-"""Where something was measured: machine, card, driver, versions, and what in the environment matters."""
+"""The environment of a measurement: machine, card, driver, versions, and environment variables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PACKAGES = (
     "weft", "numpy", "ml_dtypes", "llvmlite", "triton", "cuda-bindings", "cuda-core", "torch",
     "nvidia-cudnn-cu13", "nvidia-cublas",
 )
-OURS = ("WEFT_", "CUDA_", "TRITON_", "NVIDIA_")  # what matters of the environment
-ASKED = "name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,pstate"
+_PREFIXES = ("WEFT_", "CUDA_", "TRITON_", "NVIDIA_")  # of the environment variables that are recorded
+_QUERY = "name,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,power.limit,temperature.gpu,pstate"
 
 
 def about(device: str) -> dict[str, Any]:
-    """For a step's file; the device is opened."""
+    """Return the environment for a step's file. Opens the device."""
     import weft as wf
     from weft.devices import get_device
     from weft.devices.cuda.cards import cards
@@ -28,25 +28,25 @@ def about(device: str) -> dict[str, Any]:
     host = get_device("cpu").describe()
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": device, **{f"device {key}": value for key, value in _described(device).items()},
-        "cards": cards(), "nvidia-smi": _smi(),
+        "device": device, **{f"device {key}": value for key, value in _describe_device(device).items()},
+        "cards": cards(), "nvidia-smi": _query_nvidia_smi(),
         "processor": host["model"], "threads": wf.get_num_threads(), "system": platform.platform(),
         "python": sys.version.split()[0],
         "versions": versions(),
-        "environment": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(OURS)},
+        "environment": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(_PREFIXES)},
     }
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that matter and are installed."""
+    """Return the versions of those of ``PACKAGES`` that are installed."""
     return {name: version for name in PACKAGES if (version := _version(name))}
 
 
-def _described(device: str) -> dict[str, Any]:
+def _describe_device(device: str) -> dict[str, Any]:
     from weft.devices import get_device
 
-    found = get_device(device).describe()
-    return {key: value if isinstance(value, (int, float, str)) else str(value) for key, value in found.items() if key != "device"}
+    entries = get_device(device).describe()
+    return {key: v if isinstance(v, (int, float, str)) else str(v) for key, v in entries.items() if key != "device"}
 
 
 def _version(name: str) -> str | None:
@@ -60,14 +60,14 @@ def _version(name: str) -> str | None:
         return weft.__version__
 
 
-def _smi() -> list[str]:
-    """What NVIDIA's tool says of the cards and their clocks; nothing where there is none."""
+def _query_nvidia_smi() -> list[str]:
+    """Return the cards and their clocks as lines of nvidia-smi's output, [] if the tool is missing or fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
     try:
-        asked = [tool, f"--query-gpu={ASKED}", "--format=csv"]
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True)
+        command = [tool, f"--query-gpu={_QUERY}", "--format=csv"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return said.stdout.strip().splitlines()
+    return result.stdout.strip().splitlines()

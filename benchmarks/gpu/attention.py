@@ -1,4 +1,4 @@
-"""Attention, forward and with its gradients, beside PyTorch's."""
+"""Attention, forward and with its gradients, compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKED = 8  # positions of the first head that NumPy computes
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a format, length, mask and pass."""
+    """Yield a row for each format, length, mask and pass."""
     for dtype in formats("float16", "float32") if setting.quick else formats("bfloat16", "float16", "float32"):
         for length in (13,) if setting.quick else LENGTHS:
             for causal in (False, True):
@@ -32,7 +32,7 @@ def rows(setting: Setting) -> Rows:
 
 
 def given(quick: bool, length: int, dtype: str) -> list[np.ndarray]:
-    """Query, key, value, and the gradient of the result."""
+    """Return query, key, value, and the gradient of the result."""
     shape = (1, 2, length, 4) if quick else (BATCH, HEADS, length, WIDTH)
     return [normal(shape, 7 + k, dtype) for k in range(4)]
 
@@ -66,7 +66,7 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 
 @contextmanager
 def always_chained(quick: bool) -> Iterator[None]:
-    """A quick run's few scores are made by the kernel that is meant for many."""
+    """Context manager: in a quick run, use the chained kernel although there are few scores."""
     before = layer.STORED
     layer.STORED = -1 if quick else before
     try:
@@ -76,7 +76,7 @@ def always_chained(quick: bool) -> Iterator[None]:
 
 
 def _want(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, causal: bool, backward: bool) -> np.ndarray:
-    """The first positions of one head in float64: the result, or the gradient of the query."""
+    """Return the first positions of one head in float64: the result, or the gradient of the query."""
     few = q[:CHECKED]
     scores = few @ k.T / np.sqrt(q.shape[-1])
     if causal:

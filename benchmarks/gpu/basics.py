@@ -1,6 +1,6 @@
-"""The first minute on a card: what everything else rests on, each part by itself, told in a sentence.
+"""The first minute on a card: tests of the parts that all other steps need, each reported in a sentence.
 
-Each row has ``says``, the sentence. A row that raises, or whose process dies, is broken; the next ones are tried all the same.
+Each row has the sentence as ``says``. A row that raises, or whose process dies, is broken; the next rows run nevertheless.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
-CAPABILITY = 90  # for which a text is compiled where there is no card
-LENGTH = 64  # kernels of the chain that is replayed
+CAPABILITY = 90  # compute capability for which code is compiled if there is no card
+LENGTH = 64  # kernels in the chain that is replayed
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a part, in the order in which they need one another; then the numbers of some kernels; then how fast."""
+    """Yield a row for each part, in the order of their dependence; then for the results of some kernels; then the speed."""
     parts = {
         "packages": _packages, "driver": _driver, "compiler": _compiler, "loading": _loading, "copies": _copies,
         "launch": _launch, "events": _events, "graphs": _graphs, "memory": _memory, "wrong index": _wrong_index,
@@ -50,30 +50,30 @@ def rows(setting: Setting) -> Rows:
     for name, kernel in kernels(setting.quick or setting.device == "gpu-sim").items():
         yield f"numbers: {name}", lambda kernel=kernel: _numbers(setting, kernel)  # type: ignore[misc]
     yield "numbers: steps of training", lambda: _training(setting)
-    yield "speed", lambda: _speed(setting)
+    yield "speed", lambda: _measure_speed(setting)
 
 
 # ---- parts
 
 
 def _packages(setting: Setting) -> dict[str, Any]:
-    found = versions()
-    known = ", ".join([f"{name} {version}" for name, version in found.items()])
-    return {"says": f"Python {platform.python_version()} on {platform.machine()}, {known}", "right": True, "path": sys.path[:3]}
+    installed = versions()
+    text = ", ".join([f"{name} {version}" for name, version in installed.items()])
+    return {"says": f"Python {platform.python_version()} on {platform.machine()}, {text}", "right": True, "path": sys.path[:3]}
 
 
 def _driver(setting: Setting) -> dict[str, Any]:
     if setting.device == "gpu-sim":
         return {"says": "gpu-sim has none: kernels are interpreted", "right": True}
-    found, card = cards(), setting.card  # opens it
-    there = found[card.number] if card.number < len(found) else card.driver.name
+    names, card = cards(), setting.card  # opens it
+    name = names[card.number] if card.number < len(names) else card.driver.name
     assembler = toolchain()[1]
-    more = f"; Triton assembles by {assembler}, since the driver is older than CUDA 13" if assembler else ""
-    return {"says": f"{there}{more}", "right": True}
+    remark = f"; Triton assembles by {assembler}, since the driver is older than CUDA 13" if assembler else ""
+    return {"says": f"{name}{remark}", "right": True}
 
 
 def _first_launch(setting: Setting) -> Launch:
-    """A small kernel as a launch."""
+    """Return the launch of a small kernel."""
     x = input_leaf((3, 1000), FLOAT32)
     (call,) = calls(build(Graph([x], [bind(TABLE["exp"], x)]), setting.card.target))
     return setting.card.printed(call.kernel).launches[0]
@@ -96,14 +96,14 @@ def _loading(setting: Setting) -> dict[str, Any]:
 
 
 def _copies(setting: Setting) -> dict[str, Any]:
-    """Bytes there and back, of sizes around that of a piece of what copies go through."""
+    """Copy bytes to the card and back, in sizes around that of a piece of the staging buffer."""
     piece = 1 << 12 if setting.quick else 4 << 20
     sizes, wrong = [1, 255, piece - 1, piece, piece + 1, 3 * piece + 5], []
     rng = np.random.default_rng(1)
     for size in sizes:
-        given = rng.integers(0, 256, size).astype(np.uint8)
-        buffer = setting.card.upload(given)
-        if not np.array_equal(setting.card.download(buffer, (size,), UINT8), given):
+        content = rng.integers(0, 256, size).astype(np.uint8)
+        buffer = setting.card.upload(content)
+        if not np.array_equal(setting.card.download(buffer, (size,), UINT8), content):
             wrong.append(size)
     if wrong:
         return {"says": f"copies of {', '.join(map(str, wrong))} bytes come back changed", "right": False}
@@ -111,16 +111,16 @@ def _copies(setting: Setting) -> dict[str, Any]:
 
 
 def _launch(setting: Setting) -> dict[str, Any]:
-    given = normal((3, 1000), 1)
+    x = normal((3, 1000), 1)
     with wf.device(setting.device):
-        result = wf.jit(lambda x: x * 2 + 1)(wf.array(given)).numpy()
-    wrong = int((result != given * 2 + 1).sum())
-    says = "a kernel computed 2 x + 1 exactly" if not wrong else f"2 x + 1 is wrong at {wrong} of {given.size} places"
+        result = wf.jit(lambda x: x * 2 + 1)(wf.array(x)).numpy()
+    wrong = int((result != x * 2 + 1).sum())
+    says = "a kernel computed 2 x + 1 exactly" if not wrong else f"2 x + 1 is wrong at {wrong} of {x.size} places"
     return {"says": says, "right": not wrong}
 
 
 def _chain(setting: Setting) -> tuple[Callable[[], Any], np.ndarray]:
-    """Starts a chain of kernels, always on the same memory; and what they give."""
+    """Return a function that runs a chain of kernels, always on the same memory, and the expected result."""
     device = setting.card
     start, turn = normal((16, 16), 2), np.linalg.qr(normal((16, 16), 1, "float64"))[0].astype(np.float32)
     length = 4 if setting.quick else LENGTH
@@ -129,8 +129,8 @@ def _chain(setting: Setting) -> tuple[Callable[[], Any], np.ndarray]:
     for _ in range(length):
         node, want = bind(TABLE["dot_general"], node, w, contract=((1,), (0,)), batch=((), ())), want @ turn
     run = device.compile(build(Graph([x, w], [node]), device.target))
-    given = [device.upload(start), device.upload(turn)]
-    return lambda: run(list(given))[0], want
+    buffers = [device.upload(start), device.upload(turn)]
+    return lambda: run(list(buffers))[0], want
 
 
 def _events(setting: Setting) -> dict[str, Any]:
@@ -142,18 +142,18 @@ def _events(setting: Setting) -> dict[str, Any]:
     device.synchronise()
     begin = time.perf_counter()
     first = device.driver.stamp()
-    kept = [run()]
+    results = [run()]
     last = device.driver.stamp()
     device.synchronise()
     clock, by_events = time.perf_counter() - begin, device.driver.passed(first, last)
-    del kept
+    del results
     right = 0 < by_events <= clock
     says = f"a chain of kernels took {1e6 * by_events:.0f} us by the driver's events and {1e6 * clock:.0f} us by the clock"
     return {"says": says, "right": right or not isinstance(device.driver, NvidiaDriver)}
 
 
 def _graphs(setting: Setting) -> dict[str, Any]:
-    """The same run again and again: from the third time on it is replayed, with the same bits."""
+    """Repeat a run: from the third time on it is replayed, with the same bits."""
     device = setting.card
     run, want = _chain(setting)
     before = device.counters().get("replays", 0)
@@ -168,20 +168,20 @@ def _graphs(setting: Setting) -> dict[str, Any]:
 
 
 def _memory(setting: Setting) -> dict[str, Any]:
-    """Pieces of random sizes, held and dropped in any order, keep their content; what is too much is refused."""
+    """Check that buffers of random sizes, freed in any order, keep their content, and that too large ones are refused."""
     device, rng = setting.card, np.random.default_rng(3)
-    held: list[tuple[Any, int, int]] = []
+    live: list[tuple[Any, int, int]] = []
     most = 1 << 12 if setting.quick else 1 << 22
     wrong = count = 0
     for k in range(60 if setting.quick else 300):
-        if held and rng.random() < 0.45:
-            buffer, size, value = held.pop(int(rng.integers(len(held))))
+        if live and rng.random() < 0.45:
+            buffer, size, value = live.pop(int(rng.integers(len(live))))
             wrong += int((device.download(buffer, (size,), UINT8) != value).any())
             count += 1
         else:
             size = int(rng.integers(1, most))
-            held.append((device.upload(np.full(size, k % 251, np.uint8)), size, k % 251))
-    held.clear()
+            live.append((device.upload(np.full(size, k % 251, np.uint8)), size, k % 251))
+    live.clear()
     refused = "a device without a limit"
     if hasattr(device, "memories"):
         device.synchronise()
@@ -198,7 +198,7 @@ def _memory(setting: Setting) -> dict[str, Any]:
 
 
 def _wrong_index(setting: Setting) -> dict[str, Any]:
-    """An index out of range is told, and the call changes nothing."""
+    """Check that an index out of range raises IndexError, and that the call changes nothing."""
     state = wf.array(np.arange(6, dtype=np.float32))
 
     @wf.jit
@@ -215,23 +215,23 @@ def _wrong_index(setting: Setting) -> dict[str, Any]:
             float(step(table, wf.array(np.array([0, 5]))))
             return {"says": "an index out of range was not noticed", "right": False}
         except IndexError as error:
-            said = str(error)
+            message = str(error)
         same = np.array_equal(state.numpy(), before)
-    says = f"told ({said.split(' (')[0]}), and the arrays {'kept their content' if same else 'CHANGED'}"
-    return {"says": says, "right": same and "index 5" in said}
+    says = f"told ({message.split(' (')[0]}), and the arrays {'kept their content' if same else 'CHANGED'}"
+    return {"says": says, "right": same and "index 5" in message}
 
 
 def _threads(setting: Setting) -> dict[str, Any]:
-    """Threads of Python take turns on the card."""
+    """Check the results of Python threads that share the card."""
     f = wf.jit(lambda x, k: wf.tanh(x * k).sum(axis=1))
-    given = normal((8, 50), 5)
+    x = normal((8, 50), 5)
     wrong: list[str] = []
 
     def work(k: int) -> None:
         with wf.device(setting.device):
             for turn in range(3 if setting.quick else 40):
                 factor = float(k + turn % 3)
-                off = apart(f(wf.array(given), factor).numpy(), np.tanh(given.astype(np.float64) * factor).sum(axis=1), terms=50)
+                off = apart(f(wf.array(x), factor).numpy(), np.tanh(x.astype(np.float64) * factor).sum(axis=1), terms=50)
                 if off > 1:
                     wrong.append(f"thread {k}: {off:.3g} times the bound")
 
@@ -244,30 +244,30 @@ def _threads(setting: Setting) -> dict[str, Any]:
 
 
 def _two_streams(setting: Setting) -> dict[str, Any]:
-    """Another stream writes between two uses of weft: each waits for the other by events, the host for nothing."""
+    """Check that weft and another stream, which writes between two runs, wait for each other by events, without the host."""
     device = setting.card
     driver = getattr(device, "driver", None)
     if not isinstance(driver, NvidiaDriver):
-        return {"says": "not looked at: this device has one stream", "right": True}
+        return {"says": "not tested: this device has one stream", "right": True}
     other, n = SecondStream(driver), 1 << 24
     wrong = 0
     run, _ = _chain(setting)
     for turn in range(5):
         buffer = device.upload(np.zeros(n, np.uint8))
-        kept = [run() for _ in range(20)]  # the card is busy when the other stream is told to write
+        results = [run() for _ in range(20)]  # the card is busy when the other stream starts to write
         address = device.lend(buffer, other.number)
         other.fill(address, turn + 1, n)
-        seen: CardMemory = device.borrow(address, n, buffer, other.number)
-        wrong += int((device.download(seen, (n,), UINT8) != turn + 1).any())
-        del kept
+        borrowed: CardMemory = device.borrow(address, n, buffer, other.number)
+        wrong += int((device.download(borrowed, (n,), UINT8) != turn + 1).any())
+        del results
     says = f"{wrong} of 5 reads did not wait for the other stream" if wrong else "what another stream wrote was read behind it"
     return {"says": says, "right": not wrong}
 
 
 def _torch_stream(setting: Setting) -> dict[str, Any]:
-    """PyTorch writes on a stream of its own, weft reads that where it lies, and PyTorch reads what weft made."""
+    """Check that weft reads in place what PyTorch writes on a stream of its own, and that PyTorch reads weft's result."""
     if setting.torch is None or setting.torch.name == "cpu":
-        return {"says": f"not looked at: {setting.no_torch or 'PyTorch is on the CPU'}", "right": True}
+        return {"says": f"not tested: {setting.no_torch or 'PyTorch is on the CPU'}", "right": True}
     torch, n = setting.torch.torch, 1 << 20
     worst = 0.0
     stream = torch.cuda.Stream()
@@ -286,15 +286,15 @@ def _torch_stream(setting: Setting) -> dict[str, Any]:
 def _two_cards(setting: Setting) -> dict[str, Any]:
     count = len(cards())
     if setting.device == "gpu-sim" or count < 2:
-        return {"says": f"not looked at: there is {'one card' if count == 1 else 'no card'}", "right": True}
+        return {"says": f"not tested: there is {'one card' if count == 1 else 'no card'}", "right": True}
     f = wf.jit(lambda x: wf.tanh(x @ x.T).sum(axis=1))
-    given = normal((64, 40), 6)
-    want = np.tanh(given.astype(np.float64) @ given.T).sum(axis=1)
+    x = normal((64, 40), 6)
+    want = np.tanh(x.astype(np.float64) @ x.T).sum(axis=1)
     worst = 0.0
     for _ in range(4):
         for name in ("gpu", "gpu:1"):
             with wf.device(name):
-                worst = max(worst, apart(f(wf.array(given)).numpy(), want, terms=64 * 40))
+                worst = max(worst, apart(f(wf.array(x)).numpy(), want, terms=64 * 40))
     return {"says": f"two of {count} cards took turns", **told(worst)}
 
 
@@ -303,7 +303,7 @@ def _two_cards(setting: Setting) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function of arrays, what it is given, and how many numbers an element of its result adds up."""
+    """A function of arrays, its arguments, and how many numbers an element of its result adds up."""
 
     function: Callable[..., Any]
     given: Sequence[np.ndarray]
@@ -312,7 +312,7 @@ class Kernel:
 
 
 def kernels(small: bool) -> dict[str, Kernel]:
-    """One of each kind of code. small: for an interpreter"""
+    """Return one kernel of each kind of generated code. small: for an interpreter"""
     n = 24 if small else 512
     rows, long = (6, 300) if small else (4096, 4096), 9_000 if small else 1 << 22
     image, weight = ((2, 4, 6, 6), (8, 4, 3, 3)) if small else ((16, 64, 28, 28), (64, 64, 3, 3))
@@ -341,15 +341,15 @@ def kernels(small: bool) -> dict[str, Kernel]:
         "product, float16 with GELU": product("float16", lambda x: wf.nn.gelu(x * 0.05 + 1)),
         "convolution with gradients": Kernel(convolution, [normal(s, 5, "float16") / 8 for s in (image, weight)], 4096),
         "attention with gradients": Kernel(attention, [normal(heads, k, "float16") for k in range(4)], heads[2], True),
-        "rows of a table": Kernel(_rows_added, [normal((50, 24), 7), index], 200),
+        "rows of a table": Kernel(_add_rows, [normal((50, 24), 7), index], 200),
         "last of several writes": Kernel(_put, [normal((50, 24), 7), index, normal((len(index), 24), 9)]),
         "random numbers": Kernel(_random, [np.arange(1000, dtype=np.float32)]),
         "a sort, by NumPy": Kernel(lambda x: wf.sort(x * 2), [normal((1000,), 3)]),
     }
 
 
-def _rows_added(table: Any, at: Any) -> Any:
-    """The gradient of ``table[at]``: rows that meet are added up."""
+def _add_rows(table: Any, at: Any) -> Any:
+    """Return the gradient of ``table[at]``, in which rows of equal indices are summed."""
     return wf.vjp(lambda t: t[at], table)[1](wf.sin(table[at]))[0]
 
 
@@ -365,20 +365,20 @@ def _random(x: Any) -> Any:
 
 
 def _numbers(setting: Setting, kernel: Kernel) -> dict[str, Any]:
-    """A kernel's results beside the CPU's."""
-    f, found = kernel.function, []
+    """Compare a kernel's results with the CPU's."""
+    f, pairs = kernel.function, []
     with always_chained(kernel.chained and (setting.quick or setting.device == "gpu-sim")):
         for name in (setting.device, "cpu"):
             with wf.device(name):
-                made = wf.jit(lambda *x: f(*x))(*map(wf.array, kernel.given))
-                found.append([x.numpy().copy() for x in (made if isinstance(made, list) else [made])])
-    worst = max([apart(a, b.astype(np.float64) if b.dtype.kind != "i" else b, kernel.terms) for a, b in zip(*found, strict=True)])
+                outputs = wf.jit(lambda *x: f(*x))(*map(wf.array, kernel.given))
+                pairs.append([x.numpy().copy() for x in (outputs if isinstance(outputs, list) else [outputs])])
+    worst = max([apart(a, b.astype(np.float64) if b.dtype.kind != "i" else b, kernel.terms) for a, b in zip(*pairs, strict=True)])
     right = worst <= 1
     return {"says": f"{worst:.2g} times the error that is allowed, beside the CPU", "right": right, "worst": worst}
 
 
 def _training(setting: Setting) -> dict[str, Any]:
-    """Three steps of Adam on a small net, beside the CPU's."""
+    """Compare the losses of steps of Adam on a small net with the CPU's."""
     losses: dict[str, list[float]] = {}
     x, y = normal((32, 7), 1), normal((32, 3), 2)
     for name in (setting.device, "cpu"):
@@ -403,20 +403,20 @@ def _training(setting: Setting) -> dict[str, Any]:
 # ---- how fast
 
 
-def _speed(setting: Setting) -> dict[str, Any]:
-    """Rough figures, which say whether anything is far from what it should be. The other steps have the exact ones."""
+def _measure_speed(setting: Setting) -> dict[str, Any]:
+    """Measure rough figures, which show whether something is far too slow. The other steps measure exactly."""
     if setting.quick or setting.device == "gpu-sim":
-        return {"says": "not looked at in a quick run", "right": True}
+        return {"says": "not tested in a quick run", "right": True}
     n, m = 1 << 26, 4096
     with wf.device(setting.device):
         x, a = wf.array(normal((n,), 1)), wf.array(normal((m, m), 2, "bfloat16"))
         copy, product = wf.jit(lambda x: -x), wf.jit(lambda a: a @ a)
         times = setting.timed({"copy": lambda: copy(x), "product": lambda: product(a)})
         chain = setting.timed({"chain": _chain(setting)[0]})["chain"]["median"]
-        given = normal((1 << 24,), 1)
-        uploads = setting.timed({"upload": lambda: get_device(setting.device).upload(given)}, host=True)["upload"]["median"]
+        content = normal((1 << 24,), 1)
+        uploads = setting.timed({"upload": lambda: get_device(setting.device).upload(content)}, host=True)["upload"]["median"]
     copied, multiplied = 8 * n / times["copy"]["median"], 2.0 * m**3 / times["product"]["median"]
-    kernel, uploaded = chain / LENGTH, given.nbytes / uploads
+    kernel, uploaded = chain / LENGTH, content.nbytes / uploads
     says = (
         f"copies {copied / 1e12:.2f} TB/s, bfloat16 products {multiplied / 1e12:.0f} TFLOP/s, a kernel of a graph "
         f"{1e6 * kernel:.1f} us, uploads {uploaded / 1e9:.1f} GB/s"

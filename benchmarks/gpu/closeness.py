@@ -1,4 +1,4 @@
-"""How far computed numbers are off, in units of what their format allows: the bounds of the tests."""
+"""Errors of computed numbers in units of the bounds that the tests use for their formats."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ _FLOAT32 = 2.0**-24
 
 
 def bound(dtype: np.dtype, terms: int = 1, ulps: float = 16.0) -> float:
-    """Relative error allowed in a result that adds so many numbers: roundings grow as their root. Narrow formats add up in
-    float32."""
+    """Return the allowed relative error of a sum of ``terms`` numbers. Rounding errors grow as the square root of their number.
+    Narrow formats are summed in float32."""
     one = float(ml_dtypes.finfo(dtype).eps) / 2
     return 2 * ulps * (one + min(one, _FLOAT32) * math.sqrt(max(terms, 1)))
 
 
 def apart(actual: Any, expected: Any, terms: int = 1, ulps: float = 16.0, scale: float | None = None) -> float:
-    """The largest error in units of its bound: up to 1 is right. Infinite where shape, kind, NaNs or infinities differ.
+    """Return the largest error in units of its bound: at most 1 is right, infinity if shape, kind, NaNs or infinities differ.
 
-    actual : in the format that was computed; expected : the same in any wider one
-    terms : how many numbers each element adds up; the error is then relative to the largest element
-    scale : to what it is relative instead
+    actual : in the computed format
+    expected : the same numbers in a wider format
+    terms : how many numbers each element adds up; if several, the error is relative to the largest element
+    scale : size to which the error is relative instead
     """
     actual, expected = np.asarray(actual), np.asarray(expected)
     if actual.shape != expected.shape:
@@ -52,5 +53,5 @@ def is_float(dtype: np.dtype) -> bool:
 
 
 def told(worst: float) -> dict[str, Any]:
-    """For a row."""
+    """Return the entries of a row for the largest error."""
     return {"worst": worst, "right": worst <= 1.0}

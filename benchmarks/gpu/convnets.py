@@ -1,8 +1,8 @@
-"""Whole convolutional nets as nervanagpu's script timed them: forward, backward and update, beside PyTorch's two ways.
+"""Whole convolutional nets as in nervanagpu's benchmark: forward, backward and update, compared with PyTorch and torch.compile.
 
-As there: uniform images, the gradient of the last layer is its result, the update has a learning rate of 0, and GFLOP/s count
-three forward passes, which has the gradient of the images that nobody computes ("published"). What backward and update take is
-the time of a step less that of a forward pass.
+As in that benchmark images are uniform, the gradient of the last layer is its result, the update has a learning rate of 0, and
+"published" GFLOP/s count three forward passes, including the gradient of the images, which is not computed. The time of backward
+and update is that of a step less that of a forward pass.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.nets import NETS, Net, Weft, executed, forward, layers, weights
 
 EFFORT = Effort(runs=10, seconds=1.0)
 SCALE = 2.0**-5  # of the last layer's gradient, so that sums over a batch stay within float16
-CHECKED = 2  # images, which do not depend on the others, are computed on the CPU as well
-TOLERANCE = {"float32": 1e-3, "float16": 0.05}  # of all numbers together: a ReLU near 0 may switch
+CHECKED = 2  # images, independent of the others, that are computed on the CPU as well
+TOLERANCE = {"float32": 1e-3, "float16": 0.05}  # relative norm of the error: a ReLU near 0 may switch
 _END = "dense 8|dense 8|dense 5"
 QUICK: dict[str, Net] = {
     "alexnet": (15, 2, f"conv 4 5 2 1|pool 3 2|conv 6 3 1 1|pool 3 2|{_END}"),
@@ -34,7 +34,7 @@ QUICK: dict[str, Net] = {
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a net and format; then the same beside torch.compile, which takes long to begin, so not beside an interpreter."""
+    """Yield a row for each net and format; then again with torch.compile, which starts slowly and is omitted with gpu-sim."""
     nets: dict[str, Net] = QUICK if setting.quick else NETS
     cases = [(name, dtype) for name in nets for dtype in ("float32", "float16") if not setting.quick or (name, dtype) in _TRIED]
     for name, dtype in cases:
@@ -51,20 +51,20 @@ _TRIED = (*[(name, "float32") for name in QUICK], ("vgg", "float16"))
 
 @lru_cache(maxsize=1)
 def given(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Images and weights, in float32, of numbers that float16 has as well."""
+    """Return images and weights in float32, rounded to numbers that float16 can represent."""
     rng = np.random.default_rng(11)
     side, batch, _ = net
     images = rng.random((batch, 3, side, side), np.float32)
-    return _rounded(images), [_rounded(w) for w in weights(net, rng)]
+    return _round(images), [_round(w) for w in weights(net, rng)]
 
 
-def _rounded(x: np.ndarray) -> np.ndarray:
+def _round(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float16).astype(np.float32)
 
 
 @lru_cache(maxsize=1)
 def _on_cpu(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(results of the first images, the gradients of the weights), in float32 on the CPU."""
+    """Return the results of the first images and the gradients of the weights, in float32 on the CPU."""
     images, ws = given(net)
     run = forward(net, Weft())
     with wf.device("cpu"):
@@ -73,12 +73,12 @@ def _on_cpu(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def _functions(net: Net) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(a forward pass; a step, which gives the result, and writes the weights)."""
+    """Return a function for the forward pass, and one for a step, which writes the weights and returns the result."""
     run = forward(net, Weft())
 
-    def step(images: Any, given: list[Any], share: Any, rate: float) -> Any:
-        out, back = wf.vjp(lambda *ws: run(images, ws), *given)
-        for w, slope in zip(given, back(out * share), strict=True):
+    def step(images: Any, weights_: list[Any], share: Any, rate: float) -> Any:
+        out, back = wf.vjp(lambda *ws: run(images, ws), *weights_)
+        for w, slope in zip(weights_, back(out * share), strict=True):
             w -= slope * rate
         return out
 
@@ -90,33 +90,34 @@ def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, An
     images, ws = given(net)
     batch, work = net[1], sum([layer.flops for layer in layers(net)])
     x, share = wf.array(images.astype(dtype)), wf.array(np.full((batch, 1), SCALE, numpys(dtype)))
-    held = [wf.array(w.astype(dtype)) for w in ws]
+    parameters = [wf.array(w.astype(dtype)) for w in ws]
     row: dict[str, Any] = {"batch": batch}
-    result = pass_forward(x, held).numpy()
+    result = pass_forward(x, parameters).numpy()
     if not compiled:
-        row |= _checked(net, dtype, result, step, x)
+        row |= _check(net, dtype, result, step, x)
         row |= {"sample": [float(v) for v in result.reshape(-1)[:4]]}
-    sides: dict[str, Any] = {"forward": lambda: pass_forward(x, held), "step": lambda: step(x, held, share, 0.0)}
+    sides: dict[str, Any] = {"forward": lambda: pass_forward(x, parameters), "step": lambda: step(x, parameters, share, 0.0)}
     if setting.torch is not None:
         sides |= _torch(setting, net, dtype, compiled)
     row |= setting.timed(sides, effort=EFFORT)
     for side in ("", "torch "):
         if f"{side}forward" in row and f"{side}step" in row:
-            row |= _told(side, row[f"{side}forward"]["median"], row[f"{side}step"]["median"], batch * work, batch * executed(net))
+            ahead, whole = row[f"{side}forward"]["median"], row[f"{side}step"]["median"]
+            row |= _rates(side, ahead, whole, batch * work, batch * executed(net))
     if "torch step" in row:
         row["share of torch"] = setting.of_torch(row["torch step"]["median"], row["step"]["median"])
     return row
 
 
-def _told(side: str, ahead: float, whole: float, flops: int, done: int) -> dict[str, Any]:
+def _rates(side: str, ahead: float, whole: float, flops: int, executed_flops: int) -> dict[str, Any]:
     return {
         f"{side}back and update": {"median": whole - ahead}, f"{side}forward GFLOP/s": flops / ahead / 1e9,
-        f"{side}published GFLOP/s": 3 * flops / whole / 1e9, f"{side}done GFLOP/s": done / whole / 1e9,
+        f"{side}published GFLOP/s": 3 * flops / whole / 1e9, f"{side}done GFLOP/s": executed_flops / whole / 1e9,
     }
 
 
-def _checked(net: Net, dtype: str, result: np.ndarray, step: Callable[..., Any], x: Any) -> dict[str, Any]:
-    """The first images and what they do to the weights, beside the CPU."""
+def _check(net: Net, dtype: str, result: np.ndarray, step: Callable[..., Any], x: Any) -> dict[str, Any]:
+    """Compare the results of the first images and their updates of the weights with the CPU's."""
     (images, before), (want, slopes) = given(net), _on_cpu(net)
     rate = 0.5 * max(np.abs(w).max() for w in before) / max(np.abs(s).max() for s in slopes)
     rate = float(min(rate, 1e4))
@@ -125,11 +126,11 @@ def _checked(net: Net, dtype: str, result: np.ndarray, step: Callable[..., Any],
     alone[:CHECKED] = SCALE
     step(x, changed, wf.array(alone), rate)
     moved = [(b - w.numpy().astype(np.float32)) / rate for b, w in zip(before, changed, strict=True)]
-    # of each weight relative to how far it is moved, or what its format loses of it
-    lost = [np.linalg.norm(b) * float(np.finfo(dtype).eps) / rate for b in before]
+    # error of each weight relative to its update, or to the rounding of its format if that is larger
+    rounding = [np.linalg.norm(b) * float(np.finfo(dtype).eps) / rate for b in before]
     backward = max([
         np.linalg.norm(m - s) / (np.linalg.norm(s) + 4 * near / TOLERANCE[dtype])
-        for m, s, near in zip(moved, slopes, lost, strict=True)
+        for m, s, near in zip(moved, slopes, rounding, strict=True)
     ])
     ahead = np.linalg.norm(result[:CHECKED].astype(np.float32) - want) / np.linalg.norm(want)
     return {**told(float(max(ahead, backward)) / TOLERANCE[dtype]), "forward off": float(ahead), "update off": float(backward)}
@@ -140,20 +141,20 @@ def _torch(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, 
     peer, torch = setting.torch, setting.torch.torch
     images, ws = given(net)
     x = peer.array(images, dtype, channels_last=True)
-    held = [peer.array(w, dtype, channels_last=w.ndim == 4).requires_grad_() for w in ws]
+    tensors = [peer.array(w, dtype, channels_last=w.ndim == 4).requires_grad_() for w in ws]
     run = forward(net, TorchWords(torch))
     if compiled:
         run = peer.compiled(run)
 
     def ahead() -> Any:
         with torch.no_grad():
-            return run(x, held)
+            return run(x, tensors)
 
     def step() -> Any:
-        out = run(x, held)
-        slopes = torch.autograd.grad(out, held, out.detach() * SCALE)
+        out = run(x, tensors)
+        slopes = torch.autograd.grad(out, tensors, out.detach() * SCALE)
         with torch.no_grad():
-            torch._foreach_add_(held, slopes, alpha=0.0)
+            torch._foreach_add_(tensors, slopes, alpha=0.0)
         return out
 
     return {"torch forward": ahead, "torch step": step}

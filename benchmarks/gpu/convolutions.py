@@ -1,4 +1,4 @@
-"""Convolutions of well-known nets, forward and both gradients, beside cuDNN in both of its layouts."""
+"""Convolutions of well-known nets, forward and both gradients, compared with cuDNN in both of its layouts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CHOSEN = (
 )
 TINY = (Layer("3x3", "conv", (3, 6, 6), (4, 6, 6), 3, 1, 1), Layer("strided", "conv", (2, 9, 9), (3, 4, 4), 3, 2, 0))
 PASSES = ("forward", "input gradient", "weight gradient")
-STACK = 3  # convolutions one after the other, between which a device may store channels last
+STACK = 3  # successive convolutions, between which a device may store channels last
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a layer, format and pass; then stacks of three with ReLUs."""
-    found = [(layer, 2, "") for layer in TINY] if setting.quick else [
+    """Yield a row for each layer, format and pass; then stacks of three with ReLUs."""
+    cases = [(layer, 2, "") for layer in TINY] if setting.quick else [
         (next(x for x in layers(net) if x.name == name), NETS[net][1], f"{net} ") for net, name in CHOSEN
     ]
     for dtype in formats("float16", "float32") if setting.quick else formats("float16", "float32", "bfloat16"):
-        for layer, batch, net in found:
+        for layer, batch, net in cases:
             for part in PASSES:
                 yield f"{net}{layer.name} {part} {dtype}", (
                     lambda layer=layer, batch=batch, part=part, dtype=dtype: _row(setting, layer, batch, part, dtype)  # type: ignore[misc]
@@ -39,8 +39,8 @@ def rows(setting: Setting) -> Rows:
 
 
 @dataclass(frozen=True)
-class Given:
-    """Images, filters, the result's gradient, and how they meet."""
+class Operands:
+    """Images, filters, the gradient of the result, stride and padding."""
 
     x: np.ndarray
     w: np.ndarray
@@ -50,15 +50,15 @@ class Given:
 
 
 @lru_cache(maxsize=1)
-def given(layer: Layer, batch: int, dtype: str) -> Given:
+def given(layer: Layer, batch: int, dtype: str) -> Operands:
     assert layer.weight is not None
-    return Given(
+    return Operands(
         normal((batch, *layer.inside), 4, dtype), normal(layer.weight, 5, dtype), normal((batch, *layer.outside), 6, dtype),
         layer.stride, layer.padding,
     )
 
 
-def _call(part: str, g: Given) -> Callable[[Any, Any, Any], Any]:
+def _call(part: str, g: Operands) -> Callable[[Any, Any, Any], Any]:
     def conv(x: Any, w: Any) -> Any:
         return wf.nn.conv2d(x, w, None, g.stride, g.padding)
 
@@ -90,21 +90,21 @@ def _row(setting: Setting, layer: Layer, batch: int, part: str, dtype: str) -> d
 
 
 def _on_cpu(function: Callable[..., Any], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The same numbers in float32 on the CPU."""
+    """Compute the reference: the function of float32 copies of the arrays, on the CPU."""
     with wf.device("cpu"):
         return wf.jit(function)(*[wf.array(a.astype(np.float32)) for a in arrays]).numpy()
 
 
 def _rates(setting: Setting, row: dict[str, Any], flops: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"weft GFLOP/s": flops / row["weft"]["median"] / 1e9}
+    rates: dict[str, Any] = {"weft GFLOP/s": flops / row["weft"]["median"] / 1e9}
     peers = [row[key]["median"] for key in row if key.startswith("torch") and isinstance(row[key], dict)]
     if peers:
-        found["torch GFLOP/s"] = flops / min(peers) / 1e9
-        found["share of torch"] = setting.of_torch(min(peers), row["weft"]["median"])
-    return found
+        rates["torch GFLOP/s"] = flops / min(peers) / 1e9
+        rates["share of torch"] = setting.of_torch(min(peers), row["weft"]["median"])
+    return rates
 
 
-def _torch(setting: Setting, part: str, g: Given, last: bool) -> Callable[[], Any] | None:
+def _torch(setting: Setting, part: str, g: Operands, last: bool) -> Callable[[], Any] | None:
     if setting.torch is None:
         return None
     torch = setting.torch.torch

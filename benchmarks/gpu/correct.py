@@ -1,4 +1,4 @@
-"""Whether a card computes what it should: code is loaded, primitives against NumPy, and writes that meet."""
+"""Correctness of a card: loading of all code, primitives compared with NumPy, and writes to equal indices."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from weft.schedule.build import build
 from weft.schedule.program import calls
 
 SEED = 20
-UNWRITTEN = 0xAB  # of every byte that a program has not written
-_CAPABILITY = 90  # for which texts are compiled where there is no card
-_QUICK = 12  # of so many primitives one is looked at
+UNWRITTEN = 0xAB  # value of every byte that a program has not written
+_CAPABILITY = 90  # compute capability for which code is compiled if there is no card
+_QUICK = 12  # a quick run tests every 12th primitive
 
 
-def _chosen(setting: Setting) -> list[Primitive]:
-    found = primitives()
-    return found[:: _QUICK] if setting.quick else found
+def _select_primitives(setting: Setting) -> list[Primitive]:
+    all_primitives = primitives()
+    return all_primitives[:: _QUICK] if setting.quick else all_primitives
 
 
 def _cases(op: Primitive, quick: bool) -> list[Case]:
     rng = np.random.default_rng(SEED)
     with np.errstate(all="ignore"):
-        found = [*values(op, rng), *derivatives(op, rng)]
-    return [case for case in found if sum(a.size for a in case.arrays) < 300][::4] if quick else found
+        cases = [*values(op, rng), *derivatives(op, rng)]
+    return [case for case in cases if sum(a.size for a in case.arrays) < 300][::4] if quick else cases
 
 
 # ---- load
 
 
 class _Texts:
-    """The launches of all samples, by primitive, each where it is first met; compiled by several processes where Triton does."""
+    """The launches of all samples by primitive, each once, under the first one. Triton compiles them in several processes."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting, self._device = setting, setting.card
@@ -59,14 +59,14 @@ class _Texts:
     def ready(self) -> None:
         if self.of:
             return
-        met: set[Any] = set()
-        for op in _chosen(self._setting):
+        seen_keys: set[Any] = set()
+        for op in _select_primitives(self._setting):
             new = self.of[op.name] = []
             for graph, _ in _cases(op, self._setting.quick):
                 for call in calls(build(graph, self._device.target)):
                     for launch in self._device.printed(call.kernel).launches:
-                        if (key := _key(launch)) not in met:
-                            met.add(key)
+                        if (key := _key(launch)) not in seen_keys:
+                            seen_keys.add(key)
                             new.append(launch)
         if self._setting.quick:
             self.of = {name: launches[:1] for name, launches in self.of.items()}
@@ -83,12 +83,12 @@ class _Texts:
 
     @property
     def _by_triton(self) -> bool:
-        """Not over a driver that the tests have, which brings a compiler of its own."""
+        """Whether Triton compiles; False with the stub driver of the tests, which has a compiler of its own."""
         driver = getattr(self._device, "driver", None)
         return driver is None or isinstance(driver, NvidiaDriver)
 
     def load(self, launch: Launch) -> None:
-        """Raises what compiling or loading does, and TimeoutError."""
+        """Compile and load a launch. Raise the error of doing so, or TimeoutError."""
         if _key(launch) in self._made:
             self._made[_key(launch)].result(max(self._setting.left, 0.1))
         if getattr(self._device, "driver", None) is None:
@@ -106,12 +106,12 @@ def _key(launch: Launch) -> Any:
 
 
 def _compile(launch: Launch, capability: int) -> None:
-    """In another process: Triton's own cache keeps what it makes, and this process finds it there."""
+    """Compile in another process. The result is passed on through Triton's cache on disk."""
     compiled(launch, capability)
 
 
 def load(setting: Setting) -> Rows:
-    """A row a primitive."""
+    """Yield a row for each primitive."""
     texts = _Texts(setting)
     if getattr(setting.card, "driver", None) is None:
         setting.notes.append("gpu-sim loads nothing: its texts are compiled for compute capability 9.0, without a card")
@@ -130,7 +130,7 @@ def load(setting: Setting) -> Rows:
                 texts.load(launch)
             except TimeoutError:
                 break
-            except Exception as error:  # whatever Triton, ptxas and the driver raise: the others are worth knowing
+            except Exception as error:  # Triton, ptxas or the driver: continue with the other launches
                 why = f"{type(error).__name__}: {error}"[:1000]
                 failed.append({"error": why, "text": launch.text, "signature": str(launch.signature)})
             tried += 1
@@ -141,7 +141,7 @@ def load(setting: Setting) -> Rows:
 
     try:
         yield "printing", printing
-        for op in _chosen(setting):
+        for op in _select_primitives(setting):
             yield op.name, lambda name=op.name: loading(name)  # type: ignore[misc]
     finally:
         texts.close()
@@ -151,28 +151,28 @@ def load(setting: Setting) -> Rows:
 
 
 class _Patterned(Memories):
-    """Memory that holds a pattern whenever it is given out, so that what is not written shows."""
+    """Allocator that fills memory with a pattern, so that unwritten elements are detected."""
 
-    def __init__(self, device: Any, made: type[CardMemory]) -> None:
-        super().__init__(device.driver, made)
+    def __init__(self, device: Any, buffer_type: type[CardMemory]) -> None:
+        super().__init__(device.driver, buffer_type)
         self._staging = device.staging
 
     def allocate(self, nbytes: int) -> CardMemory:
-        found = super().allocate(nbytes)
-        self._staging.upload(found.pointer, np.full(found.size, UNWRITTEN, np.uint8))
-        return found
+        buffer = super().allocate(nbytes)
+        self._staging.upload(buffer.pointer, np.full(buffer.size, UNWRITTEN, np.uint8))
+        return buffer
 
 
 def patterned(device: Any) -> None:
-    """From now on all memory of a device holds a pattern before it is written; that of gpu-sim does so anyway."""
+    """Fill all memory that a device allocates from now on with a pattern. gpu-sim does so anyway."""
     if hasattr(device, "memories"):
-        made = type("CardMemory", (CardMemory,), {"__slots__": ()})
-        ELSEWHERE[made] = device.name
-        device.memories = _Patterned(device, made)
+        buffer_type = type("CardMemory", (CardMemory,), {"__slots__": ()})
+        ELSEWHERE[buffer_type] = device.name
+        device.memories = _Patterned(device, buffer_type)
 
 
 def checked(device: Any, cases: Iterable[Case]) -> dict[str, Any]:
-    """How far off a device is on programs, beside the NumPy references."""
+    """Compare a device's results of programs with the NumPy references, and return the entries of a row."""
     count, worst, where = 0, 0.0, ""
     for graph, arrays in cases:
         with np.errstate(all="ignore"):
@@ -192,9 +192,9 @@ def _outputs(device: Any, graph: Any, run: Any, arrays: Sequence[np.ndarray]) ->
 
 
 def check(setting: Setting) -> Rows:
-    """A row a primitive."""
+    """Yield a row for each primitive."""
     patterned(setting.card)
-    for op in _chosen(setting):
+    for op in _select_primitives(setting):
         yield op.name, lambda op=op: checked(setting.card, _cases(op, setting.quick))  # type: ignore[misc]
 
 
@@ -204,19 +204,20 @@ _LARGE = (100_000, 1000, 16)  # writes, rows, columns
 
 
 def scatters(setting: Setting) -> Rows:
-    """Programs whose writes meet: results are NumPy's, and of equal bits in all runs, but where any order was permitted."""
+    """Yield rows for programs that write to equal indices. Results must be NumPy's, with equal bits in all runs unless any order
+    is permitted."""
     runs = 3 if setting.quick else 100
     patterned(setting.card)
     for op in primitives():
         if op.kind in ("scatter", "board"):
-            yield f"{op.name}, samples", lambda op=op: _repeated(setting, op, runs)  # type: ignore[misc]
+            yield f"{op.name}, samples", lambda op=op: _repeat_samples(setting, op, runs)  # type: ignore[misc]
     for dtype in ("float32", "float16", "int32"):
         for mode in ("set", "add", UNORDERED):
             if mode == "set" or dtype != "int32":
-                yield f"{mode} {dtype}", lambda dtype=dtype, mode=mode: _meeting(setting, mode, dtype, runs)  # type: ignore[misc]
+                yield f"{mode} {dtype}", lambda dtype=dtype, mode=mode: _measure_collisions(setting, mode, dtype, runs)  # type: ignore[misc]
 
 
-def _repeated(setting: Setting, op: Primitive, runs: int) -> dict[str, Any]:
+def _repeat_samples(setting: Setting, op: Primitive, runs: int) -> dict[str, Any]:
     device, different, cases = setting.card, 0, _cases(op, False)[:: 10 if setting.quick else 1]
     row, least = checked(device, cases), runs
     for graph, arrays in cases:
@@ -228,7 +229,7 @@ def _repeated(setting: Setting, op: Primitive, runs: int) -> dict[str, Any]:
 
 
 def _again(setting: Setting, runs: int, run: Callable[[], Sequence[np.ndarray]]) -> tuple[int, int]:
-    """(how often it ran, how often its bits were not the first ones); where time is over two runs are enough."""
+    """Return the number of runs, and the number of those with other bits than the first. Without time left do two runs."""
     first, count, different = run(), 1, 0
     while count < runs and (count < 2 or setting.left > 0):
         different += _differ(first, run())
@@ -240,36 +241,36 @@ def _differ(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
     return any(a.tobytes() != b.tobytes() for a, b in zip(first, second, strict=True))
 
 
-def _meeting(setting: Setting, mode: str, dtype: str, runs: int) -> dict[str, Any]:
-    """About a hundred writes to each row of a table: the last one stays, or all are added, in their order or in any."""
+def _measure_collisions(setting: Setting, mode: str, dtype: str, runs: int) -> dict[str, Any]:
+    """Write about a hundred times to each row of a table: the last write stays, or all are added, in order or in any order."""
     writes, rows, columns = (200, 7, 3) if setting.quick else _LARGE
     rng = np.random.default_rng(SEED)
     where = rng.integers(0, rows, writes)
-    given = rng.integers(-50, 50, (writes, columns)).astype(dtype) if dtype == "int32" else (
+    values_ = rng.integers(-50, 50, (writes, columns)).astype(dtype) if dtype == "int32" else (
         rng.standard_normal((writes, columns)).astype(dtype)
     )
     want = np.zeros((rows, columns), np.float64)
     if mode == "set":
-        want[where] = given
+        want[where] = values_
 
         def program(table: Any, at: Any, values: Any) -> Any:
             table = table.copy()
             table[at] = values
             return table
     else:
-        np.add.at(want, where, given.astype(np.float64))
+        np.add.at(want, where, values_.astype(np.float64))
 
         def program(table: Any, at: Any, values: Any) -> Any:
             return wf.vjp(lambda t: t[at], table)[1](values)[0]
 
     run, any_order = wf.jit(program), mode == UNORDERED
-    table, at, values = wf.array(np.zeros((rows, columns), given.dtype)), wf.array(where), wf.array(given)
+    table, at, values = wf.array(np.zeros((rows, columns), values_.dtype)), wf.array(where), wf.array(values_)
     with wf.deterministic(not any_order):
         first = run(table, at, values).numpy()
         runs, different = _again(setting, runs, lambda: [run(table, at, values).numpy()])
-    largest = float(np.abs(given.astype(np.float64)).sum(axis=0).max()) if mode != "set" else None
+    largest = float(np.abs(values_.astype(np.float64)).sum(axis=0).max()) if mode != "set" else None
     if dtype == "int32":
-        want = want.astype(given.dtype)
+        want = want.astype(values_.dtype)
     row = told(apart(first, want, terms=1 if mode == "set" else writes, scale=largest))
     right = row["right"] and (any_order or not different)
     return {"writes": writes, "rows": rows, **row, "runs": runs, "different": different, "right": right}

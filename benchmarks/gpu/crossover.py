@@ -1,4 +1,4 @@
-"""From which size on the GPU pays: products of n x n, as placement estimates them and as they are measured."""
+"""The size from which the GPU is faster: products of n x n, estimated by the placement and measured."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
 def rows(setting: Setting) -> Rows:
-    """The figures of both devices first, by which the estimates are made; then a row a size."""
-    known: dict[str, Machine] = {}
-    yield "figures", lambda: _figures(setting, known)
+    """Yield a row with the figures of both devices, from which the estimates are computed; then a row for each size."""
+    cached: dict[str, Machine] = {}
+    yield "figures", lambda: _figures(setting, cached)
     for n in (4, 24) if setting.quick else SIZES:
-        yield f"{n} x {n}", lambda n=n: _row(setting, n, known)  # type: ignore[misc]
+        yield f"{n} x {n}", lambda n=n: _row(setting, n, cached)  # type: ignore[misc]
 
 
-def machines(setting: Setting, known: dict[str, Machine]) -> dict[str, Machine]:
-    """What both devices can do. An interpreter is measured on little: its figures only show that it works."""
-    if not known:
-        known["cpu"] = machine("cpu")
+def machines(setting: Setting, cached: dict[str, Machine]) -> dict[str, Machine]:
+    """Return the figures of both devices. An interpreter is measured at small sizes, only to show that this works."""
+    if not cached:
+        cached["cpu"] = machine("cpu")
         device: Any = get_device(setting.device)
         if isinstance(device, Measuring) and not setting.quick:
-            known[setting.device] = machine(setting.device)
+            cached[setting.device] = machine(setting.device)
         else:
             figures = measure(device, sizes=(1 << 8, 1 << 10), edges=(4, 16), repeat=1)
-            known[setting.device] = Machine(getattr(device, "processor", device.name), 1, **figures)
-    return known
+            cached[setting.device] = Machine(getattr(device, "processor", device.name), 1, **figures)
+    return cached
 
 
-def _figures(setting: Setting, known: dict[str, Machine]) -> dict[str, Any]:
-    found = machines(setting, known)
-    there = found[setting.device]
+def _figures(setting: Setting, cached: dict[str, Machine]) -> dict[str, Any]:
+    by_device = machines(setting, cached)
+    figures = by_device[setting.device]
     return {
-        "launch us": 1e6 * there.launch, "graph node us": 1e6 * there.replay, "call us": 1e6 * there.call,
-        "memory GB/s": there.memory / 1e9, "float32 GFLOP/s": there.flops / 1e9,
-        "link GB/s": there.link[1] / 1e9 if there.link else None,
-        "profile": {"devices": {name: asdict(m) for name, m in found.items()}},  # as $WEFT_PROFILE has it
+        "launch us": 1e6 * figures.launch, "graph node us": 1e6 * figures.replay, "call us": 1e6 * figures.call,
+        "memory GB/s": figures.memory / 1e9, "float32 GFLOP/s": figures.flops / 1e9,
+        "link GB/s": figures.link[1] / 1e9 if figures.link else None,
+        "profile": {"devices": {name: asdict(m) for name, m in by_device.items()}},  # as $WEFT_PROFILE has it
     }
 
 
-def _row(setting: Setting, n: int, known: dict[str, Machine]) -> dict[str, Any]:
+def _row(setting: Setting, n: int, cached: dict[str, Machine]) -> dict[str, Any]:
     a, b = normal((n, n), 21), normal((n, n), 22)
     f = wf.jit(lambda a, b: a @ b)
     x, y = wf.array(a), wf.array(b)
@@ -73,7 +73,7 @@ def _row(setting: Setting, n: int, known: dict[str, Machine]) -> dict[str, Any]:
 
     sides = {"cpu": on_cpu, "resident": lambda: f(x, y), "with copies": lambda: f(wf.array(a), wf.array(b))}
     times = setting.timed(sides, host=True)
-    figures = machines(setting, known)
+    figures = machines(setting, cached)
     p, q = input_leaf((n, n), FLOAT32), input_leaf((n, n), FLOAT32)
     product = bind(TABLE["dot_general"], p, q, contract=((1,), (0,)), batch=((), ()))
     program = build(Graph([p, q], [product]), get_device("cpu").target)

@@ -1,4 +1,4 @@
-"""What starting kernels takes: of a chain of small ones, started one by one and replayed as a graph."""
+"""The cost of launching kernels: a chain of small ones, launched one by one and replayed as a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIDE = 16
 
 
 def rows(setting: Setting) -> Rows:
-    """Chains of 1 to 256 products: a product is a kernel of its own."""
+    """Yield rows for chains of 1 to 256 products, each a kernel of its own, a jitted call and an upload."""
     for length in (1, 4) if setting.quick else (1, 8, 64, 256):
         yield f"{length} kernel{'s' * (length > 1)}", lambda length=length: _chain(setting, length)  # type: ignore[misc]
     yield "a jitted call", lambda: _call(setting)
@@ -26,7 +26,7 @@ def rows(setting: Setting) -> Rows:
 
 
 def matrices() -> tuple[np.ndarray, np.ndarray]:
-    """A start, and an orthogonal matrix, by which no length of a chain makes numbers grow."""
+    """Return the initial matrix, and an orthogonal one, so that numbers do not grow along a chain."""
     turn, _ = np.linalg.qr(normal((SIDE, SIDE), 1, "float64"))
     return normal((SIDE, SIDE), 2), turn.astype(np.float32)
 
@@ -39,28 +39,28 @@ def _chain(setting: Setting, length: int) -> dict[str, Any]:
         node = bind(TABLE["dot_general"], node, w, contract=((1,), (0,)), batch=((), ()))
     run = device.compile(build(Graph([x, w], [node]), device.target))
     start, turn = matrices()
-    given = [device.upload(start), device.upload(turn)]
-    kept: list[Any] = []  # results that lie elsewhere each time, so that nothing is replayed
+    buffers = [device.upload(start), device.upload(turn)]
+    results: list[Any] = []  # keeps results alive: each run gets other memory, so nothing is replayed
 
     def one_by_one() -> None:
-        if len(kept) > 2000:
-            kept.clear()
-        kept.append(run(list(given)))
+        if len(results) > 2000:
+            results.clear()
+        results.append(run(list(buffers)))
 
     before = setting.launches
     want = np.asarray(start, np.float64)
     for _ in range(length):
         want = want @ turn
-    (out,) = run(list(given))
+    (out,) = run(list(buffers))
     started = setting.launches - before
     result = device.download(out, (SIDE, SIDE), FLOAT32)
     row = {**told(apart(result, want, terms=SIDE * length)), "sample": [float(v) for v in result[0, :4]], "launches": started}
     first = setting.timed({"one by one": one_by_one}, host=True)["one by one"]
-    kept.clear()
+    results.clear()
     for _ in range(4):
-        run(list(given))  # the same memory again and again: from the third time on a graph
+        run(list(buffers))  # with the same memory, runs are replayed as a graph from the third on
     before = device.counters().get("replays", 0)
-    again = setting.timed({"graph": lambda: run(list(given))})["graph"]
+    again = setting.timed({"graph": lambda: run(list(buffers))})["graph"]
     replayed = device.counters().get("replays", 0) > before
     row |= {"one by one": first, "us a kernel": 1e6 * first["median"] / length}
     row |= {"graph": again, "us a node": 1e6 * again["median"] / length} if replayed else {}
@@ -86,12 +86,12 @@ def _torch(setting: Setting, length: int, start: np.ndarray, turn: np.ndarray) -
         with torch.cuda.graph(graph):
             chain()
         sides["torch graph"] = graph.replay
-    found = setting.timed(sides)
-    return found | {f"{name} us a kernel": 1e6 * found[name]["median"] / length for name in sides if name in found}
+    times = setting.timed(sides)
+    return times | {f"{name} us a kernel": 1e6 * times[name]["median"] / length for name in sides if name in times}
 
 
 def _call(setting: Setting) -> dict[str, Any]:
-    """A jitted function of one small kernel, as users call it."""
+    """Measure a jitted function of one small kernel, as users call it."""
     start, turn = matrices()
     f, x, w = wf.jit(lambda x, w: wf.tanh(x @ w)), wf.array(start), wf.array(turn)
     row = told(apart(f(x, w).numpy(), np.tanh(start.astype(np.float64) @ turn), terms=SIDE))

@@ -1,4 +1,4 @@
-"""An epoch of 60,000 images of 28 x 28 with the small convolutional net of ``weft train mnist``, as ``fit`` makes it."""
+"""An epoch of ``fit`` with 60,000 images of 28 x 28 and the small convolutional net of ``weft train mnist``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from benchmarks.gpu.setting import Rows, Setting
 from weft.tools.digit_net import digit_net
 
 EPOCH = 60_000
-TRIED = 2048  # images, by which it is seen how many fit into the time
+TRIED = 2048  # images of the first run, which determines how many fit into the time
 TOLERANCE = 1e-3  # of the losses of the first epochs, relative: steps follow each other, so roundings grow
 
 
 def rows(setting: Setting) -> Rows:
-    """Batches of 8 and of 128: on the device, on the CPU, in PyTorch."""
+    """Yield rows for batches of 8 and 128: on the device, on the CPU, in PyTorch."""
     for batch in (2, 8) if setting.quick else (8, 128):
         yield f"batch {batch}", lambda batch=batch: _row(setting, batch)  # type: ignore[misc]
 
 
-def given(quick: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random images, and labels that can be learnt from them."""
+def make_data(quick: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return random images, and labels that can be learnt from them."""
     rng = np.random.default_rng(12)
     side = 4 if quick else 28
     x = rng.random((count, 1, side, side), np.float32)
@@ -34,20 +34,20 @@ def given(quick: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _row(setting: Setting, batch: int) -> dict[str, Any]:
     tried = 2 * batch if setting.quick else TRIED
-    x, y = given(setting.quick, tried)
-    there = _losses(setting.device, x, y, batch, 2)
-    here = _losses("cpu", x, y, batch, 2)
-    off = float(np.max(np.abs(np.subtract(there[0], here[0])) / np.abs(here[0])))
-    row: dict[str, Any] = {**told(off / TOLERANCE), "losses": there[0], "kernels a step": _kernels(setting, x, y, batch)}
+    x, y = make_data(setting.quick, tried)
+    on_device = _losses(setting.device, x, y, batch, 2)
+    on_cpu = _losses("cpu", x, y, batch, 2)
+    off = float(np.max(np.abs(np.subtract(on_device[0], on_cpu[0])) / np.abs(on_cpu[0])))
+    row: dict[str, Any] = {**told(off / TOLERANCE), "losses": on_device[0], "kernels a step": _kernels(setting, x, y, batch)}
     sides: dict[str, Callable[[int], float]] = {
         "": lambda count: _epoch(setting, setting.device, count, batch),
         "cpu ": lambda count: _epoch(setting, "cpu", count, batch),
     }
     if setting.torch is not None:
         sides["torch "] = lambda count: _torch(setting, count, batch)
-    known = {"": there[1] / tried, "cpu ": here[1] / tried}
+    seconds_per_image = {"": on_device[1] / tried, "cpu ": on_cpu[1] / tried}
     for side, run in sides.items():
-        each = known.get(side) or run(tried) / tried
+        each = seconds_per_image.get(side) or run(tried) / tried
         room = max(1.0, setting.left / 8)  # seconds; two rows of three sides, and epochs that compile
         count = tried if setting.quick else int(min(EPOCH, max(tried, room / each)))
         seconds = run(count - count % batch)
@@ -56,7 +56,7 @@ def _row(setting: Setting, batch: int) -> dict[str, Any]:
 
 
 def _losses(device: str, x: np.ndarray, y: np.ndarray, batch: int, epochs: int) -> tuple[list[float], float]:
-    """(losses of the first epochs, seconds of the last one)."""
+    """Return the losses of the first epochs, and the seconds of the last one."""
     wf.random.seed(5)
     net = digit_net(x.shape[-1])
     with wf.device(device):
@@ -65,11 +65,11 @@ def _losses(device: str, x: np.ndarray, y: np.ndarray, batch: int, epochs: int) 
 
 
 def _epoch(setting: Setting, device: str, count: int, batch: int) -> float:
-    return _losses(device, *given(setting.quick, count), batch, 2)[1]
+    return _losses(device, *make_data(setting.quick, count), batch, 2)[1]
 
 
 def _kernels(setting: Setting, x: np.ndarray, y: np.ndarray, batch: int) -> int:
-    """What a step starts on a device that starts each by itself."""
+    """Return the number of kernels that a step launches."""
     net = digit_net(x.shape[-1])
     step = wf.train.training_step(net.train(), wf.losses.cross_entropy, wf.optim.Adam(1e-3).init(net))
     images, labels = wf.array(x[:batch]), wf.array(y[:batch])
@@ -80,10 +80,10 @@ def _kernels(setting: Setting, x: np.ndarray, y: np.ndarray, batch: int) -> int:
 
 
 def _torch(setting: Setting, count: int, batch: int) -> float:
-    """An epoch in PyTorch's usual way; images lie on the device."""
+    """Return the seconds of an epoch in PyTorch's usual way, with images on the device."""
     assert setting.torch is not None
     peer, torch = setting.torch, setting.torch.torch
-    x, y = (peer.array(a) for a in given(setting.quick, count))
+    x, y = (peer.array(a) for a in make_data(setting.quick, count))
     side = x.shape[-1]
     layers = torch.nn
     net = layers.Sequential(

@@ -1,4 +1,4 @@
-"""All results in one file, for machines that give few files back: written while steps run, and whole at each moment."""
+"""All results in one zip file, for machines that return few files. It is replaced atomically while steps run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ LOG_BYTES = 1 << 20  # of each log, its end: the file must stay small
 
 
 class Pack:
-    """Of a folder with results. target : the file; None for no file"""
+    """The zip file of a folder with results. target : path of the file, None for no file"""
 
     def __init__(self, folder: Path, target: str | None) -> None:
         self._folder, self._target = folder, None if target is None else Path(target)
         self._packed: list[tuple[str, int]] = []  # names and times of the last write
 
     def write(self) -> None:
-        """Write the file where anything has changed since.
+        """Write the file if the folder has changed since the last call.
 
         Raises
         ------
         OSError
-            It cannot be written.
+            The file cannot be written.
         """
         if self._target is None:
             return
@@ -33,9 +33,9 @@ class Pack:
         if not files or state == self._packed:
             return
         content = io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files:
                 data = file.read_bytes()
-                made.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
+                archive.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
         write_whole(self._target, content.getvalue(), "bench gpu: --zip")
         self._packed = state

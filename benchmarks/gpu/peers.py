@@ -1,4 +1,4 @@
-"""PyTorch beside weft, where it is installed and sees the card; else a sentence that says why its columns are empty."""
+"""PyTorch for comparison, if it is installed and sees the card; else a sentence that explains its empty columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.gpu.timing import Clock, Watch
 
 
 class Events:
-    """The driver's own time between two events, asked through PyTorch."""
+    """Watch that reads the driver's time between two events through PyTorch."""
 
     by = "events"
 
@@ -32,8 +32,7 @@ class Events:
 
 
 class Torch:
-    """PyTorch on one of its devices. name : "cuda:0" for the device "gpu", "cpu" for gpu-sim (which shows that this code runs,
-    and no more)."""
+    """PyTorch on one of its devices. name : "cuda:0" for the device "gpu", "cpu" for gpu-sim, only to show that this code runs"""
 
     def __init__(self, module: Any, name: str) -> None:
         self.torch, self.name = module, name
@@ -43,7 +42,7 @@ class Torch:
         self.tf32(False)
 
     def tf32(self, allowed: bool) -> None:
-        """Whether float32 products may be of fewer digits, as weft's are where it is told so."""
+        """Allow or forbid TF32 in float32 products, as ``wf.matmul_precision`` does in weft."""
         self.torch.backends.cuda.matmul.allow_tf32 = allowed
         self.torch.backends.cudnn.allow_tf32 = allowed
 
@@ -51,11 +50,11 @@ class Torch:
         return getattr(self.torch, name)
 
     def array(self, x: np.ndarray, dtype: str | None = None, channels_last: bool = False) -> Any:
-        """A tensor on the device; NumPy's narrow formats go through float32."""
+        """Return a tensor on the device. NumPy's narrow formats are converted through float32."""
         name = dtype or x.dtype.name
         wide = x if x.dtype.name in ("float32", "float64", "float16") or x.dtype.kind in "iub" else x.astype(np.float32)
-        found = self.torch.from_numpy(np.ascontiguousarray(wide)).to(self.name).to(self.dtype(name))
-        return found.contiguous(memory_format=self.torch.channels_last) if channels_last else found
+        tensor = self.torch.from_numpy(np.ascontiguousarray(wide)).to(self.name).to(self.dtype(name))
+        return tensor.contiguous(memory_format=self.torch.channels_last) if channels_last else tensor
 
     def numpy(self, x: Any) -> np.ndarray:
         return x.detach().to(self.torch.float64).cpu().numpy()
@@ -65,7 +64,7 @@ class Torch:
 
 
 class TorchWords:
-    """See :class:`benchmarks.nets.Words`."""
+    """Operations of nets in PyTorch, see :class:`benchmarks.nets.Words`."""
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._f = torch, torch.nn.functional
@@ -90,7 +89,7 @@ class TorchWords:
 
 
 def torch_beside(device: str) -> tuple[Torch | None, str]:
-    """(PyTorch on the same card, or None; why not)."""
+    """Return PyTorch on the same card or None, and a remark: why it is None, or what its times mean."""
     if importlib.util.find_spec("torch") is None:
         return None, "PyTorch is not installed: its columns are empty"
     try:

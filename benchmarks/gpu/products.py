@@ -1,4 +1,4 @@
-"""Products of square matrices in every format that weft has, beside cuBLAS by way of PyTorch."""
+"""Products of square matrices in every format of weft, compared with cuBLAS through PyTorch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CHECKED = 8  # rows that NumPy computes in float64
 _EIGHT = ("float8_e4m3fn", "float8_e5m2")
 _matmul: Any = wf.matmul
 _precision: Any = getattr(wf, "matmul_precision", None)
-_LOOSER = {"tf32": 2.0**12, "tf32x3": 8.0}  # how many times float32's bound: operands have 10 bits, or are three such
+_LOOSER = {"tf32": 2.0**12, "tf32x3": 8.0}  # multiples of float32's bound: operands have 10 bits, or three times 10
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a format and size; the formats of nets first."""
+    """Yield a row for each format and size, the formats of nets first."""
     kinds = formats("bfloat16", "float32", "float16")
     if _precision is not None:
         kinds += ["tf32", "tf32x3"]
@@ -37,7 +37,7 @@ def rows(setting: Setting) -> Rows:
 
 
 def _has_int8() -> bool:
-    """Whether products of int8 can be added up in int32."""
+    """Return whether products of int8 can be summed in int32."""
     a = wf.array(np.full((2, 2), 100, np.int8))
     try:
         return int(_matmul(a, a, dtype=wf.int32)[0, 0]) == 20_000
@@ -46,7 +46,7 @@ def _has_int8() -> bool:
 
 
 def _product(kind: str) -> Callable[[Any, Any], Any]:
-    """Formats of 8 bits are added up in wider ones."""
+    """Return the product function of a format. Formats of 8 bits are summed in wider ones."""
     wide = {"int8": wf.int32, **dict.fromkeys(_EIGHT, wf.float32)}.get(kind)
     return (lambda a, b: a @ b) if wide is None else lambda a, b: _matmul(a, b, dtype=wide)
 
@@ -58,7 +58,7 @@ def _numbers(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def operands(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two matrices in a format."""
+    """Return two matrices in a format."""
     a, b = _numbers(n)
     if kind == "int8":
         return tuple([np.clip(40 * x, -127, 127).astype(np.int8) for x in (a, b)])  # type: ignore[return-value]

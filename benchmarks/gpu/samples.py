@@ -1,4 +1,4 @@
-"""Programs of one primitive each: its samples in all float formats, with derivatives. The device's tests run the same."""
+"""Programs of single primitives: their samples in all float formats, with derivatives. The tests of devices run the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def primitives() -> list[Primitive]:
-    """All that have samples. Some stand in files of ``weft/functions/``, beside their function, and are loaded for that."""
+    """Return all primitives with samples. First import ``weft/functions/``, whose files define some of them."""
     for file in pkgutil.walk_packages(weft.functions.__path__, "weft.functions."):
         importlib.import_module(file.name)
     for module in LATER:
@@ -36,28 +36,28 @@ def primitives() -> list[Primitive]:
 
 
 def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
-    """The samples of a primitive, those of float32 in the other formats too."""
-    found = draw_samples(op, rng)
+    """Return the samples of a primitive, those of float32 in the other float formats too."""
+    samples_ = draw_samples(op, rng)
     if op.name not in ("bitcast", "cast") and op.kind != "host":
         tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
         for dtype in [form.numpy for form in of_kind("float") if form is not FLOAT32]:
-            for s in list(found):
+            for s in list(samples_):
                 if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
                     with np.errstate(all="ignore"):
                         arrays = tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in s.arrays)
-                    found.append(Sample(arrays, s.params, s.tag))
-    return [s for s in found if sum(a.size for a in s.arrays) <= MOST]
+                    samples_.append(Sample(arrays, s.params, s.tag))
+    return [s for s in samples_ if sum(a.size for a in s.arrays) <= MOST]
 
 
 def values(op: Primitive, rng: np.random.Generator) -> Iterator[Case]:
-    """A program for each sample."""
+    """Yield a program for each sample."""
     for s in samples(op, rng):
         nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
         yield Case(Graph(nodes, [bind(op, *nodes, **s.params)]), list(s.arrays))
 
 
 def derivatives(op: Primitive, rng: np.random.Generator) -> Iterator[Case]:
-    """The derivatives by all float operands, for a random cotangent."""
+    """Yield programs of the derivatives by all float operands, for a random cotangent."""
     for s in draw_samples(op, rng):
         nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
         out = bind(op, *nodes, **s.params)

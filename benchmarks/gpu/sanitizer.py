@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer over small programs: accesses, races, memory that nobody wrote."""
+"""NVIDIA's compute-sanitizer on small programs: invalid accesses, races, reads of uninitialised memory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 
 
 def sanitizer() -> str | None:
-    """The tool's path."""
+    """Return the path of compute-sanitizer, None if it is not installed."""
     return shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES]))
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a tool of it: the quick primitives and scatters under its eyes."""
+    """Yield a row for each of its tools, with the quick primitives and scatters."""
     tool = sanitizer()
     if tool is None:
-        setting.notes.append("compute-sanitizer is not here (it comes with the CUDA toolkit): nothing was looked at")
+        setting.notes.append("compute-sanitizer is not installed (it comes with the CUDA toolkit): it was not run")
         return
     if getattr(setting.card, "driver", None) is None:
-        setting.notes.append("compute-sanitizer looks at cards, and gpu-sim is none: nothing was looked at")
+        setting.notes.append("compute-sanitizer needs a card, gpu-sim is none: it was not run")
         return
     for name in TOOLS:
         for step in ("primitives", "scatters"):
@@ -44,15 +44,15 @@ def _row(setting: Setting, tool: str, name: str, step: str) -> dict[str, Any]:
                  "--seconds", f"{0.7 * limit:.1f}", "--quick"]
         begin = [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all"]
         try:
-            done = subprocess.run(
+            result = subprocess.run(
                 [*begin, *child], capture_output=True, text=True, timeout=limit, check=False, env=together.environment()
             )
         except subprocess.TimeoutExpired:
             return {"cut": f"not done in {limit:.0f} s"}
         ran = (Path(folder) / f"{step}.json").exists()
-    said = done.stdout + done.stderr
-    found = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", said)
-    count = sum([int(a or b) for a, b in found])
-    right = bool(found) and not count and ran
-    row: dict[str, Any] = {"errors": count if found else None, "right": right, "exit status": done.returncode}
-    return row if right else {**row, "log": said[-20_000:], "last words": (said.strip().splitlines() or [""])[-1][:300]}
+    output = result.stdout + result.stderr
+    counts = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", output)
+    count = sum([int(a or b) for a, b in counts])
+    right = bool(counts) and not count and ran
+    row: dict[str, Any] = {"errors": count if counts else None, "right": right, "exit status": result.returncode}
+    return row if right else {**row, "log": output[-20_000:], "last words": (output.strip().splitlines() or [""])[-1][:300]}

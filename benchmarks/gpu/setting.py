@@ -1,4 +1,4 @@
-"""What a step is told: the device, how long it may take, sizes, and who stands beside."""
+"""The setting of a step: device, deadline, sizes, and PyTorch for comparison."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from benchmarks.gpu.timing import QUICK, Clock, Effort, Side, Watch, turns, watc
 from weft.devices import get_device
 from weft.devices.base import ChoosesByMeasuring
 
-TUNING_S = 20.0  # that choosing tiles may take in a row
-Rows = Iterator[tuple[str, Callable[[], dict[str, Any]]]]  # names, and what measures; names come without measuring
+TUNING_S = 20.0  # maximum time for the choice of tiles in a row
+Rows = Iterator[tuple[str, Callable[[], dict[str, Any]]]]  # names, each with a function that measures the row
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Attributes
+    """Setting of a step.
+
+    Attributes
     ----------
-    device : its name
-    quick : tiny sizes, few runs: it shows that the step runs
-    deadline : of ``time.monotonic``, when the step's share is over
-    torch : or None, and then ``no_torch`` says why
+    device : name of the device
+    quick : whether to use tiny sizes and few runs, only to show that the step runs
+    deadline : end of the step's share of the time, by ``time.monotonic``
+    torch : PyTorch, or None; ``no_torch`` is then the reason
     notes : sentences for the step's file
     """
 
@@ -39,7 +41,7 @@ class Setting:
 
     @property
     def left(self) -> float:
-        """Seconds."""
+        """Seconds until the deadline."""
         return self.deadline - time.monotonic()
 
     @property
@@ -48,62 +50,62 @@ class Setting:
 
     @property
     def launches(self) -> int:
-        """Kernels that the device has started so far; 0 where it does not count them."""
+        """Number of kernels that the device has launched so far, 0 if it does not count them."""
         return self.card.counters().get("launches", 0)
 
     def timed(self, sides: Mapping[str, Any], effort: Effort | None = None, host: bool = False) -> dict[str, Any]:
-        """Times of calls, in turns: what is called "torch..." is PyTorch's, "cpu..." weft's on the CPU, the rest weft's. What
-        PyTorch cannot do is told as "... error". host : the host's clock tells, what it does is part of what is asked"""
-        made = {name: Side(call, self._watch_of(name, host)) for name, call in sides.items() if call is not None}
+        """Time calls in turns and return their times by name. Names "torch..." are PyTorch's, "cpu..." weft's on the CPU, others
+        weft's on the device. An error of PyTorch is returned as "... error". host : use the host's clock, to include its time"""
+        timers = {name: Side(call, self._watch_of(name, host)) for name, call in sides.items() if call is not None}
         failed: dict[str, Any] = {}
-        for name, side in list(made.items()):
+        for name, side in list(timers.items()):
             side.watch.begin()
             try:
                 side.call()  # compiles, and loads
             except Exception as error:
-                if not name.startswith("torch"):  # what a peer cannot do is a remark, and no failure
+                if not name.startswith("torch"):  # an error of PyTorch is a remark, not a failure
                     raise
                 failed[f"{name} error"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-                del made[name]
+                del timers[name]
             side.watch.end()
-        settled = {name: self._settled(name, side.call) for name, side in made.items() if not name.startswith("torch")}
-        found = turns(made, QUICK if self.quick else effort or Effort())
-        return {name: {**times, **settled.get(name, {})} for name, times in found.items()} | failed
+        settled = {name: self._wait_for_tuning(name, side.call) for name, side in timers.items() if not name.startswith("torch")}
+        times_by_name = turns(timers, QUICK if self.quick else effort or Effort())
+        return {name: {**times, **settled.get(name, {})} for name, times in times_by_name.items()} | failed
 
-    def _settled(self, name: str, call: Callable[[], Any]) -> dict[str, bool]:
-        """Wait until weft has chosen its tiles, as in a program that runs long; ``settled``: whether there was time for that."""
-        there = get_device("cpu" if name.startswith("cpu") else self.device)
-        if not isinstance(there, ChoosesByMeasuring):
+    def _wait_for_tuning(self, name: str, call: Callable[[], Any]) -> dict[str, bool]:
+        """Wait until weft has chosen its tiles, as in a long run. Return ``settled``: whether there was enough time."""
+        device = get_device("cpu" if name.startswith("cpu") else self.device)
+        if not isinstance(device, ChoosesByMeasuring):
             return {}
-        return {"settled": there.settled(call, max(0.0, min(TUNING_S, self.left / 2)))}
+        return {"settled": device.settled(call, max(0.0, min(TUNING_S, self.left / 2)))}
 
     def of_torch(self, peer: float, seconds: float) -> float | None:
-        """What weft reaches as a share of PyTorch, from both's seconds; None beside an interpreter, where that says nothing."""
+        """Return weft's speed as a share of PyTorch's, from the seconds of both; None for an interpreter."""
         return None if self.device == "gpu-sim" else peer / seconds
 
     def _watch_of(self, name: str, host: bool) -> Watch:
         if name.startswith("torch") and self.torch is not None:
             return self.torch.clock if host else self.torch.watch
-        there = get_device("cpu" if name.startswith("cpu") else self.device)
-        return Clock(there.synchronise) if host else watch_of(there)
+        device = get_device("cpu" if name.startswith("cpu") else self.device)
+        return Clock(device.synchronise) if host else watch_of(device)
 
 
 def made(device: str, quick: bool, seconds: float) -> Setting:
-    """For a step that begins now."""
+    """Return the setting of a step that starts now."""
     torch, why = torch_beside(device)
     return Setting(device, quick, time.monotonic() + seconds, torch, why, [why] if why else [])
 
 
 def formats(*names: str) -> list[str]:
-    """Those of these formats that weft has."""
+    """Return those of these formats that weft has."""
     return [name for name in names if hasattr(wf, name)]
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: str = "float32") -> np.ndarray:
-    """The same numbers wherever they are asked for: rounded to a format."""
+    """Return normal random numbers in a format. They depend on shape and seed alone."""
     return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(numpys(dtype))
 
 
 def numpys(name: str) -> np.dtype:
-    """NumPy's dtype by weft's name."""
+    """Return NumPy's dtype for weft's name."""
     return np.dtype(getattr(wf, name))

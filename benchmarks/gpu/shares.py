@@ -1,4 +1,4 @@
-"""What only moves data: bytes a second of softmax, batch norm, sums and maps, as shares of what a copy reaches."""
+"""Memory-bound operations: bytes per second of softmax, batch norm, sums and maps, as shares of a copy's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ CHECKED = 64  # rows that are computed in NumPy as well
 
 @dataclass(frozen=True)
 class Work:
-    """Attributes
+    """One operation.
+
+    Attributes
     ----------
-    shape : of the operand
-    run : in weft; beside : (torch, x) -> what computes the same there
-    want : in NumPy, of the operand in float64 and where each result depends on few rows, of the first of them
+    shape : shape of the operand
+    run : the operation in weft
+    beside : function of (torch, x) that returns a function for the same operation in PyTorch
+    want : the operation in NumPy, of the operand in float64
     moved : how many times the operand's bytes are read or written
     terms : numbers that an element of the result adds up
+    by_rows : whether each row of the result depends only on its row of the operand, so that a few rows can be checked
     """
 
     shape: tuple[int, ...]
@@ -39,7 +43,7 @@ class Work:
 
 
 def works(quick: bool) -> dict[str, Work]:
-    """What is measured, by name; the first is the copy."""
+    """Return the operations by name. The first is the copy."""
     plain = (33, 70) if quick else (ROWS, COLUMNS)
     images = (2, 3, 5, 7) if quick else IMAGES
     chain = lambda x: (x * 2 + 1).clip(-1, 3) * x  # noqa: E731
@@ -67,7 +71,7 @@ def works(quick: bool) -> dict[str, Work]:
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a format and kind of work."""
+    """Yield a row for each format and operation."""
     copies: dict[str, float] = {}
     for dtype in formats("float32", "float16") if setting.quick else formats("float32", "bfloat16", "float16"):
         for name, work in works(setting.quick).items():
@@ -75,16 +79,16 @@ def rows(setting: Setting) -> Rows:
 
 
 def _row(setting: Setting, name: str, work: Work, dtype: str, copies: dict[str, float]) -> dict[str, Any]:
-    if dtype not in copies and name != "copy":  # its row was measured by a process before this one
+    if dtype not in copies and name != "copy":  # an earlier process measured its row
         copies[dtype] = _row(setting, "copy", works(setting.quick)["copy"], dtype, copies)["weft GB/s"]
     x = normal(work.shape, 3, dtype)
-    given, f = wf.array(x), wf.jit(work.run)
-    result = f(given).numpy()
+    operand, f = wf.array(x), wf.jit(work.run)
+    result = f(operand).numpy()
     few = x[:CHECKED] if work.by_rows else x
     want = work.want(few.astype(np.float64))
     size = float(np.abs(few.astype(np.float64)).sum()) if name in ("sum", "running sum") else None
     row = told(apart(result[:CHECKED] if work.by_rows else result, want, terms=work.terms, scale=_scale(name, few, size)))
-    sides: dict[str, Any] = {"weft": lambda: f(given)}
+    sides: dict[str, Any] = {"weft": lambda: f(operand)}
     if setting.torch is not None:
         sides["torch"] = work.beside(setting.torch.torch, setting.torch.array(x))
     row |= {"sample": [float(v) for v in np.asarray(result, np.float64).reshape(-1)[:4]]}
@@ -98,7 +102,7 @@ def _row(setting: Setting, name: str, work: Work, dtype: str, copies: dict[str, 
 
 
 def _scale(name: str, x: np.ndarray, total: float | None) -> float | None:
-    """Sums of numbers that cancel are off in relation to what was added."""
+    """Return the size to which errors of sums are relative: the sum of absolute values. ``total``: for other operations"""
     if name == "sum of rows":
         return float(np.abs(x.astype(np.float64)).sum(1).max())
     if name == "sum of columns" or name.startswith("rows added up"):
@@ -107,7 +111,7 @@ def _scale(name: str, x: np.ndarray, total: float | None) -> float | None:
 
 
 def _added_up(shape: tuple[int, ...], deterministic: bool) -> Work:
-    """Rows are added to those of a smaller table, as the gradient of an embedding is made."""
+    """Return the work of adding rows to those of a smaller table, as in the gradient of an embedding."""
     table = (max(1, shape[0] // 16), shape[1])
     where = np.random.default_rng(7).integers(0, table[0], shape[0])
 
@@ -149,7 +153,7 @@ def _numpy_batch_norm(x: np.ndarray) -> np.ndarray:
 
 
 def _torch_transposition(torch: Any, x: Any) -> Callable[[], Any]:
-    out = torch.empty(x.shape[::-1], dtype=x.dtype, device=x.device)  # or its result would lie as x does
+    out = torch.empty(x.shape[::-1], dtype=x.dtype, device=x.device)  # otherwise PyTorch's result would have the layout of x
     return lambda: torch.mul(x.T, 2, out=out)
 
 

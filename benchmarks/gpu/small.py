@@ -1,4 +1,4 @@
-"""Steps of training in which starting kernels counts: a net of 3-100-3, and a transformer; beside the CPU and PyTorch."""
+"""Training steps dominated by kernel launches: a net of 3-100-3 and a transformer, compared with the CPU and PyTorch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import weft as wf
 from benchmarks.gpu.closeness import told
 from benchmarks.gpu.setting import Rows, Setting, normal
 
-TOLERANCE = 1e-3  # of the losses of three steps, relative
+TOLERANCE = 1e-3  # relative error of the losses of three steps
 RATE = 1e-3
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a transformer's step."""
+    """Sizes of the transformer."""
 
     batch: int = 16
     length: int = 256
@@ -31,7 +31,7 @@ TINY = Sizes(1, 5, 8, 2, 1)
 
 
 def rows(setting: Setting) -> Rows:
-    """The small net at two batches, then the transformer in float32 and float16's place, bfloat16."""
+    """Yield rows for the small net with two batch sizes, then for the transformer."""
     for batch in (1, 101):
         yield f"3-100-3, batch {batch}", lambda batch=batch: _small(setting, batch)  # type: ignore[misc]
     yield "transformer", lambda: _transformer(setting, TINY if setting.quick else Sizes())
@@ -50,19 +50,19 @@ def _small(setting: Setting, batch: int) -> dict[str, Any]:
         return (out * out).mean()
 
     data = (normal((batch, 3), 3), normal((batch, 3), 4))
-    return _measured(setting, loss, small_weights(), data)
+    return _measure(setting, loss, small_weights(), data)
 
 
 # ---- a transformer
 
 
 def transformer_weights(sizes: Sizes) -> list[np.ndarray]:
-    """Of each block query, key and value, output, and two of the feed-forward layer."""
-    d, found = sizes.width, []
+    """Return, for each block, the weights of query, key and value together, of the output, and two of the feed-forward layer."""
+    d, weights = sizes.width, []
     for k in range(sizes.blocks):
         for part, shape in enumerate(((3 * d, d), (d, d), (4 * d, d), (d, 4 * d))):
-            found.append(normal(shape, 10 * k + part) / np.float32(np.sqrt(shape[1])))
-    return found
+            weights.append(normal(shape, 10 * k + part) / np.float32(np.sqrt(shape[1])))
+    return weights
 
 
 def _transformer(setting: Setting, sizes: Sizes) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def _transformer(setting: Setting, sizes: Sizes) -> dict[str, Any]:
         return ((x - y) * (x - y)).mean()
 
     shape = (sizes.batch, sizes.length, sizes.width)
-    return _measured(setting, loss, transformer_weights(sizes), (normal(shape, 5), normal(shape, 6)))
+    return _measure(setting, loss, transformer_weights(sizes), (normal(shape, 5), normal(shape, 6)))
 
 
-# ---- what both have
+# ---- both
 
 
 class _Weft:
@@ -117,7 +117,7 @@ def _torch_words(torch: Any) -> Any:
 
 
 class Net(wf.nn.Module):
-    """Weights in a row."""
+    """Module with a list of weights."""
 
     def __init__(self, weights: list[np.ndarray]) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Net(wf.nn.Module):
 
 
 def _stepper(loss: Callable[..., Any], weights: list[np.ndarray], data: tuple[np.ndarray, ...], device: str) -> Callable[[], Any]:
-    """A step of Adam on a device."""
+    """Return a function that does a step of Adam on a device."""
     net = Net(weights)
     optimizer = wf.optim.Adam(RATE).init(net)
     x, y = (wf.array(a) for a in data)
@@ -143,16 +143,16 @@ def _stepper(loss: Callable[..., Any], weights: list[np.ndarray], data: tuple[np
     return run
 
 
-def _measured(
+def _measure(
     setting: Setting, loss: Callable[..., Any], weights: list[np.ndarray], data: tuple[np.ndarray, ...],
 ) -> dict[str, Any]:
-    there, here = (_stepper(loss, weights, data, device) for device in (setting.device, "cpu"))
+    on_device, on_cpu = (_stepper(loss, weights, data, device) for device in (setting.device, "cpu"))
     before = setting.launches
-    losses = [float(there()) for _ in range(3)]
+    losses = [float(on_device()) for _ in range(3)]
     started = (setting.launches - before) // 3
-    want = [float(here()) for _ in range(3)]
+    want = [float(on_cpu()) for _ in range(3)]
     off = max(abs(a - b) / abs(b) for a, b in zip(losses, want, strict=True))
-    sides: dict[str, Any] = {"weft": there, "cpu": here}
+    sides: dict[str, Any] = {"weft": on_device, "cpu": on_cpu}
     if setting.torch is not None:
         sides["torch"] = _torch(setting, loss, weights, data, False)
         if not setting.quick:
@@ -165,16 +165,16 @@ def _torch(
 ) -> Callable[[], Any]:
     assert setting.torch is not None
     peer, torch = setting.torch, setting.torch.torch
-    held = [peer.array(w).requires_grad_() for w in weights]
+    tensors = [peer.array(w).requires_grad_() for w in weights]
     x, y = (peer.array(a) for a in data)
-    optimizer, words = torch.optim.Adam(held, RATE, fused=True), _torch_words(torch)
-    run: Callable[..., Any] = lambda x, y, held: loss(x, y, words, held)  # noqa: E731
+    optimizer, words = torch.optim.Adam(tensors, RATE, fused=True), _torch_words(torch)
+    run: Callable[..., Any] = lambda x, y, tensors: loss(x, y, words, tensors)  # noqa: E731
     if compiled:
         run = peer.compiled(run)
 
     def step() -> Any:
         optimizer.zero_grad()
-        value = run(x, y, held)
+        value = run(x, y, tensors)
         value.backward()
         optimizer.step()
         return value

@@ -1,4 +1,4 @@
-"""The steps of ``weft bench gpu``, the most valuable first, with their shares of the time."""
+"""The steps of ``weft bench gpu``, the most important first, with their shares of the time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-VITAL = ("driver", "compiler", "loading", "copies", "launch")  # rows of the first step without which no other has a meaning
-COMPILERS = 16  # processes that compile at once: each has Triton in its memory
+VITAL = ("driver", "compiler", "loading", "copies", "launch")  # rows of the first step that all other steps need
+COMPILERS = 16  # maximum number of compiling processes, each of which loads Triton
 
 
 @dataclass(frozen=True)
 class Step:
-    """Attributes
+    """One step of the benchmark.
+
+    Attributes
     ----------
-    name : as ``--only`` has it, and of its file
-    room : the module whose ``rows`` it runs; function : where that is another one
-    weight : its share of the time, in relation to the others
-    title : what it tells
-    spoken : each of its rows is printed as a sentence when it is done; it comes first and has ``weight`` seconds at most
+    name : name for ``--only`` and for its file
+    room : module of the step
+    function : the module's function that yields the rows
+    weight : share of the time, relative to the other steps
+    title : description
+    spoken : whether each row is printed as a sentence when it is done; such a step comes first and takes at most ``weight``
+        seconds
     """
 
     name: str
@@ -29,8 +33,8 @@ class Step:
     spoken: bool = False
 
 
-# 2,600 texts take 220 s of one core with Triton 3.9, 190 with 3.6, and 4 s to be printed; half as much again is left for starting
-# processes, loading, and slower cores. At 8 minutes a unit of weight is about a second.
+# Compiling 2,600 launches takes 220 s of one core with Triton 3.9, 190 s with 3.6, and generating them 4 s; half as much again is
+# reserved for starting processes, loading, and slower cores. In 8 minutes a unit of weight is about a second.
 _LOADING = 8 + 360 // min(os.cpu_count() or 1, COMPILERS)
 
 STEPS = (
@@ -52,7 +56,7 @@ STEPS = (
 NAMES = tuple([step.name for step in STEPS])
 
 
-def broken(found: dict[str, Any]) -> str | None:
+def broken(record: dict[str, Any]) -> str | None:
     """Return the first row of a step's record that is vital and does not work, or None."""
-    rows = [row for row in found["rows"] if found["step"] == "basics" and row["name"] in VITAL]
+    rows = [row for row in record["rows"] if record["step"] == "basics" and row["name"] in VITAL]
     return next((row["name"] for row in rows if "error" in row or not row["right"]), None)

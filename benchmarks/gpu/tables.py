@@ -1,4 +1,4 @@
-"""A step's rows as a table for the terminal: times in milliseconds, and what else the rows have."""
+"""Format a step's rows as a table for the terminal: times in milliseconds, and the other entries of the rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ _MOST = 40  # rows that are shown
 _WIDEST = 60
 
 
-def table(found: dict[str, Any]) -> str:
-    """The rows of a step's record, where it was cut, and remarks."""
-    rows = found["rows"]
-    shown = _worth(rows)
-    columns = list(dict.fromkeys([key for row in shown for key in row if key not in _HIDDEN]))
-    lines = [["", *[f"{key} ms" if any(_is_time(row.get(key)) for row in shown) else key for key in columns]]]
-    lines += [[row["name"], *[_cell(row.get(key)) for key in columns]] for row in shown]
-    told = [_lined(lines)] if rows else []
-    if len(shown) < len(rows):
-        told.append(f"... {len(rows)} rows in all, see {found['step']}.json")
-    if found["reason"]:
-        told.append(f"{found['status'].upper()}: {found['reason']}")
-    if found["left"]:
-        told.append(f"left: {', '.join(found['left'][:12])}{' ...' if len(found['left']) > 12 else ''}")
-    return "\n".join(told + found["notes"])
+def table(record: dict[str, Any]) -> str:
+    """Return the rows of a step's record, its omissions and remarks as text."""
+    rows = record["rows"]
+    visible = _select_rows(rows)
+    columns = list(dict.fromkeys([key for row in visible for key in row if key not in _HIDDEN]))
+    lines = [["", *[f"{key} ms" if any(_is_time(row.get(key)) for row in visible) else key for key in columns]]]
+    lines += [[row["name"], *[_cell(row.get(key)) for key in columns]] for row in visible]
+    lines_of_text = [_align(lines)] if rows else []
+    if len(visible) < len(rows):
+        lines_of_text.append(f"... {len(rows)} rows in all, see {record['step']}.json")
+    if record["reason"]:
+        lines_of_text.append(f"{record['status'].upper()}: {record['reason']}")
+    if record["left"]:
+        lines_of_text.append(f"left: {', '.join(record['left'][:12])}{' ...' if len(record['left']) > 12 else ''}")
+    return "\n".join(lines_of_text + record["notes"])
 
 
-def _worth(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All where they are few, else first those that went wrong."""
+def _select_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return at most ``_MOST`` rows. If there are more, wrong and failed ones come first."""
     if len(rows) <= _MOST:
         return list(rows)
     wrong = [row for row in rows if row.get("right") is False or "error" in row]
@@ -50,7 +50,7 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
-def _lined(lines: Sequence[Sequence[str]]) -> str:
+def _align(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     return "\n".join(["  ".join([line[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)]])
                       for line in lines])

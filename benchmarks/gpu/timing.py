@@ -1,4 +1,4 @@
-"""Times of calls that return before they are done: in series, in turns, the median of several."""
+"""Time asynchronous calls: in series, alternating between the sides, with the median of several series."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-_LEAST = 5e-3  # seconds of a series: long against what a clock and a wait take
+_LEAST = 5e-3  # seconds of a series, long compared with reading a clock and waiting
 
 
 class Watch(Protocol):
-    """Takes the time of what is asked of one library. ``by``: how."""
+    """Measures the time of one library's calls. ``by``: the method"""
 
     by: str
 
     def begin(self) -> None: ...
 
     def end(self) -> float:
-        """Seconds since then, when all is done that was asked for."""
+        """Wait for all calls to be finished, and return the seconds since :meth:`begin`."""
         ...
 
 
 class Clock:
-    """The host's clock, around what is waited for."""
+    """Watch that reads the host's clock and waits for the device at both ends."""
 
     by = "clock"
 
@@ -41,7 +41,7 @@ class Clock:
 
 
 class Stamps:
-    """The driver's own time between two marks in the order of its stream. device : one whose driver has ``stamp``"""
+    """Watch that reads the driver's time between two events in its stream. device : one whose driver has ``stamp``"""
 
     by = "events"
 
@@ -64,13 +64,13 @@ class Stamps:
 
 
 def watch_of(device: Any) -> Watch:
-    """By the driver's marks where they know their time, else around a wait."""
+    """Return a watch that uses the driver's events if it has them, else the host's clock."""
     return Stamps(device) if hasattr(getattr(device, "driver", None), "stamp") else Clock(device.synchronise)
 
 
 @dataclass(frozen=True)
 class Side:
-    """A call, and what takes its time."""
+    """A call and the watch that measures it."""
 
     call: Callable[[], Any]
     watch: Watch
@@ -78,8 +78,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured. runs : series of each side; seconds : that all of them may take, for one side; least : seconds of a
-    series"""
+    """Amount of measurement. runs : series per side; seconds : maximum for all series of a side; least : minimum of a series"""
 
     runs: int = 7
     seconds: float = 0.4
@@ -90,8 +89,8 @@ QUICK = Effort(2, 0.0, 0.0)
 
 
 def turns(sides: Mapping[str, Side], effort: Effort) -> dict[str, dict[str, Any]]:
-    """Of each side the seconds of one call: ``median``, ``low`` and ``high`` (of a quarter and three quarters of the series),
-    ``runs`` (series), ``calls`` (in each), ``by``. Each side has been called before."""
+    """Return, for each side, the seconds of one call: ``median``, ``low`` and ``high`` (the quartiles of the series), ``runs``
+    (series), ``calls`` (in each), ``by``. Each side must have been called before."""
     counts, runs = dict.fromkeys(sides, 1), dict.fromkeys(sides, effort.runs)
     for name, side in sides.items() if effort.seconds else ():
         one = max(_series(side, 1), 1e-9)
@@ -99,12 +98,12 @@ def turns(sides: Mapping[str, Side], effort: Effort) -> dict[str, dict[str, Any]
             one = max(_series(side, 3) / 3, 1e-9)
         counts[name] = max(1, min(1000, int(effort.least / one)))
         runs[name] = max(2, min(effort.runs, int(effort.seconds / (one * counts[name]))))
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    series: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(max(runs.values(), default=0)):
         for name, side in sides.items():
             if turn < runs[name]:
-                found[name].append(_series(side, counts[name]) / counts[name])
-    return {name: {**spread(times), "calls": counts[name], "by": sides[name].watch.by} for name, times in found.items()}
+                series[name].append(_series(side, counts[name]) / counts[name])
+    return {name: {**spread(times), "calls": counts[name], "by": sides[name].watch.by} for name, times in series.items()}
 
 
 def _series(side: Side, count: int) -> float:
@@ -115,6 +114,6 @@ def _series(side: Side, count: int) -> float:
 
 
 def spread(times: list[float]) -> dict[str, Any]:
-    """The median, and where the middle half lies."""
+    """Return the median and the quartiles."""
     low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
     return {"median": statistics.median(times), "low": low, "high": high, "runs": len(times)}

@@ -1,7 +1,7 @@
-"""A step's process lives no longer than the command that started it, however that ends.
+"""End a step's process together with the command that started it, however the command ends.
 
-The command holds the other end of the step's standard input and writes nothing to it: when it is gone, by ``kill -9`` too, the
-step reads the end, and ends itself with all that it has started.
+The command holds the other end of the step's standard input and writes nothing to it. When the command is gone, even by
+``kill -9``, the step reads the end of the input, and kills itself with all processes that it has started.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def started(command: Sequence[str], log: IO[bytes], speaks: bool = False) -> subprocess.Popen[bytes]:
-    """A process that follows this one, first of a group of its own. speaks : what it prints goes where this one prints"""
+    """Start a process, in a group of its own, that ends with this one. speaks : it inherits standard output, else uses ``log``"""
     out = None if speaks else log
     return subprocess.Popen(
         [*command, FLAG], stdout=out, stderr=log, stdin=subprocess.PIPE, env=environment(), start_new_session=True
@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """With all that it has started, which is its group."""
+    """Kill a process and all that it has started, which are its group."""
     with uninterrupted():
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -49,11 +49,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def follow() -> None:
-    """In the step's process: end with the command."""
-    threading.Thread(target=_until_the_end, daemon=True).start()
+    """Called in the step's process: end it when the command ends."""
+    threading.Thread(target=_wait_for_end, daemon=True).start()
 
 
-def _until_the_end() -> None:
+def _wait_for_end() -> None:
     while os.read(0, 1):
         pass
     os.killpg(0, signal.SIGKILL)
@@ -61,21 +61,21 @@ def _until_the_end() -> None:
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, raise KeyboardInterrupt with their number, but for what is ignored."""
+    """Context manager: SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt with their number, unless ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, _raised)
+            signal.signal(number, _raise_interrupt)
     try:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # of code that is not Python's
+            if handler is not None:  # None: not installed from Python
                 signal.signal(number, handler)
 
 
-def _raised(number: int, frame: Any) -> None:
+def _raise_interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt(number)

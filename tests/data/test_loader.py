@@ -199,7 +199,7 @@ X = np.zeros((10, 3), np.float32)
     (lambda: wf.train.fit(net(), Loader((X, np.arange(10)), 4), show=False), ValueError, "label 2 at position 2"),
     (lambda: wf.train.fit(net(), Loader((X, X)), validation=0.1, show=False), ValueError, "fraction for validation needs arrays"),
     (lambda: wf.train.fit(net(), X, X[:, 0], validation=3.5, show=False), ValueError, r"must be a fraction in \[0, 1\)"),
-    (lambda: wf.train.fit(net(), X, X[:, 0], steps_per_epoch=3, show=False), ValueError, "steps_per_epoch is for data that give"),
+    (lambda: wf.train.fit(net(), X, X[:, 0], steps_per_epoch=3, show=False), ValueError, "steps_per_epoch needs x to be"),
     (lambda: wf.train.fit(net(), lambda: [(X, X[:3])], show=False), ShapeError, r"x of shape \(10, 3\) and y of shape \(3, 3\)"),
 ])
 def test_data_that_make_no_sense(make, error, pattern) -> None:

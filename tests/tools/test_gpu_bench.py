@@ -325,7 +325,7 @@ def test_no_sanitizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sanitizer, "PLACES", ())
     setting: Any = SimpleNamespace(card=SimpleNamespace(driver=object()), notes=[])
-    assert list(sanitizer.rows(setting)) == [] and "compute-sanitizer is not here" in setting.notes[0]
+    assert list(sanitizer.rows(setting)) == [] and "compute-sanitizer is not installed" in setting.notes[0]
 
 
 # ---- PyTorch beside weft

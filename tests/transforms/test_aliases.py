@@ -316,9 +316,9 @@ def test_vmap_refuses_what_each_example_could_not_see():
     cases = [
         (lambda: vmap(add)(a, a[::-1]), "argument 0 shares memory with argument 1"),
         (lambda: vmap(lambda y, x: add(x, y), in_axes=(0, 1))(a, a), "argument 1 shares memory with argument 0"),
-        (lambda: vmap(add, in_axes=(0, None))(a, a[0]), "argument 0 shares memory with an array that it knows"),
+        (lambda: vmap(add, in_axes=(0, None))(a, a[0]), "argument 0 shares memory with an array from outside"),
         (lambda: vmap(add, in_axes=(None, 0))(a[0], a * 1), None),
-        (lambda: vmap(outside)(a), "argument 0 shares memory with an array that it knows"),
+        (lambda: vmap(outside)(a), "argument 0 shares memory with an array from outside"),
         (lambda: vmap(add)(plain, plain[::-1]), "argument 0 shares memory with argument 1"),
     ]
     for run, message in cases:

@@ -1,4 +1,4 @@
-"""Tools for people: explain, profile and bench, the command line, the convnet benchmark.
+"""Tools for users: explain, profile, bench and the command line.
 
-They look at what the layers below have made (programs, kernels, times) and change nothing.
+They report programs, kernels and times of the layers below and change nothing.
 """

@@ -1,4 +1,4 @@
-"""``python -m weft.tools``: the command ``weft``, from a checkout that is not installed."""
+"""``python -m weft.tools``: the command ``weft`` from a checkout that is not installed."""
 
 import sys
 

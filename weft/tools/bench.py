@@ -1,4 +1,4 @@
-"""bench: milliseconds, GFLOP/s and GB/s of a function, and the share of what this machine can do."""
+"""bench: milliseconds, GFLOP/s and GB/s of a function, and its share of this machine's measured limits."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from weft.runtime.context import LOCAL
 from weft.tools.profile_session import Session, Work, called, check_call, contents_kept, in_notebook, name_of, works
 from weft.tools.profile_words import amount
 
-BUDGET = 0.5  # seconds for the timed calls, where ``repeat`` is left out
+BUDGET = 0.5  # seconds for the timed calls, if ``repeat`` is not given
 MOST_CALLS = 1000
 _UNKNOWN = Machine("", 1, 1.0, ((1, 1.0),))  # counting work needs no figures
 
 
 @dataclass(frozen=True, repr=False)
 class Bench:
-    """What :func:`bench` found; ``print`` it. All of it is of one call.
+    """The result of :func:`bench`, to be printed. All figures are those of one call.
 
     Attributes
     ----------
-    name : of the function
-    seconds : the least of the calls measured, since other programs only ever add
-    calls : how many were measured
-    kernels : kernels, NumPy steps and copies that ran; a loop counts as one
-    flops, bytes : arithmetic; elements that kernels read and write, each once a kernel
-    device, threads : what ran it
-    floor : seconds that the machine needs at least, by its peak arithmetic or its bandwidth; None where no figures are at hand
-    bound : which of the two: "arithmetic" or "memory"
+    name : name of the function
+    seconds : the minimum over the measured calls, since other programs can only add time
+    calls : number of measured calls
+    kernels : number of kernels, NumPy steps and copies that ran; a loop counts as one
+    flops, bytes : arithmetic operations; size of the elements that kernels read and write, each counted once per kernel
+    device, threads : the device and its number of threads
+    floor : minimum time on this machine in seconds, by its peak arithmetic or its bandwidth; None if it has not been measured
+    bound : which of the two limits applies: "arithmetic" or "memory"
     """
 
     name: str
@@ -82,31 +82,31 @@ class Bench:
 def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True, **kwargs: Any) -> Bench:
     """Time ``f(*args, **kwargs)``, count its arithmetic and memory traffic, and compare both with this machine's peak.
 
-    The time is that of whole calls, results computed: of a function that is not jitted, Python's share in it counts too. What
-    ``f`` computes in NumPy by itself is in the time and not in the counts. Arrays that ``f`` writes have their contents back
-    afterwards, as after :func:`profile`, which says where the time goes.
+    The time is that of whole calls, including the computation of results; for a function that is not jitted it includes Python's
+    time. What ``f`` computes by calling NumPy itself is in the time but not in the counts. Arrays that ``f`` writes are restored
+    afterwards, as by :func:`profile`, which measures where the time goes.
 
     Parameters
     ----------
     f : function, jitted or not, method, or module
-    args, kwargs : what it is called with
-    repeat : how many calls are measured; as many as fit into half a second where it is left out, at least 3
-    show : print the line (a notebook shows the result by itself)
+    args, kwargs : arguments of ``f``
+    repeat : number of measured calls; by default as many as fit into half a second, at least 3
+    show : print the result as a line (a notebook displays the returned object)
 
     Returns
     -------
     Bench : ``milliseconds``, ``gflops`` (GFLOP/s), ``gbytes`` (GB/s), ``share`` of the measured peak (None on devices without
-        figures), and what they are made of: ``seconds``, ``flops``, ``bytes``
+        figures), and the values they derive from: ``seconds``, ``flops``, ``bytes``
 
     Raises
     ------
     TypeError, ValueError
-        when ``f`` is no function or ``repeat`` is not positive; when nothing can be counted: no program of weft runs, or two
+        ``f`` is not a function or ``repeat`` is not positive; nothing can be counted, because no program of weft runs or two
         calls do different work.
     TraceError
-        inside jit, grad or a profile.
+        Called inside jit, grad or a profile.
     DeviceError
-        under ``wf.set_device("auto")``, where calls may run on several devices.
+        ``wf.set_device("auto")`` is in force, under which calls may run on several devices.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
         raise DeviceError("bench: 'auto' may run calls on several devices: name one, inside `with wf.device('cpu'):`")
     name = name_of(f)
     session = Session("bench", timed=False)
-    with session:  # fails early where it cannot be
+    with session:  # raises now if a session is not possible
         pass
     with contents_kept(f, args, kwargs) as arrays:
         counts = []
@@ -134,12 +134,12 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
                 called(f, args, kwargs, arrays)
                 counts.append([run.unit for run in session.runs])
         limits = _figures()
-        known = {unit: works(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
-        first, work = ([step for unit in call for step in known[unit]] for call in counts)
+        works_by_unit = {unit: works(unit.program, unit.fused, limits or _UNKNOWN) for call in counts for unit in call}
+        first, work = ([step for unit in call for step in works_by_unit[unit]] for call in counts)
         _check_work(name, first, work)
-        once = min(called(f, args, kwargs, arrays) for _ in range(2)) * 1e-9
-        settle()  # what runs often is compiled anew in the background
-        count = repeat if repeat is not None else int(min(MOST_CALLS, max(3, BUDGET / max(once, 1e-7))))
+        call_seconds = min(called(f, args, kwargs, arrays) for _ in range(2)) * 1e-9
+        settle()  # wait for hot kernels to be recompiled in the background
+        count = repeat if repeat is not None else int(min(MOST_CALLS, max(3, BUDGET / max(call_seconds, 1e-7))))
         for _ in range(max(2, count // 10)):
             called(f, args, kwargs, arrays)
         least = min(called(f, args, kwargs, arrays) for _ in range(count)) * 1e-9
@@ -148,29 +148,29 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
         a, m = step.floor(limits or _UNKNOWN)
         arithmetic, memory, floor = arithmetic + a, memory + m, floor + max(a, m)
     device = execute.device()
-    found = Bench(
+    result = Bench(
         name, max(least, 1e-9), count, len(work), sum([s.flops for s in work]), sum([s.bytes for s in work]), device.name,
         device.threads, None if limits is None else floor, "arithmetic" if arithmetic > memory else "memory",
     )
     if show and not in_notebook():
-        print(found)
-    return found
+        print(result)
+    return result
 
 
 def _figures() -> Machine | None:
-    """Return the figures of the device in use, None where it has none: gpu-sim interprets."""
+    """Return the figures of the device in use, None if it has none, such as gpu-sim."""
     device = execute.device()
     return machine(device.name) if isinstance(device, Measuring) else None
 
 
 def _check_work(name: str, first: list[Work], work: list[Work]) -> None:
-    """Refuse calls whose work cannot be counted."""
+    """Raise ValueError if the work of the calls cannot be counted."""
     if not any(step.flops or step.bytes for step in work):
         raise ValueError(
             f"bench: {name} ran no program of weft, so there is no arithmetic and no traffic to count; give a function that "
             "computes with weft's arrays, not one that returns what exists"
         )
-    done = [(sum([s.flops for s in steps]), sum([s.bytes for s in steps])) for steps in (first, work)]
-    if done[0] != done[1]:
-        a, b = (f"{amount(flops)}FLOP and {amount(size)}B" for flops, size in done)
+    counts = [(sum([s.flops for s in steps]), sum([s.bytes for s in steps])) for steps in (first, work)]
+    if counts[0] != counts[1]:
+        a, b = (f"{amount(flops)}FLOP and {amount(size)}B" for flops, size in counts)
         raise ValueError(f"bench: two calls of {name} did different work ({a}, then {b}): give one whose calls are alike")

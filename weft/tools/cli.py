@@ -15,7 +15,7 @@ from weft.errors import DeviceError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status (errors of data and arguments end in one line, not a traceback)."""
+    """Run a command and return the exit status. Errors of data and arguments are printed as one line without a traceback."""
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
@@ -36,18 +36,18 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
     train.add_argument("--device", metavar="NAME", help="where it runs: cpu, gpu, gpu-sim or auto; default $WEFT_DEVICE, or cpu")
     train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
-    train.add_argument("--checkpoint", metavar="FILE", help="keep the whole run there, after each epoch and at Ctrl-C")
-    train.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    train.add_argument("--checkpoint", metavar="FILE", help="save the state of the run there, after each epoch and at Ctrl-C")
+    train.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
     train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
     train.add_argument(
         "--profile", metavar="FILE", nargs="?", const="",
-        help="afterwards say where the time of a step goes; with FILE also write it as .html, .png, .json (Perfetto) or .txt",
+        help="profile a step after the training; with FILE also write the profile as .html, .png, .json (Perfetto) or .txt",
     )
     train.set_defaults(run=_train)
-    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or all that matters on a GPU", add_help=False)
+    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or run the GPU benchmark", add_help=False)
     bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
-    commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
+    commands.add_parser("info", help="show this machine's devices and caches").set_defaults(run=_info)
     return parser
 
 
@@ -62,7 +62,7 @@ def _train(arguments: argparse.Namespace) -> int:
         wf.set_device(arguments.device)
     _check_files(arguments)
     if LOCAL.device == "gpu-sim":
-        print("gpu-sim interprets the code for a GPU: right, and so slow that an epoch takes minutes; Ctrl-C ends it", flush=True)
+        print("gpu-sim interprets GPU code, which is slow: an epoch takes minutes; Ctrl-C ends the run", flush=True)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
@@ -93,7 +93,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse, before anything is trained, files that could not be written afterwards."""
+    """Raise before training if a file could not be written afterwards."""
     if arguments.resume and not arguments.checkpoint:
         raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
     if arguments.profile is not None:
@@ -106,14 +106,14 @@ def _check_files(arguments: argparse.Namespace) -> None:
     pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
-    given: dict[str, str] = {}
+    option_of_path: dict[str, str] = {}
     for option in ("save", "checkpoint", "plot", "profile"):
         file = getattr(arguments, option)
         if file:
             path = Path(file)
-            other = given.setdefault(os.path.realpath(path), option)
-            if other != option:
-                raise ValueError(f"train: --{other} and --{option} would both write {path}: give two files")
+            earlier = option_of_path.setdefault(os.path.realpath(path), option)
+            if earlier != option:
+                raise ValueError(f"train: --{earlier} and --{option} would both write {path}: give two files")
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():
                 raise OSError(f"train: {path} is a folder, not a file")
@@ -122,7 +122,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    """Run ``benchmarks/command.py``, which lies beside the package in a checkout."""
+    """Run ``benchmarks/command.py``, which is beside the package in a checkout."""
     root = Path(__file__).parents[2]
     if not (root / "benchmarks" / "command.py").is_file():
         raise ImportError(
@@ -135,7 +135,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _profile(arguments: argparse.Namespace, net, split, history) -> None:
-    """One training step, as fit makes it, at the batch size of the run; the net stays as it is."""
+    """Profile one training step of ``fit`` at the run's batch size and print the result. The net is not changed."""
     import weft as wf
 
     size = min(arguments.batch_size, len(split.x_train))
@@ -144,21 +144,21 @@ def _profile(arguments: argparse.Namespace, net, split, history) -> None:
     x, y = wf.asarray(split.x_train[:size]), wf.asarray(split.y_train[:size])
     try:
         with wf.flush_denormals():
-            found = wf.profile(step, x, y, arguments.lr, show=False)
+            result = wf.profile(step, x, y, arguments.lr, show=False)
     finally:
         net.eval()
-    print(f"\nOne step of {size} images\n\n{found}")
+    print(f"\nOne step of {size} images\n\n{result}")
     count = -(-len(split.x_train) // arguments.batch_size)
     if history.seconds:
         compiled = ", compiling among it" if len(history.seconds) == 1 else ""
-        steps, measured = count * found.seconds, min(history.seconds)
+        steps, measured = count * result.seconds, min(history.seconds)
         if steps < measured:
             rest = "the rest is the loop around them: drawing batches, reading the loss, and other programs on this machine"
         else:
             rest = "fit makes many short steps in one native call, without Python between them"
         print(f"An epoch: {count:,} steps, {steps:.3g} s one by one; measured were {measured:.3g} s{compiled}: {rest}.")
     if arguments.profile:
-        found.save(arguments.profile)
+        result.save(arguments.profile)
         print(f"profile: {arguments.profile}")
 
 
@@ -171,18 +171,18 @@ def _info(arguments: argparse.Namespace) -> int:
     from weft.devices.cuda.cards import cards
     from weft.devices.names import why_not
 
-    found = get_device("cpu").describe(measure=True)
+    cpu = get_device("cpu").describe(measure=True)
     rows = {
-        "processor": f"{found['model']} ({found['machine']})",
-        "vectors": f"{found['vector_bits']} bits, {found['vector_registers']} registers, fma {'yes' if found['fma'] else 'no'}",
-        "caches": f"L1 {found['l1_bytes'] >> 10} kB, L2 {found['l2_bytes'] >> 10} kB a core",
-        "features": " ".join(found["features"]),
-        "threads": str(found["threads"]),
-        "measured peak": f"{found['fma_peak_flops'] / 1e9:.0f} GFLOP/s float32, one thread",
-        "measured copy": f"{found['copy_bytes_per_second'] / 1e9:.1f} GB/s, one thread",
-        "kernel cache": f"{found['cache_folder']}: {found['cache_entries']} kernels, {found['cache_bytes'] / 1e6:.1f} MB",
-        "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
-        "device in use": _in_use(),
+        "processor": f"{cpu['model']} ({cpu['machine']})",
+        "vectors": f"{cpu['vector_bits']} bits, {cpu['vector_registers']} registers, fma {'yes' if cpu['fma'] else 'no'}",
+        "caches": f"L1 {cpu['l1_bytes'] >> 10} kB, L2 {cpu['l2_bytes'] >> 10} kB a core",
+        "features": " ".join(cpu["features"]),
+        "threads": str(cpu["threads"]),
+        "measured peak": f"{cpu['fma_peak_flops'] / 1e9:.0f} GFLOP/s float32, one thread",
+        "measured copy": f"{cpu['copy_bytes_per_second'] / 1e9:.1f} GB/s, one thread",
+        "kernel cache": f"{cpu['cache_folder']}: {cpu['cache_entries']} kernels, {cpu['cache_bytes'] / 1e6:.1f} MB",
+        "versions": ", ".join(f"{name} {version}" for name, version in cpu["versions"].items()),
+        "device in use": _describe_device_in_use(),
         "gpu": why_not("gpu") or "ready",
         **{f"gpu:{k}": card for k, card in enumerate(cards())},
         "gpu-sim": why_not("gpu-sim") or "ready: the code for a GPU, interpreted",
@@ -194,23 +194,23 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _in_use() -> str:
-    """The device in use, who chose it, and why it cannot be used."""
+def _describe_device_in_use() -> str:
+    """Return the name of the device in use, whether $WEFT_DEVICE chose it, and why it cannot be used."""
     from weft.devices.names import NAMES, why_not
     from weft.runtime.context import LOCAL
 
-    given = os.environ.get("WEFT_DEVICE")
-    whence = " (from $WEFT_DEVICE)" if given else ""
+    variable = os.environ.get("WEFT_DEVICE")
+    origin = " (from $WEFT_DEVICE)" if variable else ""
     if LOCAL.place is not LOCAL.device:
-        return f"auto{whence}: for each program one of {', '.join(LOCAL.place.machines)}"
-    if given == "auto":
-        return f"auto{whence}: cpu for all programs, since there is nothing else"
+        return f"auto{origin}: for each program one of {', '.join(LOCAL.place.machines)}"
+    if variable == "auto":
+        return f"auto{origin}: cpu for all programs, since there is nothing else"
     name = LOCAL.device or "cpu"
     try:
         missing = why_not(name)
     except ValueError:
         missing = f"no such device; there are {', '.join(NAMES)} and auto"
-    return f"{name}{whence}{f': {missing}' if missing else ''}"
+    return f"{name}{origin}{f': {missing}' if missing else ''}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""explain: the kernels that a function becomes, without running anything."""
+"""explain: list the kernels to which a function compiles, without running anything."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from weft.transforms.traced import Traced
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What :func:`explain` found.
+    """The result of :func:`explain`.
 
     Attributes
     ----------
-    kernels : one KernelInfo a kernel, in the order they run; what is in a loop counts as one step of it: ``name``,
-        ``phases``, ``flops``, ``bytes`` (elements of inputs and outputs, each once), ``lines`` (the user's, as
-        file:line), ``boundary`` (why what follows was not fused into it) and ``notes`` (precision of products, storage of images)
-    host : names of the operations that run in NumPy; a loop with such operations is walked from Python, step by step
-    program : the Program itself
-    operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
-        called as it stands, without ``jit``
-    placement : where figures of several devices are at hand (``$WEFT_PROFILE``, or those by which ``wf.set_device("auto")``
-        places programs): ``device``, ``estimates`` of each in seconds, and the ``reason``; arrays lie where they lie now
-    launches : on a GPU, how many each kernel is: of several parts, or in pieces where one program cannot own what a sum goes over
+    kernels : one KernelInfo per kernel, in the order of execution; kernels in a loop are counted for one of its steps: ``name``,
+        ``phases``, ``flops``, ``bytes`` (elements of inputs and outputs, each once), ``lines`` (the user's, as file:line),
+        ``boundary`` (why what follows was not fused into it) and ``notes`` (precision of products, storage of images)
+    host : names of the operations that run in NumPy; a loop with such operations is driven from Python, step by step
+    program : the Program
+    operations, at_once : number of operations in the function, and the number of those that are computed eagerly when the
+        function is called without ``jit``
+    placement : if figures of several devices are available (``$WEFT_PROFILE``, or those of ``wf.set_device("auto")``): the chosen
+        ``device``, the ``estimates`` for each in seconds, and the ``reason``, for the present location of the arrays
+    launches : on a GPU, the number of launches of each kernel, which may be split into parts
     """
 
     name: str
@@ -52,24 +52,24 @@ class Explanation:
 
     @property
     def relaid(self) -> int:
-        """Bytes that are moved only to lay arrays in another order in memory."""
+        """Bytes that are moved only to store arrays in another order in memory."""
         return sum([k.bytes for k in self.kernels if k.name == RELAY])
 
     def __repr__(self) -> str:
         return f"Explanation({str(self).splitlines()[0]})"
 
     def _ipython_display_(self) -> None:
-        """A notebook shows nothing more: the table was printed."""
+        """Display nothing in a notebook, since the table has been printed."""
 
     def __str__(self) -> str:
         count = len(self.kernels)
-        memory = f", {_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
+        memory = f", {_format_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
-        found = [s for s in self.program.steps if isinstance(s, Loop)]
-        steps = [str(s.length) for s in found if not hosts(s.body)]
+        loops_ = [s for s in self.program.steps if isinstance(s, Loop)]
+        steps = [str(s.length) for s in loops_ if not hosts(s.body)]
         loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
-        for loop in found:
+        for loop in loops_:
             if inside := dict.fromkeys(h.name for h in hosts(loop.body)):
                 head += f"\n  a loop of {loop.length} steps is walked from Python, for NumPy computes {' and '.join(inside)}"
         if self.placement is not None:
@@ -77,7 +77,10 @@ class Explanation:
         if not count:
             return head
         rows = [("kernel", "phases", "flops", "bytes", "lines")]
-        rows += [(k.name, str(k.phases), _amount(k.flops), _amount(k.bytes), _lines(k.lines)) for k in self.kernels]
+        rows += [
+            (k.name, str(k.phases), _format_amount(k.flops), _format_amount(k.bytes), _format_lines(k.lines))
+            for k in self.kernels
+        ]
         width = [max(len(r[c]) for r in rows) for c in range(4)]
         out = [head]
         for k, (row, kernel) in enumerate(zip(rows, (None, *self.kernels), strict=True), -1):
@@ -90,19 +93,19 @@ class Explanation:
                 out.extend(f"    {note}" for note in kernel.notes)
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
         if self.relaid:
-            out.append(f"  laying weights channels last moves {_amount(self.relaid)}B")
+            out.append(f"  laying weights channels last moves {_format_amount(self.relaid)}B")
         if self.at_once:
             out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, not compiled")
         return "\n".join(out)
 
 
 def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
-    """Print the kernels that ``f(*args)`` becomes; nothing is compiled or run.
+    """Print the kernels to which ``f(*args)`` compiles, without compiling or running them.
 
     Parameters
     ----------
     f : function, jitted or not
-    args, kwargs : what it would be called with; of Arrays only shapes and dtypes matter
+    args, kwargs : arguments of ``f``; of Arrays only shapes and dtypes matter
 
     Returns
     -------
@@ -111,9 +114,9 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     Raises
     ------
     TraceError
-        ``f`` looks at the content of an array.
+        ``f`` reads the content of an array.
     DataError
-        ``$WEFT_PROFILE`` names a file that holds something else.
+        ``$WEFT_PROFILE`` names a file that is not a profile of devices.
 
     Examples
     --------
@@ -131,38 +134,39 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     program = build(traced.graph, execute.device().target)
     host = tuple(s.name for s in hosts(program))
     name = getattr(f, "__name__", type(f).__name__)
-    asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
+    operations = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
     machines = compared() if LOCAL.place is LOCAL.device else LOCAL.place.machines
-    left = {} if LOCAL.place is LOCAL.device else rooms(machines)
-    lie = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
-    decision = choose(program, machines, lie, left, len(traced.arrays)) if len(machines) > 1 else None
-    there = execute.device()
-    launches = tuple([there.launches_of(c.kernel) for c in calls(program)]) if isinstance(there, Launches) else ()
-    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision, launches)
-    print(found)
-    return found
+    free_bytes = {} if LOCAL.place is LOCAL.device else rooms(machines)
+    array_places = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
+    decision = choose(program, machines, array_places, free_bytes, len(traced.arrays)) if len(machines) > 1 else None
+    device = execute.device()
+    launches = tuple([device.launches_of(c.kernel) for c in calls(program)]) if isinstance(device, Launches) else ()
+    kernels = in_place_infos(program, _find_overwritable_inputs(traced))
+    explanation = Explanation(name, kernels, host, program, len(operations), at_once, decision, launches)
+    print(explanation)
+    return explanation
 
 
 def _arrays(traced: Traced, leaves: Sequence[Any]) -> list[tuple[int, str]]:
-    """Bytes of the arrays that a call reads, and the devices that they lie on."""
-    given = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
-    held = [*given, *[cell._node for cell in traced.captured], *traced.fixed]
+    """Return the size in bytes and the device of each array that a call reads."""
+    argument_nodes = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
+    nodes = [*argument_nodes, *[cell._node for cell in traced.captured], *traced.fixed]
     inputs = [n for n in traced.graph.inputs if n.op is not SCALAR]
-    held = [n for n in held if n is None or n.op is not SCALAR]
-    lies = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in held]
-    return [(n.nbytes, place) for n, place in zip(inputs, lies, strict=True)]
+    nodes = [n for n in nodes if n is None or n.op is not SCALAR]
+    device_names = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in nodes]
+    return [(n.nbytes, place) for n, place in zip(inputs, device_names, strict=True)]
 
 
-def _state(traced: Traced) -> frozenset[int]:
-    """The inputs that a call may overwrite: cells from outside that the function writes, but for what it returns of them."""
+def _find_overwritable_inputs(traced: Traced) -> frozenset[int]:
+    """Return the inputs that a call may overwrite: captured cells that the function writes and does not return."""
     written = {id(target) for kind, target, _ in traced.writes if kind == "cell"}
     first = len(traced.arrays) + len(traced.scalars)
-    shown = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
-    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - shown
+    returned = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
+    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - returned
 
 
-def _amount(n: int) -> str:
+def _format_amount(n: int) -> str:
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if n >= 10 * size:
             return f"{n / size:.0f} {unit}"
@@ -171,8 +175,8 @@ def _amount(n: int) -> str:
     return f"{n} "
 
 
-def _lines(lines: tuple[str, ...]) -> str:
-    """The user's lines, their file named once: ``train.py:12,14``."""
+def _format_lines(lines: tuple[str, ...]) -> str:
+    """Return the user's lines as text, each file named once: ``train.py:12,14``."""
     files: dict[str, list[str]] = {}
     for line in lines:
         file, _, number = line.rpartition(":")

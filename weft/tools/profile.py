@@ -1,4 +1,4 @@
-"""profile: where the time of a function goes, and why."""
+"""profile: measure where the time of a function goes, and report why."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ from weft.tools.profile_report import (
 from weft.tools.profile_session import Run, Session, called, check_call, contents_kept, in_notebook, measured, name_of
 from weft.tools.profile_text import head, text
 
-BUDGET = 0.6  # seconds for the timed calls, where ``repeat`` is left out
+BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
 
 
 @dataclass(frozen=True, repr=False)
 class Profile(Figures):
-    """What :func:`profile` found; ``print`` it, show it in a notebook, or :meth:`save` it. Seconds are those of one call.
+    """The result of :func:`profile`, to be printed, displayed in a notebook, or saved by :meth:`save`. All times are seconds of
+    one call.
 
     Attributes
     ----------
-    name : of the function
-    calls : how many were measured; all times are the least of them, since other programs only ever add
-    measured : the quickest call as a whole
-    seconds : a call: what its parts take at their quickest; on a busy machine that is less than ``measured``
-    inside : the sum of the kernels' own seconds; outside : the rest
+    name : name of the function
+    calls : number of measured calls; all times are minima over the calls, since other programs can only add time
+    measured : the shortest whole call
+    seconds : duration of a call as the sum of the minima of its parts; on a busy machine less than ``measured``
+    inside : the sum of the kernels' times
+    outside : the rest
     phases : seconds of "forward", "backward" and "update"
     layers, lines : one Row each, the slowest first
-    kernels : one KernelTime each, the worst first: by seconds above what this machine needs at least
-    culprit : what to look at first
-    machine : what was measured of this machine
+    kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
+    culprit : the place to optimise first
+    machine : the measured limits of this machine
     """
 
     def __str__(self) -> str:
@@ -63,23 +65,23 @@ class Profile(Figures):
         return fragment(self)
 
     def chrome_trace(self) -> dict[str, Any]:
-        """One call as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, as a dict for ``json.dump``."""
+        """Return one call as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, as a dict for ``json.dump``."""
         from weft.tools.profile_export import chrome_trace
 
         return chrome_trace(self)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write a file; its ending says what.
+        """Write the profile to a file, in the format of its extension.
 
         Parameters
         ----------
         path : ``.html`` a page that needs no network, ``.png`` a picture (matplotlib, ``pip install weft[plot]``), ``.json`` a
-            trace of one call for Perfetto and chrome://tracing, ``.txt`` what ``print`` shows
+            trace of one call for Perfetto and chrome://tracing, ``.txt`` the printed text
 
         Raises
         ------
         ValueError
-            for another ending.
+            The file has another extension.
         """
         from weft.tools.profile_export import page, picture, trace_text
 
@@ -93,25 +95,25 @@ class Profile(Figures):
 
 
 def check_ending(path: str | os.PathLike) -> None:
-    """Refuse a file name that :meth:`Profile.save` could not write."""
+    """Raise ValueError if :meth:`Profile.save` does not support the extension of the file name."""
     end = Path(path).suffix
     if end not in (".html", ".png", ".json", ".txt"):
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
 def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = True, **kwargs: Any) -> Profile:
-    """Measure where the time of ``f(*args, **kwargs)`` goes: by layer, by line and by kernel, and say what to look at first.
+    """Measure where the time of ``f(*args, **kwargs)`` goes, by layer, line and kernel, and name the place to optimise first.
 
-    The kernels are those that run without a profile; nothing is split for it. ``f`` is called several times. Arrays that it
-    writes and that can be reached from it or its arguments (parameters, optimizer, random state) are given back their
-    contents; other traces that it leaves in Python stay. A first call that makes such state counts as a call.
+    The kernels are the same as without a profile. ``f`` is called several times. Arrays that it writes and that can be reached
+    from it or its arguments (parameters, optimizer, random state) are restored; other changes to Python objects stay. State that
+    the first call creates, such as an optimizer's, stays as this call left it.
 
     Parameters
     ----------
-    f : function, jitted or not, method, or module. One that is not jitted may look at contents; then Python's time counts.
-    args, kwargs : what it is called with
-    repeat : how many calls are measured; as many as fit into about half a second where it is left out, at least 3
-    show : print the tables (a notebook shows the result by itself)
+    f : function, jitted or not, method, or module. One that is not jitted may read contents; Python's time is then included.
+    args, kwargs : arguments of ``f``
+    repeat : number of measured calls; by default as many as fit into about half a second, at least 3
+    show : print the tables (a notebook displays the returned object)
 
     Returns
     -------
@@ -120,11 +122,11 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     Raises
     ------
     TypeError, ValueError
-        when ``f`` is no function or ``repeat`` is not positive.
+        ``f`` is not a function or ``repeat`` is not positive.
     TraceError
-        inside jit, grad or another profile.
+        Called inside jit, grad or another profile.
     DeviceError
-        on a GPU or gpu-sim, whose steps are not timed: profile on the CPU, inside ``with wf.device("cpu"):``.
+        The device is a GPU or gpu-sim, whose steps are not timed: profile on the CPU, inside ``with wf.device("cpu"):``.
 
     Examples
     --------
@@ -137,17 +139,17 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     True
     """
     check_call("profile", f, repeat)
-    with Session() as session:  # fails early where a profile cannot be
+    with Session() as session:  # raises now if a profile is not possible
         pass
     with contents_kept(f, args, kwargs) as arrays:
         times = measured(session, functools.partial(called, f, args, kwargs, arrays), repeat, BUDGET)
-    found = _found(name_of(f), session, *times)
+    result = _evaluate(name_of(f), session, *times)
     if show and not in_notebook():
-        print(found)
-    return found
+        print(result)
+    return result
 
 
-def _found(name: str, session: Session, wholes: list[int], timed: list[int], runs: list[list[Run]]) -> Profile:
+def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], runs: list[list[Run]]) -> Profile:
     limits = machine()
     steps = steps_of(runs, limits)
     inside = sum(s.seconds for s in steps)
@@ -155,25 +157,25 @@ def _found(name: str, session: Session, wholes: list[int], timed: list[int], run
     quickest = min(wholes) * 1e-9
     whole = max(min(quickest, inside + outside), inside, 1e-9)
     best = timed.index(min(timed))
-    place = Places(session, _hidden)
-    every, writes = node_counts(runs[best])
+    find_place = Places(session, _is_launcher)
+    node_counter, writes = node_counts(runs[best])
     kernels, reasons = [], {}
     for step in steps:
         reason = reason_of(step, limits, writes)
-        kernel = _kernel(step, limits, reason, place)
+        kernel = _kernel(step, limits, reason, find_place)
         kernels.append(kernel)
         reasons[id(kernel)] = reason
     kernels.sort(key=lambda k: (-k.lost, -k.seconds))
     phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in PHASES}
     programs = statistics.median(map(len, runs))
-    looks = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
-    reason, line = overhead(whole, inside, programs, looks, session.traced / len(runs), every, writes)
-    blamed = place((*line, "", "forward")) if line is not None else Place("", "", "", "", "", "")
-    culprit = culprit_of(kernels, reasons, whole, whole - inside, reason, blamed)
+    unjitted_runs = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
+    reason, line = overhead(whole, inside, programs, unjitted_runs, session.traced / len(runs), node_counter, writes)
+    blamed_place = find_place((*line, "", "forward")) if line is not None else Place("", "", "", "", "", "")
+    culprit = culprit_of(kernels, reasons, whole, whole - inside, reason, blamed_place)
     layers = rows(kernels, by_layer)
     return Profile(
         name, len(wholes), quickest, whole, inside, phases, layers, rows(kernels, by_line), tuple(kernels), culprit, limits,
-        _events(runs[best], place),
+        _events(runs[best], find_place),
     )
 
 
@@ -191,19 +193,19 @@ def _kernel(step: StepTime, limits: Machine, reason: Reason, place: Places) -> K
 def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
     from weft.tools.profile_session import works
 
-    limits, done, out = machine(), {}, []
+    limits, works_by_unit, out = machine(), {}, []
     begin = min((t for run in runs for t, _ in run.times), default=0)
     for run in runs:
         unit = run.unit
-        if unit not in done:
-            done[unit] = works(unit.program, unit.fused, limits)
-        for (start, ns), work in zip(run.times, done[unit], strict=True):
+        if unit not in works_by_unit:
+            works_by_unit[unit] = works(unit.program, unit.fused, limits)
+        for (start, ns), work in zip(run.times, works_by_unit[unit], strict=True):
             parts = [(place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])]
             detail = {"flops": work.flops, "bytes": work.bytes, "parts": parts}
             out.append(Event(work.name, work.kind, start - begin, ns, detail))
     return tuple(out)
 
 
-def _hidden(file: str) -> bool:
-    """Whether a file is none that a user wrote: the command itself, and what starts Python."""
+def _is_launcher(file: str) -> bool:
+    """Return whether a file is not the user's: the command ``weft``, and the modules that start Python."""
     return file.startswith("<frozen") or os.path.basename(file) in ("weft", "weft.exe")

@@ -35,7 +35,7 @@ _TEXT = {"layer", "kind", "line", "kernel", "reason", "where"}
 
 
 def page(profile: Figures) -> str:
-    """A whole page."""
+    """Return the profile as a complete HTML page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         f"<title>{escape(profile.name)}: profile</title>"
@@ -45,7 +45,7 @@ def page(profile: Figures) -> str:
 
 
 def fragment(profile: Figures) -> str:
-    """What a notebook shows."""
+    """Return the profile as an HTML fragment, for notebooks and :func:`page`."""
     key = "".join(f'<span style="background:{c}"></span>{n}' for n, c in COLOURS.items())
     return (
         f'<style>{_STYLE}</style><div class="weft-profile"><div class="name">{escape(head(profile))}</div>'
@@ -73,7 +73,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _bar(profile: Figures) -> str:
-    """Phases as one bar."""
+    """Return the phases as one horizontal bar (SVG)."""
     x, out = 0.0, []
     for name, value in (*profile.phases.items(), ("outside", profile.outside)):
         width = 1000 * value / profile.seconds
@@ -90,7 +90,7 @@ def _bar(profile: Figures) -> str:
 
 
 def _roofline(profile: Figures) -> str:
-    """Kernels by arithmetic per byte and by what they attain, below the roof; the area of a circle is its time."""
+    """Return the roofline plot (SVG): attained FLOP/s over FLOP per byte; the area of a circle is the time of its kernel."""
     m = profile.machine
     dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
     if not dots:
@@ -136,16 +136,17 @@ def _roofline(profile: Figures) -> str:
         '<p class="quiet">Solid: memory; dashed: cache. The area of a circle is the time of its kernel.</p>'
     )
 
-_MOST = 14
+
+_MOST = 14  # rows in the picture
 
 
 def picture(profile: Figures) -> bytes:
-    """A PNG file's bytes.
+    """Return the profile as the bytes of a PNG file.
 
     Raises
     ------
     ImportError
-        where matplotlib is missing.
+        matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -189,26 +190,27 @@ def _roofline_figure(axes, profile: Figures) -> None:
     axes.set(xscale="log", yscale="log", xlabel="arithmetic a byte (FLOP/B)", ylabel="GFLOP/s")
     axes.legend(frameon=False, loc="lower right")
 
+
 _TRACKS = {1: "kernels (measured)", 2: "layers (~ shares of kernels)", 3: "lines (~ shares of kernels)"}
 
 
 def chrome_trace(profile: Figures) -> dict[str, Any]:
-    """The measured kernels of one call, and below them the layers and the lines that share them; times in microseconds."""
+    """Return the trace of one call: the measured kernels, and below them their layers and lines. Times are microseconds."""
     process = {"pid": os.getpid()}
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": f"weft: {profile.name}"}, **process}]
     for number, name in _TRACKS.items():
         events.append({"ph": "M", "name": "thread_name", "tid": number, "args": {"name": name}, **process})
         events.append({"ph": "M", "name": "thread_sort_index", "tid": number, "args": {"sort_index": number}, **process})
-    known = {k.name: k for k in reversed(profile.kernels)}
+    kernel_by_name = {k.name: k for k in reversed(profile.kernels)}
     for e in profile.events:
         begin, length = e.begin / 1e3, e.length / 1e3
-        found = known.get(e.name)
+        kernel = kernel_by_name.get(e.name)
         detail = {"kind": e.category, "flops": e.detail["flops"], "bytes": e.detail["bytes"]}
         if e.length:
             detail["GFLOP/s"] = round(e.detail["flops"] / e.length, 2)
             detail["GB/s"] = round(e.detail["bytes"] / e.length, 2)
-        if found is not None:
-            detail["reason"], detail["where"] = found.why, places(found.parts)
+        if kernel is not None:
+            detail["reason"], detail["where"] = kernel.why, places(kernel.parts)
         own = {"name": e.name, "cat": e.category, "ts": begin, "dur": length, "tid": 1, "args": detail}
         events.append({"ph": "X", **own, **process})
         at = begin
@@ -221,8 +223,8 @@ def chrome_trace(profile: Figures) -> dict[str, Any]:
                     "tid": number, "args": args, **process,
                 })
             at += share * length
-    about = {"function": profile.name, "culprit": profile.culprit.sentence}
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
+    metadata = {"function": profile.name, "culprit": profile.culprit.sentence}
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
 
 
 def trace_text(profile: Figures) -> str:

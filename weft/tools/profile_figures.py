@@ -1,4 +1,4 @@
-"""What a profile found: its figures, from which text, page, picture and trace are made."""
+"""Figures of a profile, from which text, page, picture and trace are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.tools.profile_report import Event, KernelTime, Row
 
 @dataclass(frozen=True, repr=False)
 class Figures:
-    """See :class:`weft.tools.profile.Profile`, which says what they are."""
+    """Base class of :class:`weft.tools.profile.Profile`, which documents the attributes."""
 
     name: str
     calls: int
@@ -28,5 +28,5 @@ class Figures:
 
     @property
     def outside(self) -> float:
-        """Seconds of a call outside of kernels: the call, and Python."""
+        """Seconds of a call outside kernels: Python, and the calls of programs."""
         return max(0.0, self.seconds - self.inside)

@@ -1,4 +1,4 @@
-"""Why a step takes the time it takes, and the place to look at first."""
+"""Find the reason for each step's time, and the place to optimise first."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_report import OUTSIDE, KernelTime, Place, StepTime
 from weft.tools.profile_words import amount, percent, short
 
-SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
-LARGE = 8 << 20  # bytes: more than the caches near a core hold
-MANY = 16  # writes of parts of one array by one line that count as a loop
+SMALL = 2e-6  # seconds: shorter kernels consist mostly of fixed costs
+LARGE = 8 << 20  # bytes: larger than the caches of a core
+MANY = 16  # writes to parts of one array by one line that indicate a Python loop
 Writes = Mapping[tuple[Any, int], list[Node]]
 
 
 @dataclass(frozen=True)
 class Reason:
-    """``name``: in one word or two; ``why``: a sentence without its full stop; ``advice``: what would help, or ""."""
+    """``name``: one or two words; ``why``: a sentence without its full stop; ``advice``: a sentence without it, or "" """
 
     name: str
     why: str
@@ -32,93 +32,95 @@ class Reason:
 
 
 def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
-    """The reason of one step's time."""
+    """Return the reason for one step's time."""
     work = step.work
     arithmetic, memory = (step.runs * s for s in work.floor(machine))
-    once = step.seconds / max(step.runs, 1)
-    done = step.runs / step.seconds if step.seconds else 0.0
-    moved, counted = f"{amount(work.bytes * done)}B/s", f"{amount(work.flops * done)}FLOP/s"
+    each = step.seconds / max(step.runs, 1)
+    runs_per_second = step.runs / step.seconds if step.seconds else 0.0
+    bandwidth_text, rate_text = f"{amount(work.bytes * runs_per_second)}B/s", f"{amount(work.flops * runs_per_second)}FLOP/s"
     if work.kind == "numpy":
         return Reason(
             "host primitive", f"a host primitive: {work.name} runs in NumPy, on one thread, between the kernels",
             "Do without it where you can, or take it out of the part that runs often",
         )
-    looped = _repeated(work.nodes, writes)
-    if looped is not None:
-        return looped
+    repeated = _find_repeated_writes(work.nodes, writes)
+    if repeated is not None:
+        return repeated
     scatter = next((n for n in work.nodes if n.op.kind == "scatter"), None)
     if scatter is not None and work.kind == "kernel":
-        return _scatter(scatter, once)
+        return _scatter_reason(scatter, each)
     if work.kind == "loop":
-        slow = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
-        if slow:
+        host_names = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
+        if host_names:
             return Reason(
                 "host primitive", f"a loop of {work.length:,} steps, walked from Python, for NumPy computes "
-                f"{' and '.join(slow)}: {seconds(once / work.length)} a step", "Larger batches give each step more to do at once",
+                f"{' and '.join(host_names)}: {seconds(each / work.length)} a step",
+                "Larger batches give each step more to do at once",
             )
         return Reason(
-            "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(once / work.length)} a step",
+            "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(each / work.length)} a step",
             "Larger batches give each step more to do at once",
         )
     floor = max(arithmetic, memory)
     share = min(1.0, floor / step.seconds) if step.seconds else 0.0
-    if once < SMALL and share < 0.5:
+    if each < SMALL and share < 0.5:
         return Reason(
-            "too small", f"too small: a run takes {seconds(once)}, and its arithmetic and memory traffic need "
+            "too small", f"too small: a run takes {seconds(each)}, and its arithmetic and memory traffic need "
             f"{seconds(floor / max(step.runs, 1))} of that", "Give it more to do at once: larger batches",
         )
     if share < 0.4 and work.kernel is not None:
-        single = _one_by_one(work.kernel, work.nodes)
-        if single is not None:
-            return Reason("not vectorised", f"not vectorised: {single}, {seconds(once / largest(work.nodes))} an element")
-    if share < 0.4 and once > 5e-5 and get_num_threads() > 1 and not _parallel(step):
+        scalar_reason = _why_scalar(work.kernel, work.nodes)
+        if scalar_reason is not None:
+            each_element = seconds(each / largest(work.nodes))
+            return Reason("not vectorised", f"not vectorised: {scalar_reason}, {each_element} an element")
+    if share < 0.4 and each > 5e-5 and get_num_threads() > 1 and not _is_parallel(step):
         return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
     gather = next((n for n in work.nodes if n.op.kind == "gather"), None)
     if gather is not None and share < 0.4:
         return Reason(
-            "gather", f"a gather: {gather.size:,} elements are read from where an index array says, {moved}, {share:.0%} of what "
-            "memory read in order gives", "Slices and wf.where read in order, where they say the same",
+            "gather", f"a gather: {gather.size:,} elements are read at the places of an index array, {bandwidth_text}, "
+            f"{share:.0%} of the bandwidth of reads in order", "Slices and wf.where read in order, if they can replace it",
         )
     product = any(n.op.contracts for n in work.nodes)
     if not product and share < (0.03 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
         return Reason(
-            "far from the roof", f"neither memory ({moved}) nor arithmetic ({counted}) holds it, it reaches {share:.0%} of what "
-            "this machine can do: it reads or writes out of order, or its operations cost more than they count (windows, "
-            "exponentials, divisions)", "",
+            "far from the roof", f"neither memory ({bandwidth_text}) nor arithmetic ({rate_text}) limits it, it reaches "
+            f"{share:.0%} of what this machine can do: it reads or writes out of order, or its operations cost more than they "
+            "count (windows, exponentials, divisions)", "",
         )
     if memory >= arithmetic:
         return Reason(
-            "memory-bound", f"memory-bound: it moves {amount(work.bytes * step.runs)}B at {moved}, {share:.0%} of what this "
-            "machine gives for that much",
+            "memory-bound", f"memory-bound: it moves {amount(work.bytes * step.runs)}B at {bandwidth_text}, {share:.0%} of this "
+            "machine's bandwidth for that amount",
             "Only fewer or narrower reads and writes help: fuse it with its neighbours, or store float16",
         )
     return Reason(
-        "arithmetic", f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {counted}, {share:.0%} of this machine's "
+        "arithmetic", f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}, {share:.0%} of this machine's "
         "peak",
         "Less arithmetic helps: a smaller layer, or fewer steps",
     )
 
 
-def _repeated(nodes: Sequence[Node], writes: Writes) -> Reason | None:
-    """A line that writes parts of an array again and again: each write makes the array anew."""
+def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | None:
+    """Return the reason "quadratic" if one line writes parts of an array many times, each time copying it; else None."""
     best: list[Node] = []
     for node in nodes:
         if node.op.kind in ("write", "scatter") and node.where is not None:
-            of = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
-            best = max(best, of, key=len)
+            similar = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
+            best = max(best, similar, key=len)
     if len(best) < MANY:
         return None
-    size, given = best[0].size, max(1, best[0].inputs[1].size)
+    size, written = best[0].size, max(1, best[0].inputs[1].size)
     return Reason(
         "quadratic", f"quadratic: the line runs {len(best):,} times in Python, and each time makes an array of {size:,} elements "
-        f"anew to write {given:,} of them", "Write all at once, with an index array: a[rows, columns] = values",
+        f"anew to write {written:,} of them", "Write all at once, with an index array: a[rows, columns] = values",
     )
 
 
-def _scatter(node: Node, once: float) -> Reason:
+def _scatter_reason(node: Node, run_seconds: float) -> Reason:
     target, updates = node.inputs[0], node.inputs[1]
     times = updates.size / max(1, target.size)
-    each = f"{seconds(once / max(1, updates.size))} an element"
+    each = f"{seconds(run_seconds / max(1, updates.size))} an element"
     if times >= 4 and node.params["mode"] == "set":
         pairs = "A slice beside an index array pairs every row with every index: a[wf.arange(len(index)), index] = values writes"
         return Reason(
@@ -132,8 +134,8 @@ def _scatter(node: Node, once: float) -> Reason:
     )
 
 
-def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
-    """Why a kernel computes one element after another, where it does."""
+def _why_scalar(kernel: Any, nodes: Sequence[Node]) -> str | None:
+    """Return why a kernel computes one element after another, None if it does not."""
     device = get_device()
     if not isinstance(device, ReadsCode):
         return None
@@ -148,11 +150,11 @@ def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
 
 
 def largest(nodes: Sequence[Node]) -> int:
-    """Elements of the largest thing that a kernel computes or reads."""
+    """Return the number of elements of the largest array that a kernel computes or reads."""
     return max(1, *(n.size for n in nodes), *(i.size for n in nodes for i in n.inputs))
 
 
-def _parallel(step: StepTime) -> bool:
+def _is_parallel(step: StepTime) -> bool:
     program = step.unit.program
     own = program.steps[step.number]
     if not isinstance(own, Call):
@@ -164,17 +166,19 @@ def _parallel(step: StepTime) -> bool:
 
 
 def overhead(
-    whole: float, parts: float, programs: float, looks: float, traced: float, every: Counter, writes: Writes,
+    whole: float, parts: float, programs: float, looks: float, traced: float, counts: Counter, writes: Writes,
 ) -> tuple[Reason, Any]:
-    """The reason of the time outside kernels, and the (code, instruction) to blame, or None.
+    """Return the reason for the time outside kernels, and the (code, instruction) responsible, or None.
 
-    ``programs``: runs of programs in a call, ``looks`` of them not of jitted functions; ``traced``: jitted functions traced;
-    ``every``: how often each (line, operation, shape) was asked for.
+    programs : runs of programs in a call
+    looks : those that do not belong to jitted functions
+    traced : number of jitted functions traced
+    counts : occurrences of each (line, operation, shape)
     """
     lost = whole - parts
-    (line, _, _), count = every.most_common(1)[0] if every else ((None, "", ()), 0)
-    if looks > programs / 2 and line is not None and count >= MANY and count > sum(every.values()) / 4:
-        repeated = _repeated(writes.get(line, [])[:1], writes)
+    (line, _, _), count = counts.most_common(1)[0] if counts else ((None, "", ()), 0)
+    if looks > programs / 2 and line is not None and count >= MANY and count > sum(counts.values()) / 4:
+        repeated = _find_repeated_writes(writes.get(line, [])[:1], writes)
         if repeated is not None:
             return repeated, line
         return Reason(
@@ -183,8 +187,8 @@ def overhead(
         ), line
     if traced >= 1:
         return Reason(
-            "traced again", f"traced again: jitted functions are made anew, or meet something new, {traced:.0f} "
-            f"time{'' if traced == 1 else 's'} in each call", "Make them once, outside, and keep shapes and settings as they are",
+            "traced again", f"traced again: jitted functions are created, or get arguments of a new kind, {traced:.0f} "
+            f"time{'' if traced == 1 else 's'} in each call", "Create them once, outside, and keep shapes and settings the same",
         ), None
     if looks > programs / 2:
         return Reason(
@@ -203,14 +207,15 @@ def overhead(
 
 @dataclass(frozen=True)
 class Culprit:
-    """What to look at first.
+    """The place to optimise first.
 
     Attributes
     ----------
-    line, layer, phase : where, "" where it is nowhere in particular
-    seconds : that it takes, a call; lost : of these above the floor
-    reason : in one word or two: "memory-bound", "too small", "not vectorised", "host primitive", "quadratic", ...
-    sentence : all of it
+    line, layer, phase : the place, "" if there is no single one
+    seconds : time at this place in one call
+    lost : the part of it above the floor
+    reason : in one or two words: "memory-bound", "too small", "not vectorised", "host primitive", "quadratic", ...
+    sentence : everything as text
     """
 
     line: str
@@ -225,38 +230,38 @@ class Culprit:
 def culprit_of(
     kernels: Sequence[KernelTime], reasons: dict[int, Reason], whole: float, outside: float, why: Reason, blamed: Place
 ) -> Culprit:
-    """The place that loses most above the floor; where all are near it, the place that takes most."""
+    """Return the place with the most time above the floor or, if all are near it, the place with the most time."""
     lost: dict[Place, float] = {}
-    taken: dict[Place, float] = {}
+    total: dict[Place, float] = {}
     worst: dict[Place, tuple[float, KernelTime]] = {}
     for kernel in kernels:
         for part in kernel.parts:
             share = part.seconds / kernel.seconds if kernel.seconds else 0.0
             lost[part.place] = lost.get(part.place, 0.0) + share * kernel.lost
-            taken[part.place] = taken.get(part.place, 0.0) + part.seconds
+            total[part.place] = total.get(part.place, 0.0) + part.seconds
             worst[part.place] = max(worst.get(part.place, (-1.0, kernel)), (part.seconds, kernel), key=lambda x: x[0])
-    by = lost if max(lost.values(), default=0.0) + outside > 0.3 * whole else taken
+    by = lost if max(lost.values(), default=0.0) + outside > 0.3 * whole else total
     place = max(by, key=by.__getitem__, default=None)
     same = place is not None and place.line == blamed.line != ""
     if place is None or (outside > by[place] and not same):
-        extra = f"{_where(blamed)}: " if blamed.line else ""
-        sentence = f"Culprit: {extra}{percent(outside / whole)} of the time is outside of kernels. {_sentence(why)}"
+        extra = f"{_describe_place(blamed)}: " if blamed.line else ""
+        sentence = f"Culprit: {extra}{percent(outside / whole)} of the time is outside of kernels. {_write_sentence(why)}"
         return Culprit(blamed.line, "", "", outside, outside, why.name, sentence)
     kernel = worst[place][1]
     reason = reasons[id(kernel)]
     estimated = len(kernel.parts) > 1
-    took, above = taken[place], lost[place]
-    time = f"{percent(took / whole, estimated)} of the time"
-    if same and outside > took:
-        took, above, reason = took + outside, above + outside, why
-        time = f"{percent(took / whole, True)} of the time, almost all of it in Python"
-    if place.layer and len({p.layer for p in taken if p.line == place.line}) > 1:
-        place = replace(place, line="")  # the line of the whole model says nothing more
-    sentence = f"Culprit: {_where(place)}, {time}. {_sentence(reason)}"
-    return Culprit(place.line, place.layer, place.phase, took, above, reason.name, sentence)
+    seconds_, above = total[place], lost[place]
+    time = f"{percent(seconds_ / whole, estimated)} of the time"
+    if same and outside > seconds_:
+        seconds_, above, reason = seconds_ + outside, above + outside, why
+        time = f"{percent(seconds_ / whole, True)} of the time, almost all of it in Python"
+    if place.layer and len({p.layer for p in total if p.line == place.line}) > 1:
+        place = replace(place, line="")  # the line of the whole model adds nothing
+    sentence = f"Culprit: {_describe_place(place)}, {time}. {_write_sentence(reason)}"
+    return Culprit(place.line, place.layer, place.phase, seconds_, above, reason.name, sentence)
 
 
-def _where(place: Place) -> str:
+def _describe_place(place: Place) -> str:
     layer = f"{place.layer} ({place.kind})" if place.kind and place.kind != place.layer else place.layer
     parts = [f"{layer}, {place.phase}"] if layer else []
     if place.line:
@@ -265,6 +270,6 @@ def _where(place: Place) -> str:
     return ", ".join(parts) or f"{OUTSIDE[1:-1]}, {place.phase}"
 
 
-def _sentence(reason: Reason) -> str:
+def _write_sentence(reason: Reason) -> str:
     why = reason.why[0].upper() + reason.why[1:] + "."
     return f"{why} {reason.advice}." if reason.advice else why

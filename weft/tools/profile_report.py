@@ -1,4 +1,4 @@
-"""What a profile is: plain data, made from the times of steps and what the steps had to do."""
+"""Records of a profile, made from the times and the work of the steps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OUTSIDE = "(outside layers)"
 
 @dataclass(frozen=True)
 class Place:
-    """Where time was spent. ``line``: "file:line", "" where it is not known; ``source``: its text; ``function``: around it;
-    ``layer``: the path in the model, "" outside; ``kind``: the layer's class; ``phase``: forward, backward or update."""
+    """A place in the program. ``line``: "file:line", "" if not known; ``source``: its text; ``function``: the enclosing one;
+    ``layer``: its path in the model, "" outside layers; ``kind``: the layer's class; ``phase``: forward, backward or update"""
 
     line: str
     source: str
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Share:
-    """A place's seconds in a kernel a call; an estimate where a kernel has several places."""
+    """The seconds of a place in a kernel in one call, estimated if the kernel has several places."""
 
     place: Place
     seconds: float
@@ -47,13 +47,14 @@ class KernelTime:
 
     Attributes
     ----------
-    name : of the kernel; kind : kernel, loop, numpy or copy
-    runs : in one call
-    seconds : measured
-    floor : seconds that this machine needs at least, by its peak arithmetic or its bandwidth
-    bound : which of the two: "arithmetic" or "memory"
-    flops, bytes : arithmetic; elements read and written, each once
-    reason : why it is slower than the floor, or what holds it there, in one word or two
+    name : name of the kernel
+    kind : kernel, loop, numpy or copy
+    runs : number of runs in one call
+    seconds : measured time
+    floor : minimum time on this machine in seconds, by its peak arithmetic or its bandwidth
+    bound : which of the two limits applies: "arithmetic" or "memory"
+    flops, bytes : arithmetic operations; size of the elements read and written, each once
+    reason : why it is slower than the floor, or what limits it, in one or two words
     why : the same as a sentence
     parts : the places that share it
     """
@@ -77,7 +78,7 @@ class KernelTime:
 
     @property
     def of_floor(self) -> float:
-        """Floor over time: 1 is as fast as this machine goes."""
+        """Floor divided by time: 1 is the limit of this machine."""
         return min(1.0, self.floor / self.seconds) if self.seconds else 1.0
 
     @property
@@ -91,7 +92,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of a layer or a line, a call. ``estimated``: some of it is a share of a fused kernel."""
+    """The seconds of a layer or a line in one call. ``estimated``: a part of it is a share of a fused kernel"""
 
     name: str
     detail: str  # a layer's class, a line's text
@@ -107,7 +108,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Event:
-    """Something on the time line of one call, in nanoseconds since its begin."""
+    """A step on the time line of one call, in nanoseconds since the start of the call."""
 
     name: str
     category: str
@@ -118,7 +119,7 @@ class Event:
 
 @dataclass(frozen=True)
 class StepTime:
-    """The measured seconds of one step of a program in one call, and how often it ran."""
+    """The measured seconds of one step of a program in one call, and its number of runs."""
 
     unit: Unit
     number: int
@@ -128,7 +129,7 @@ class StepTime:
 
 
 def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[StepTime]:
-    """The least time that each step took in a call: other programs only ever add."""
+    """Return the minimum time of each step over the calls, since other programs can only add time."""
     work: dict[Unit, list[Work]] = {}
     totals: dict[tuple[Unit, int], list[int]] = {}
     counts: dict[tuple[Unit, int], list[int]] = {}
@@ -148,7 +149,7 @@ def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[StepTime]
 
 
 class Places:
-    """Origins as places; lines are looked up once."""
+    """Function from origins to places, with a cache of lines."""
 
     def __init__(self, session: Session, hidden: Callable[[str], bool]) -> None:
         self._session = session
@@ -169,20 +170,20 @@ class Places:
 
 
 def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]]) -> tuple[Row, ...]:
-    """Seconds by layer or by line, the most first."""
-    found: dict[str, dict[str, float]] = {}
+    """Return the seconds by layer or by line, the largest first."""
+    times_by_name: dict[str, dict[str, float]] = {}
     details: dict[str, str] = {}
-    guessed: set[str] = set()
+    estimated: set[str] = set()
     for kernel in kernels:
         for part in kernel.parts:
             name, detail = key(part.place)
             details.setdefault(name, detail)
-            times = found.setdefault(name, dict.fromkeys(PHASES, 0.0))
+            times = times_by_name.setdefault(name, dict.fromkeys(PHASES, 0.0))
             times[part.place.phase] += part.seconds
             if part.estimated:
-                guessed.add(name)
+                estimated.add(name)
     out = [
-        Row(name, details[name], t["forward"], t["backward"], t["update"], name in guessed) for name, t in found.items()
+        Row(name, details[name], t["forward"], t["backward"], t["update"], name in estimated) for name, t in times_by_name.items()
     ]
     return tuple(sorted(out, key=lambda r: -r.seconds))
 
@@ -196,7 +197,7 @@ def by_line(place: Place) -> tuple[str, str]:
 
 
 def places(parts: Sequence[Share]) -> str:
-    """Where a kernel comes from, the largest share first: layers and phases, or lines outside of layers."""
+    """Return the origins of a kernel as text, the largest share first: layers and phases, or lines outside layers."""
     names: dict[str, float] = {}
     for part in parts:
         p = part.place
@@ -206,15 +207,15 @@ def places(parts: Sequence[Share]) -> str:
 
 
 def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], list[Node]]]:
-    """How often each (line, operation, shape) was asked for in one call, and what of a line writes a part of an array."""
-    every: Counter = Counter()
+    """Count each (line, operation, shape) in one call, and collect by line the nodes that write a part of an array."""
+    counts: Counter = Counter()
     writes: dict[tuple[Any, int], list[Node]] = {}
     for run in calls:
         for fused in run.unit.fused:
             for node in fused.nodes:
                 if node.where is not None and node.where[0] is not None:
                     place = node.where[:2]
-                    every[place, node.op.name, node.shape] += 1
+                    counts[place, node.op.name, node.shape] += 1
                     if node.op.kind in ("write", "scatter"):
                         writes.setdefault(place, []).append(node)
-    return every, writes
+    return counts, writes

@@ -1,4 +1,4 @@
-"""A profiling session: what this thread runs is timed step by step, and new nodes know their layer and phase.
+"""Profiling sessions: the programs of this thread are timed step by step, and new nodes are marked with layer and phase.
 
 Programs of a session are compiled with time stamps between their kernels, which come from the cache. Jitted functions are traced
 again by separate twins, so that their nodes carry marks. The last parts measure calls and count the work of each step.
@@ -42,16 +42,16 @@ from weft.transforms.jit import Jitted
 from weft.transforms.reach import contents_of, names_in
 from weft.transforms.tree import structure_changed
 
-_ONE = threading.Lock()  # two profiles at once would time each other
+_ONE = threading.Lock()  # one session at a time: two would time each other
 
 
 def check_device() -> None:
-    """Refuse, before anything runs, a device that cannot tell what its steps take.
+    """Check, before anything runs, that the device in use can time its steps.
 
     Raises
     ------
     DeviceError
-        The device in use is one.
+        The device cannot.
     """
     _timing(execute.device())
 
@@ -67,11 +67,11 @@ def _timing(device: Any) -> Timing:
 
 @dataclass(eq=False)
 class Unit:
-    """A program that ran in the session. ``jitted``: the name of the jitted function that it is, "" for a look."""
+    """A program that ran in the session. ``jitted``: the name of its jitted function, "" for a program outside jit"""
 
     program: Program
     fused: list[Fused]
-    run: Any  # TimedExecutable, or Executable where the session does not time
+    run: Any  # TimedExecutable, or Executable if the session does not time
     jitted: str
 
 
@@ -84,12 +84,12 @@ class Run:
 
 
 class Session:
-    """Use with ``with``. ``runs`` grows while ``recording``.
+    """Context manager of a profiling session. Runs are appended to ``runs`` while ``recording`` is True.
 
     Parameters
     ----------
-    tool : the name of the function that errors name
-    timed : whether runs have the times of their steps, which only some devices can tell
+    tool : name of the calling function, for error messages
+    timed : whether runs have the times of their steps, which not all devices can measure
     """
 
     def __init__(self, tool: str = "profile", timed: bool = True) -> None:
@@ -97,10 +97,10 @@ class Session:
         self.units: dict[Any, Unit] = {}
         self.runs: list[Run] = []
         self.recording = False
-        self.traced = 0  # how often a jitted function was traced while recording
+        self.traced = 0  # traces of jitted functions while recording
         self._twins: dict[int, tuple[Jitted, Jitted]] = {}
         self._tracing = ""
-        self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside of others: number, names inside
+        self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside others: its number, names inside
         self._stack: list[tuple[int, dict[int, str]]] = []
         self._kinds: dict[str, str] = {}  # mark of a layer -> its class
         self._before: tuple[Any, Any] = (None, None)
@@ -113,7 +113,7 @@ class Session:
         _ONE.acquire()
         LOCAL.watch, WATCH.watch, ORIGIN.layer = self, self._module, ""
         mark_nodes(True)
-        structure_changed()  # jitted functions leave their shortest way and ask for their twins
+        structure_changed()  # jitted functions leave their fast path, and so use their twins
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -121,10 +121,10 @@ class Session:
         mark_nodes(False)
         _ONE.release()
 
-    # ---- what runs
+    # ---- programs
 
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
-        """In place of ``weft.runtime.execute.executable``."""
+        """Return the executable of a graph that records its runs. Replaces ``weft.runtime.execute.executable``."""
         key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
@@ -137,7 +137,7 @@ class Session:
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
             try:
                 out = unit.run(inputs, held)
-            except IndexFault as fault:  # the unit was made of these lines
+            except IndexFault as fault:
                 site = sites(unit.program)[fault.site]
                 raise told(fault, site, site.where) from None
             except ValueError as error:
@@ -151,11 +151,11 @@ class Session:
         return timed
 
     def twin(self, jitted: Jitted) -> Jitted:
-        """A jitted function's stand-in, with programs of the session's."""
-        known = self._twins.get(id(jitted))
-        if known is None:
-            known = self._twins[id(jitted)] = (jitted, _Twin(self, jitted))
-        return known[1]
+        """Return the copy of a jitted function that uses the programs of this session."""
+        entry = self._twins.get(id(jitted))
+        if entry is None:
+            entry = self._twins[id(jitted)] = (jitted, _Twin(self, jitted))
+        return entry[1]
 
     # ---- layers
 
@@ -178,7 +178,8 @@ class Session:
             ORIGIN.layer = before
 
     def layer(self, mark: str) -> tuple[str, str]:
-        """Name and class of the layer of a mark: its path in the model, behind the model's name where there are several."""
+        """Return name and class of the layer of a mark. The name is its path in the model, after the model's name if there are
+        several models."""
         number, colon, path = mark.partition(":")
         if not colon:
             return mark, "loss" if mark else ""
@@ -195,17 +196,17 @@ class Session:
 
 
 class _Twin(Jitted):
-    """Compiled in the session; knows which function it stands for."""
+    """Copy of a jitted function that is traced and compiled in a session."""
 
     def __init__(self, session: Session, jitted: Jitted) -> None:
         super().__init__(jitted.f, jitted.static_argnums, tuple(jitted.static_argnames))
         self._session = session
 
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
+    def _trace_and_run(self, *args: Any, **kwargs: Any) -> Any:
         self._session.traced += self._session.recording
         before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
         try:
-            return super()._first(*args, **kwargs)
+            return super()._trace_and_run(*args, **kwargs)
         finally:
             self._session._tracing = before
 
@@ -217,52 +218,53 @@ def _mark(where: Any) -> tuple[Any, int, str, str | None]:
 
 
 def resolved(graph: Graph) -> Graph:
-    """A copy that holds no buffers, in which every node has (code, instruction, layer, phase).
+    """Return a copy of the graph without buffers, in which every node has (code, instruction, layer, phase).
 
-    What rests on a gradient and is in no layer's forward pass is the update. In layers written by hand, functions called
-    backward and update say it themselves. An update belongs to the layer of the gradient it rests on, if there is one, else
-    to the layer of what rests on it.
+    Nodes that depend on a gradient and are not in the forward pass of a layer belong to the update. In layers written by hand,
+    functions named backward and update determine the phase. An update belongs to the layer of the gradient from which it is
+    computed if that is unique, else to the layer of the nodes computed from it.
     """
-    known: dict[Node, Node] = {}
-    after: set[Node] = set()
+    copies: dict[Node, Node] = {}
+    after_gradient: set[Node] = set()
     owner: dict[Node, frozenset[str]] = {}
     marks: dict[Node, list[Any]] = {}
     for node in graph.order:
         code, instruction, layer, phase = _mark(node.where)
-        if phase in ("backward", "update") or any(i in after for i in node.inputs):
-            after.add(node)
+        if phase in ("backward", "update") or any(i in after_gradient for i in node.inputs):
+            after_gradient.add(node)
         if phase is None and not layer and code is not None and code.co_name in ("backward", "update"):
             phase = code.co_name  # layers written by hand
         elif phase is None:
-            phase = "forward" if layer or node not in after else "update"
+            phase = "forward" if layer or node not in after_gradient else "update"
         marks[node] = [code, instruction, layer, phase]
         owner[node] = frozenset((layer,)) if layer else frozenset().union(
             *(owner[i] for i in node.inputs if i in owner and marks[i][3] != "forward")
         )
-    above: dict[Node, frozenset[str]] = {}
+    layers_of_users: dict[Node, frozenset[str]] = {}
     for node in reversed(graph.order):
         mark = marks[node]
-        if mark[3] == "update" and not mark[2] and node.size > 1:  # numbers of a step serve all layers
-            of = owner[node] or above.get(node, frozenset())
-            mark[2] = next(iter(of)) if len(of) == 1 else ""
-        own = frozenset((mark[2],)) if mark[2] else above.get(node, frozenset())
+        if mark[3] == "update" and not mark[2] and node.size > 1:  # single numbers belong to no layer
+            owners = owner[node] or layers_of_users.get(node, frozenset())
+            mark[2] = next(iter(owners)) if len(owners) == 1 else ""
+        own = frozenset((mark[2],)) if mark[2] else layers_of_users.get(node, frozenset())
         if mark[3] == "update":
             for i in node.inputs:
-                above[i] = above.get(i, frozenset()) | own
+                layers_of_users[i] = layers_of_users.get(i, frozenset()) | own
     for node in graph.inputs:
-        known[node] = Node(node.op if node.op is SCALAR else INPUT, (), {}, node.shape, node.dtype)
+        copies[node] = Node(node.op if node.op is SCALAR else INPUT, (), {}, node.shape, node.dtype)
     for node in graph.order:
-        if node not in known:
-            inputs = tuple([known[i] for i in node.inputs])
-            known[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, tuple(marks[node]))
-    return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
+        if node not in copies:
+            inputs = tuple([copies[i] for i in node.inputs])
+            copies[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, tuple(marks[node]))
+    return Graph([copies[n] for n in graph.inputs], [copies[n] for n in graph.outputs])
 
-SETTLE = 2  # calls before each round that are not counted: arrays change owners, caches fill
-MOST_OBJECTS = 100_000
+
+SETTLE = 2  # uncounted calls before each round, in which arrays change owners and caches fill
+MOST_OBJECTS = 100_000  # objects visited by ``reached``
 
 
 def check_call(tool: str, f: Any, repeat: Any) -> None:
-    """Refuse what ``profile`` and ``bench`` (``tool``) cannot call, or not so often."""
+    """Check the arguments ``f`` and ``repeat`` of ``profile`` and ``bench``. ``tool``: the name of the one called"""
     if not callable(f):
         raise TypeError(f"{tool}: {f!r} is not a function: give the function and its arguments, wf.{tool}(f, x)")
     if repeat is not None and (isinstance(repeat, bool) or not isinstance(repeat, int | np.integer)):
@@ -273,23 +275,23 @@ def check_call(tool: str, f: Any, repeat: Any) -> None:
 
 @contextlib.contextmanager
 def contents_kept(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator[list[Array]]:
-    """Call ``f`` once and yield the Arrays that its calls reach; afterwards these have the contents from before.
+    """Context manager: call ``f`` once, yield the Arrays that its calls reach, and restore their contents at the end.
 
-    A first call that makes state (an optimizer's, say) counts: that state stays as this call left it.
+    State that the first call creates, such as an optimizer's, stays as this call left it.
     """
     arrays = reached(f, args, kwargs)
     evaluate(arrays)
-    kept = [(array, array._node) for array in arrays]
+    saved = [(array, array._node) for array in arrays]
     try:
         called(f, args, kwargs, arrays)
-        made = reached(f, args, kwargs)
-        if not {id(a) for a in made} <= {id(a) for a in arrays}:
-            arrays = made
+        reached_arrays = reached(f, args, kwargs)
+        if not {id(a) for a in reached_arrays} <= {id(a) for a in arrays}:
+            arrays = reached_arrays
             evaluate(arrays)
-            kept = [(array, array._node) for array in arrays]
+            saved = [(array, array._node) for array in arrays]
         yield arrays
     finally:
-        for array, node in kept:
+        for array, node in saved:
             array._node = node
 
 
@@ -301,14 +303,14 @@ def name_of(f: Any) -> str:
 
 
 def in_notebook() -> bool:
-    """Whether a result is shown by itself."""
+    """Return whether this runs in a notebook, which displays results."""
     from rich.console import Console
 
     return Console().is_jupyter
 
 
 def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:
-    """Call, compute what comes out and what was written; nanoseconds."""
+    """Call ``f``, materialise its results and the arrays that it wrote, and return the time in nanoseconds."""
     begin = time.perf_counter_ns()
     out = f(*args, **kwargs)
     pending = [a for a in reached if a._node.value is None]
@@ -320,16 +322,19 @@ def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[A
 def measured(
     session: Session, call: Callable[[], int], repeat: int | None, budget: float,
 ) -> tuple[list[int], list[int], list[list[Run]]]:
-    """Nanoseconds of whole calls; of calls in the session; and the runs of each of these. ``budget``: seconds for all of it."""
-    once = min(call(), call()) * 1e-9
-    count = repeat if repeat is not None else int(min(200, max(3, budget / 2 / max(once, 1e-7))))
+    """Time ``call`` outside and inside the session, in alternating groups, for about ``budget`` seconds.
+
+    Return the times outside and inside in nanoseconds, and the recorded runs of each call inside.
+    """
+    call_seconds = min(call(), call()) * 1e-9
+    count = repeat if repeat is not None else int(min(200, max(3, budget / 2 / max(call_seconds, 1e-7))))
     rounds = min(count, 4)
     wholes: list[int] = []
     timed: list[int] = []
     runs: list[list[Run]] = []
-    for r in range(rounds):  # plain and timed calls in turns, so that a busy moment meets both
+    for r in range(rounds):  # alternate, so that a busy moment of the machine affects both
         share = count * (r + 1) // rounds - count * r // rounds
-        for _ in range(SETTLE if once < 0.5 else 1):
+        for _ in range(SETTLE if call_seconds < 0.5 else 1):
             call()
         wholes += [call() for _ in range(share)]
         with session:
@@ -345,10 +350,10 @@ def measured(
 
 
 def reached(*roots: Any) -> list[Array]:
-    """Every Array with a content of its own that the roots lead to, and the random state."""
+    """Return every Array that is not a view and can be reached from ``roots`` or the random state."""
     from weft.functions.random import state
 
-    found: dict[int, Array] = {}
+    arrays: dict[int, Array] = {}
     seen: dict[int, Any] = {}
     stack: list[Any] = [*roots, state._STATE.key, state._STATE.base]
     while stack and len(seen) < MOST_OBJECTS:
@@ -357,7 +362,7 @@ def reached(*roots: Any) -> list[Array]:
             continue
         seen[id(item)] = item
         if isinstance(item, Array):
-            found[id(item.cell)] = item.cell
+            arrays[id(item.cell)] = item.cell
         elif isinstance(item, types.FunctionType):
             stack += [*contents_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
             if not (item.__module__ or "").startswith("weft."):
@@ -374,14 +379,15 @@ def reached(*roots: Any) -> list[Array]:
             stack += item
         elif hasattr(item, "__dict__"):
             stack += vars(item).values()
-    return list(found.values())
+    return list(arrays.values())
 
-Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: as on resolved nodes
+
+Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: ``where`` of a resolved node
 
 
 @dataclass(frozen=True)
 class Work:
-    """One step. ``parts``: the weight of each origin in it; one part is exact, several are an estimate."""
+    """The work of one step. ``parts``: the share of each origin, estimated if there are several"""
 
     name: str
     kind: str  # kernel, loop, numpy, copy
@@ -394,15 +400,15 @@ class Work:
     length: int = 1  # steps of a loop
 
     def floor(self, machine: Machine) -> tuple[float, float]:
-        """Seconds that the arithmetic and the memory traffic take at least."""
+        """Return the minimum times of the arithmetic and of the memory traffic in seconds."""
         peak = machine.flops / 2 if self.wide else machine.flops
         return self.flops / peak, self.bytes / machine.bandwidth_at(self.bytes // self.length)
 
 
 def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
-    """One a step of the program."""
+    """Return the work of each step of the program."""
     lines: dict[Any, str] = {}
-    made = iter(fused)
+    remaining = iter(fused)
     out = []
     for step in program.steps:
         if isinstance(step, Copy):
@@ -411,7 +417,7 @@ def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
                 size *= n
             out.append(Work("copy", "copy", 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))
             continue
-        f = next(made)
+        f = next(remaining)
         wide = any(n.dtype.name == "float64" for n in f.nodes)
         if isinstance(step, Call):
             info = kernel_info(f, lines)
@@ -433,14 +439,14 @@ def _origin(node: Node) -> Origin:
 
 
 def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
-    """Seconds that each origin's arithmetic and memory traffic would take one after the other."""
+    """Return each origin's share of the kernel's time, estimated from its arithmetic and memory traffic."""
     memory = 1 / machine.bandwidth_at(size)
     outputs = set(fused.outputs)
-    given = {strip(n) for n, _ in fused.inputs}
+    inputs = {strip(n) for n, _ in fused.inputs}
     readers: dict[Node, list[Node]] = {}
     for node in fused.nodes:
         for i in node.inputs:
-            if (base := strip(i)) in given:
+            if (base := strip(i)) in inputs:
                 readers.setdefault(base, []).append(node)
     out: dict[Origin, float] = {}
 
@@ -451,34 +457,34 @@ def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
     for node in fused.nodes:
         flops = node.op.cost(node).flops if node.op.cost is not None else 0
         add(node, flops / machine.flops + (node.nbytes * memory if node in outputs else 0.0))
-    for base, who in readers.items():
-        for node in who:
-            add(node, base.nbytes * memory / len(who))
+    for base, nodes in readers.items():
+        for node in nodes:
+            add(node, base.nbytes * memory / len(nodes))
     total = sum(out.values())
     return {o: w / total if total else 1 / len(out) for o, w in out.items() if w or not total}
 
 
 def _loop(scan: Node, machine: Machine) -> Work:
-    """A loop: its body's work, once for every step; nodes without a layer are in the loop's own."""
+    """Return the work of a loop: the body's work times the steps. Nodes without a layer belong to the loop's layer."""
     program, fused = built(scan.params["body"].graph)
     length = scan.params["length"]
-    inside = works(program, fused, machine)
+    body = works(program, fused, machine)
     _, _, layer, phase = own = _origin(scan)
     parts: dict[Origin, float] = {}
-    for work in inside:
+    for work in body:
         seconds = sum(work.floor(machine))
         for (code, instruction, inner, when), share in work.parts.items():
-            late = phase if phase != "forward" else when
-            origin = (code, instruction, inner or layer, late) if code is not None else (*own[:2], inner or layer, late)
+            own_phase = phase if phase != "forward" else when
+            origin = (code, instruction, inner or layer, own_phase) if code is not None else (*own[:2], inner or layer, own_phase)
             parts[origin] = parts.get(origin, 0.0) + share * seconds
     total = sum(parts.values())
     parts = {o: w / total for o, w in parts.items() if w} if total else {own: 1.0}
-    name = f"loop of {length}: {max(inside, key=lambda w: sum(w.floor(machine))).name}"
+    name = f"loop of {length}: {max(body, key=lambda w: sum(w.floor(machine))).name}"
     return Work(
-        name, "loop", length * sum(w.flops for w in inside), length * sum(w.bytes for w in inside), any(w.wide for w in inside),
-        parts, _nodes(inside), None, length,
+        name, "loop", length * sum(w.flops for w in body), length * sum(w.bytes for w in body), any(w.wide for w in body),
+        parts, _nodes(body), None, length,
     )
 
 
-def _nodes(inside: Iterable[Work]) -> tuple[Node, ...]:
-    return tuple([n for work in inside for n in work.nodes])
+def _nodes(works_: Iterable[Work]) -> tuple[Node, ...]:
+    return tuple([n for work in works_ for n in work.nodes])

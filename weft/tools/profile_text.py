@@ -13,7 +13,7 @@ WIDEST = 150
 
 
 def layer_table(profile: Figures) -> list[tuple[str, ...]]:
-    """Layers and their milliseconds; the last rows are what is outside kernels, and the sum."""
+    """Return the table of layers and their times. The last rows are the time outside kernels and the sum."""
     out: Rows = [("layer", "kind", "forward", "backward", "update", unit_of(profile)[0], "share")]
     for row in profile.layers:
         out.append((row.name, row.detail, *_times(profile, row)))
@@ -31,12 +31,12 @@ def line_table(profile: Figures) -> list[tuple[str, ...]]:
 
 
 def _times(profile: Figures, row: Row) -> list[str]:
-    found = [_in(profile, x, row.estimated) for x in (row.forward, row.backward, row.update, row.seconds)]
-    return [*found, percent(row.seconds / profile.seconds, row.estimated)]
+    times = [_in(profile, x, row.estimated) for x in (row.forward, row.backward, row.update, row.seconds)]
+    return [*times, percent(row.seconds / profile.seconds, row.estimated)]
 
 
 def kernel_table(profile: Figures) -> list[tuple[str, ...]]:
-    """Worst first: by the time lost above the floor."""
+    """Return the table of kernels, those with the most time above the floor first."""
     out: Rows = [("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")]
     for k in profile.kernels:
         out.append((
@@ -48,7 +48,7 @@ def kernel_table(profile: Figures) -> list[tuple[str, ...]]:
 
 
 def text(profile: Figures) -> str:
-    """All of a profile, worst first."""
+    """Return the profile as text."""
     out = [head(profile), "", profile.culprit.sentence, ""]
     for rows, left, last in ((layer_table(profile), 2, 2), (line_table(profile), 1, 0), (kernel_table(profile), 1, 0)):
         if len(rows) > 1 and {r[0] for r in rows[1:]} != {UNKNOWN}:
@@ -77,7 +77,7 @@ def foot(profile: Figures) -> str:
 
 
 def unit_of(profile: Figures) -> tuple[str, float]:
-    """The unit of a profile's tables and its seconds."""
+    """Return the unit of time in a profile's tables, as text and in seconds."""
     return ("ms", 1e-3) if profile.seconds >= 1e-3 else ("us", 1e-6)
 
 
@@ -90,20 +90,21 @@ def _in(profile: Figures, s: float, estimated: bool = False) -> str:
 
 
 def _table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
-    """Columns: the first ``left`` and texts to the left, numbers to the right; of a long table the ``last`` rows stay."""
-    shown, hidden = rows, len(rows) - MOST - 1 - last
-    if hidden > 1:
-        shown = [*rows[: MOST + 1], *rows[len(rows) - last:]]
-    words = {"reason", "where", "source", "kind"}
-    width = [max(len(r[c]) for r in shown) for c in range(len(rows[0]))]
+    """Return the lines of a table. Align the first ``left`` columns and text to the left, numbers to the right. Of a long table
+    omit rows before the ``last`` ones."""
+    visible, n_hidden = rows, len(rows) - MOST - 1 - last
+    if n_hidden > 1:
+        visible = [*rows[: MOST + 1], *rows[len(rows) - last:]]
+    text_columns = {"reason", "where", "source", "kind"}
+    width = [max(len(r[c]) for r in visible) for c in range(len(rows[0]))]
     out = []
-    for k, row in enumerate(shown):
-        if hidden > 1 and k == len(shown) - last:
-            out.append(f"  ... and {hidden} more")
+    for k, row in enumerate(visible):
+        if n_hidden > 1 and k == len(visible) - last:
+            out.append(f"  ... and {n_hidden} more")
         cells = [
-            cell.ljust(width[c]) if c < left or rows[0][c] in words else cell.rjust(width[c]) for c, cell in enumerate(row)
+            cell.ljust(width[c]) if c < left or rows[0][c] in text_columns else cell.rjust(width[c]) for c, cell in enumerate(row)
         ]
         out.append(("  " + "  ".join(cells)).rstrip()[:WIDEST])
-    if hidden > 1 and not last:
-        out.append(f"  ... and {hidden} more")
+    if n_hidden > 1 and not last:
+        out.append(f"  ... and {n_hidden} more")
     return out

@@ -1,4 +1,4 @@
-"""Words and numbers of a profile's sentences and tables."""
+"""Format amounts, lines and shares in a profile's sentences and tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNKNOWN = "(unknown line)"
 
 
 def amount(n: float) -> str:
-    """``1.3 G``: a unit is to follow."""
+    """Return a number with a metric prefix, to be followed by a unit: ``1.3 G``."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if n >= size:
             return f"{n / size:.3g} {unit}" if n < 999.5 * size else f"{n / size:.0f} {unit}"
@@ -16,7 +16,7 @@ def amount(n: float) -> str:
 
 
 def short(line: str) -> str:
-    """``net.py:12``."""
+    """Return a line with the short name of its file: ``net.py:12``."""
     file, colon, number = line.rpartition(":")
     return f"{file_name(file)}:{number}" if colon else line
 

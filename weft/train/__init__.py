@@ -1,8 +1,8 @@
-"""Training: from a model and data to a trained model.
+"""Training of models.
 
-``fit`` checks what it is given, ``loop`` runs epochs of steps, ``step`` is forward, backward and update as one native call.
-``feed`` brings batches, ``checkpoint`` and ``snapshot`` keep the state, callbacks and ``progress`` look on; ``diagnose``
-finds where a NaN began.
+``fit`` checks its arguments, ``loop`` runs epochs of steps, ``step`` is forward, backward and update as one native call.
+``batches`` supplies the batches, ``checkpoint`` and ``snapshot`` save the state, ``callbacks`` and ``progress`` observe the run,
+and ``diagnose`` finds the first value that is not finite.
 """
 
 from weft.train.averaging import AverageWeights

@@ -1,4 +1,4 @@
-"""What fit is given, refused in the user's words where it makes no sense."""
+"""Checks of the arguments of ``fit``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from weft.optim.update_arguments import named_arrays
 
 
 def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
-    """Refuse what is no model, no loss, no optimizer, and ``counts`` below 1.
+    """Check model, loss, optimizer, and that each of ``counts`` is an integer of at least 1.
 
     Raises
     ------
     TypeError, ValueError
-        naming the argument and what would fit.
+        The message names the argument and what would fit.
     """
     if not isinstance(model, Module):
-        raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_shown(model)}")
+        raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(
-            f"fit: loss must be a function of (predictions, targets), such as wf.losses.cross_entropy, not {_shown(loss)}"
+            f"fit: loss must be a function of (predictions, targets), such as wf.losses.cross_entropy, not {_describe(loss)}"
         )
     if optimizer is not None and not isinstance(optimizer, Optimizer):
-        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_shown(optimizer)}")
+        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_describe(optimizer)}")
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise TypeError(f"fit: {name} must be an integer, not {short(value)}")
@@ -38,29 +38,29 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
 
 
 def fitting(optimizer: Optimizer, model: Module) -> None:
-    """Refuse an optimizer that keeps state for another model's parameters.
+    """Check that the optimizer's state belongs to this model's parameters.
 
     Raises
     ------
     ValueError
-        naming the first parameter whose state has another shape.
+        The message names the first parameter whose state has another shape.
     """
     for name, p in named_arrays(model).items():
-        for slot, kept in getattr(optimizer, "state", {}).get(name, {}).items():
-            if kept.shape not in (p.shape, optimizer.start(slot, p).shape):
+        for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
+            if array.shape not in (p.shape, optimizer.start(slot, p).shape):
                 raise ValueError(
                     f"fit: {type(optimizer).__name__} keeps the state of another model: its {slot!r} of {name!r} has shape "
-                    f"{kept.shape}, the parameter has {p.shape}. Make a new optimizer for each model"
+                    f"{array.shape}, the parameter has {p.shape}. Make a new optimizer for each model"
                 )
 
 
 def repeatable(x: Any, validation: Any, steps: int | None) -> None:
-    """Refuse generators that would be used up after the first of several epochs.
+    """Check that neither data nor validation is a generator, which would be exhausted after the first epoch.
 
     Raises
     ------
     ValueError
-        saying what to give instead.
+        The message names what to pass instead.
     """
     if isinstance(x, Iterator) and steps is None:
         raise ValueError(
@@ -75,12 +75,12 @@ def repeatable(x: Any, validation: Any, steps: int | None) -> None:
 
 
 def watching(callbacks: Sequence[Any], validated: bool) -> None:
-    """Refuse callbacks that watch figures of validation data where there are none.
+    """Check that no callback monitors a figure of validation data if there are none.
 
     Raises
     ------
     ValueError
-        naming the callback and the figure.
+        The message names the callback and the figure.
     """
     for c in callbacks:
         name = getattr(c, "monitor", None)
@@ -92,12 +92,12 @@ def watching(callbacks: Sequence[Any], validated: bool) -> None:
 
 
 def apart(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
-    """Refuse callbacks that write the file of the checkpoint.
+    """Check that no callback writes the file of the checkpoint.
 
     Raises
     ------
     ValueError
-        naming the callback and the file.
+        The message names the callback and the file.
     """
     for c in callbacks:
         path = getattr(c, "path", None)
@@ -106,7 +106,7 @@ def apart(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
             raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}: call it, {value.__name__}(...)"
     return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"

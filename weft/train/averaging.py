@@ -1,4 +1,4 @@
-"""Averaged weights: a running mean of what the steps leave, steadier than where the last step happened to stop."""
+"""Averaged weights: a running mean of the weights after each step, less noisy than the last weights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from weft.transforms.jit import jit
 
 
 class AverageWeights:
-    """Keep an exponential moving average of the weights; the model takes it over when the run is over.
+    """Keep an exponential moving average of the weights, and write it into the model when the run ends.
 
-    After step t the average moves by ``1 - min(decay, (1 + t) / (10 + t))`` of the way to the weights, so that it forgets
-    the first ones soon. Training itself is not changed, and figures of the history are those of the weights trained.
-    Buffers, as the running statistics of batch norm, are left as they are. Beside :class:`BestWeights`, the later of the
-    two in ``callbacks`` has the last word.
+    After step t the average moves by ``1 - min(decay, (1 + t) / (10 + t))`` of the way to the weights, so that the influence of
+    the first weights fades soon. Training itself is not changed, and the figures of the history are those of the trained
+    weights. Buffers, such as the running statistics of batch norm, are not averaged. If ``callbacks`` also has a
+    :class:`BestWeights`, the later of the two determines the final weights.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class AverageWeights:
         if not self.average:
             self.average = {n: array(p, dtype=state_dtype(p.dtype)) for n, p in state.model.parameters().items()}
         if self._move is None:
-            self._move = _mover(state.model, self.average)
+            self._move = _make_update(state.model, self.average)
         self.steps += 1
         self._move(1.0 - min(self.decay, (1 + self.steps) / (10 + self.steps)))
 
@@ -82,8 +82,8 @@ class AverageWeights:
         self.average = {n.removeprefix("average/"): asarray(a) for n, a in state.items() if isinstance(a, np.ndarray)}
 
 
-def _mover(model: Module, average: dict[str, Array]) -> Callable[[float], None]:
-    """Moves every average by a share of the way to its parameter, in one native call."""
+def _make_update(model: Module, average: dict[str, Array]) -> Callable[[float], None]:
+    """Return a function that moves every average by a share of the way to its parameter, in one native call."""
     pairs = [(average[name], p) for name, p in model.parameters().items()]
 
     @jit

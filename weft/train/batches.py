@@ -1,4 +1,4 @@
-"""Where batches come from: arrays in an order drawn each epoch, a Loader, or anything that gives batches."""
+"""Feeds, the sources of batches: arrays in an order drawn each epoch, a Loader, or any iterable of batches."""
 
 from __future__ import annotations
 
@@ -20,50 +20,52 @@ Batch = tuple[Array, Array]
 
 
 class Feed(Protocol):
-    """Batches by keys: a key is small, or the batch itself, and gives the same batch whenever it is asked."""
+    """Source of batches by keys. A key is small, or the batch itself, and always yields the same batch."""
 
     heavy: bool  # whether keys are the batches themselves
 
     @property
     def steps(self) -> int | None:
-        """Batches an epoch, None while unknown."""
+        """Number of batches in an epoch, None while unknown."""
         ...
 
     @property
     def samples(self) -> int | None: ...
 
     def state(self) -> dict[str, Any]:
-        """What the order of the next epoch depends on; goes into checkpoints."""
+        """Return the state that determines the order of the next epoch, for checkpoints."""
         ...
 
     def fits(self, state: dict[str, Any]) -> bool:
-        """Whether this is what ``state`` gave, in this run or another."""
+        """Return whether ``state`` is a valid result of :meth:`state` for this feed."""
         ...
 
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
-        """Keys of the batches of epoch ``number`` (from 1) after the first ``start``; ``state`` as it was before it."""
+        """Yield the keys of epoch ``number`` (from 1) after the first ``start``. ``state``: to restore, from before the epoch"""
         ...
 
     def batch(self, key: Any) -> Batch: ...
 
     @property
     def count(self) -> Callable[[Any], int]:
-        """How many rows the batch of a key has."""
+        """Function that returns the number of rows in the batch of a key."""
         ...
 
     def held(self, key: Any) -> int:
-        """Bytes that keeping the key costs."""
+        """Return the number of bytes that the key keeps alive."""
         ...
 
     def where(self, key: Any, row: int) -> int:
-        """Which sample row ``row`` of a batch is, -1 where that is not known."""
+        """Return the sample number of row ``row`` of a batch, -1 if it is not known."""
         ...
 
 
 class Arrays:
-    """Arrays in memory or memory-mapped: rows are read, and cast, batch by batch.
+    """Feed of arrays in memory or memory-mapped, whose rows are read and cast batch by batch.
 
-    rows : those to train on, None for all; rng : draws the order, None for that of the rows; narrow : float64 becomes float32
+    rows : the rows to use, None for all
+    rng : draws the order of each epoch, None for the order of the rows
+    narrow : whether float64 becomes float32
     """
 
     heavy = False
@@ -76,7 +78,7 @@ class Arrays:
         self.samples = len(x) if rows is None else len(rows)
         self.steps = -(-self.samples // batch_size)
         self.batch_bytes = batch_size * (x.nbytes // len(x) + y.nbytes // len(y))
-        self.readers = _reader(x, narrow), _reader(y, narrow)
+        self.readers = _make_reader(x, narrow), _make_reader(y, narrow)
 
     def state(self) -> dict[str, Any]:
         return {} if self.rng is None else {"generator": self.rng.bit_generator.state}
@@ -116,18 +118,18 @@ class Arrays:
 
 
 class Stream:
-    """Batches of a Loader, of an iterable, of a function that gives one, or of a generator that is gone through once."""
+    """Feed of a Loader, an iterable of batches, a function that returns one, or a generator, which is consumed only once."""
 
     heavy = True
 
     def __init__(self, source: Any, narrow: bool, steps: int | None = None) -> None:
         self.source, self.narrow = source, narrow
-        self.once = iter(source) if isinstance(source, Iterator) else None  # a generator: each epoch goes on where the last ended
+        self.once = iter(source) if isinstance(source, Iterator) else None  # a generator: an epoch continues after the last
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
         self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
-        self.check: Callable[[Array, Array], None] | None = None  # refuses batches that do not fit
-        self.taken = 0  # batches taken from a generator that is gone through once
+        self.check: Callable[[Array, Array], None] | None = None  # raises for a batch that does not fit
+        self.taken = 0  # batches read from the source
 
     def state(self) -> dict[str, Any]:
         return {"taken": self.taken}
@@ -138,24 +140,24 @@ class Stream:
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
         skip = start
         if isinstance(self.source, Loader):
-            found, skip = self.source.batches(number - 1, start), 0
+            batches, skip = self.source.batches(number - 1, start), 0
         elif self.once is not None:
-            found = self.once
-            if state is not None:  # a new process: go to where the epoch began
+            batches = self.once
+            if state is not None:  # a resumed run: skip to the start of the epoch
                 skip += state["taken"] - self.taken
         else:
-            found = iter(self.source() if callable(self.source) else self.source)
-        return self._checked(found, skip, number, start)
+            batches = iter(self.source() if callable(self.source) else self.source)
+        return self._read(batches, skip, number, start)
 
-    def _checked(self, found: Iterator[Any], skip: int, number: int, start: int) -> Generator[Batch, None, None]:
+    def _read(self, batches: Iterator[Any], skip: int, number: int, start: int) -> Generator[Batch, None, None]:
         end = object()
         for _ in range(skip):
-            if next(found, end) is end:
+            if next(batches, end) is end:
                 break
         self.taken += skip
         count = start
         while self.limit is None or count < self.limit:
-            item = next(found, None)
+            item = next(batches, None)
             if item is None:
                 break
             self.taken += 1
@@ -178,8 +180,8 @@ class Stream:
         return x, y
 
     def _array(self, part: Any) -> Array:
-        found = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
-        return found.astype("float32") if self.narrow and found.dtype == np.float64 else found
+        array = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
+        return array.astype("float32") if self.narrow and array.dtype == np.float64 else array
 
     def batch(self, key: Batch) -> Batch:
         return key
@@ -194,10 +196,10 @@ class Stream:
         return -1
 
 
-def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
-    """A function from row numbers, of any shape, to an Array of these rows.
+def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
+    """Return a function from row numbers, of any shape, to an Array of these rows.
 
-    Rows of plain arrays in memory are copied straight into the Array; others (memory-mapped, cast) by way of NumPy.
+    Rows of plain arrays in memory are copied directly into the Array; others (memory-mapped, cast) through NumPy.
     """
     cast = np.float32 if narrow and array.dtype == np.float64 else None
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
@@ -208,14 +210,14 @@ def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
 
 
 def is_stream(x: Any) -> bool:
-    """Whether ``x`` gives batches by itself."""
+    """Return whether ``x`` is a source of batches, not an array."""
     if isinstance(x, Loader) or callable(x):
         return True
     return isinstance(x, Iterable) and not hasattr(x, "dtype")
 
 
 def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Samples and targets as NumPy arrays (memory-mapped ones as they are), refused where they do not fit."""
+    """Return samples and targets as NumPy arrays (memory-mapped ones unchanged), or raise if they do not fit each other."""
     for a in (x, y):
         refuse_subclass(a)
     x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
@@ -231,7 +233,7 @@ def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def set_aside(fraction: float, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Which rows are kept aside for validation, and which are trained on; (None, None) where none are kept."""
+    """Draw the rows for validation. Return the rows for validation and for training, (None, None) if there are none."""
     count = int(round(fraction * len(x)))
     if not count:
         return None, None

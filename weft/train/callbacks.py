@@ -1,4 +1,4 @@
-"""Callbacks: early stopping, the best weights, smaller rates on a plateau, a table on disk.
+"""Callbacks: early stopping, the best weights, smaller rates on a plateau, a CSV log.
 
 A callback is a function of the :class:`~weft.train.State`, called after every epoch, or an object with any of
 ``on_begin``, ``on_batch``, ``on_epoch`` and ``on_end``. ``state.stop(reason)`` ends the run.
@@ -23,7 +23,7 @@ from weft.train.state import State
 
 
 def sign(monitor: str, mode: str | None) -> float:
-    """1 where small is good, -1 where large is: accuracies by themselves, else as ``mode`` says."""
+    """Return 1 if small values are better, -1 if large ones are. ``mode=None``: large is better for names with "accuracy"."""
     if mode not in (None, "min", "max"):
         raise ValueError(f"mode must be 'min', 'max' or None (by the name), not {mode!r}")
     return -1.0 if mode == "max" or (mode is None and "accuracy" in monitor) else 1.0
@@ -32,14 +32,14 @@ def sign(monitor: str, mode: str | None) -> float:
 class EarlyStopping:
     """Stop when a figure is good enough, or has not improved for some epochs.
 
-    It keeps nothing: all is computed from the history, so a resumed run stops at the same epoch.
+    The callback has no state: it reads the history, so a resumed run stops at the same epoch.
 
     Parameters
     ----------
     monitor : name of a figure of the history: "val_loss", "loss", "val_accuracy", ...
-    patience : epochs without improvement after which the run stops; None for any number
-    threshold : the run stops when the figure is at least as good as this; None for none
-    min_delta : less than this is no improvement
+    patience : epochs without improvement after which the run stops; None to continue regardless
+    threshold : the run stops when the figure is at least this good; None for no threshold
+    min_delta : a smaller change is not an improvement
     mode : "min", "max", or None: "max" for names with "accuracy", else "min"
 
     Raises
@@ -75,20 +75,20 @@ class EarlyStopping:
         values = [self.sign * v for v in state.history[self.monitor]]
         if self.threshold is not None and values[-1] <= self.sign * self.threshold:
             state.stop(f"{self.monitor} reached {self.threshold:g}")
-        elif self.patience is not None and _waiting(values, self.min_delta) >= self.patience:
+        elif self.patience is not None and _count_waiting(values, self.min_delta) >= self.patience:
             state.stop(f"{self.monitor} has not improved for {self.patience} epochs")
 
 
 class ReduceLROnPlateau:
     """Multiply the learning rate by ``factor`` when a figure has not improved for ``patience`` epochs.
 
-    Like :class:`EarlyStopping` it reads the history alone. Rates of the optimizer's groups stay as they are.
+    Like :class:`EarlyStopping` it has no state but reads the history. The rates of the optimizer's groups are not changed.
 
     Parameters
     ----------
     monitor, patience, min_delta, mode : as for EarlyStopping
     factor : in (0, 1)
-    min_lr : the rate gets no smaller than this
+    min_lr : the lower bound of the rate
 
     Raises
     ------
@@ -99,7 +99,7 @@ class ReduceLROnPlateau:
     --------
     >>> import numpy as np, weft as wf
     >>> x, optimizer = np.zeros((8, 3), "float32"), wf.optim.SGD(lr=0.5)
-    >>> history = wf.train.fit(  # nothing to learn: the loss stays where it is
+    >>> history = wf.train.fit(  # nothing to learn: the loss is constant
     ...     wf.nn.Linear(3, 1, bias=False), x, x[:, :1], epochs=4, loss=wf.losses.mse, optimizer=optimizer, show=False,
     ...     callbacks=[wf.train.ReduceLROnPlateau("loss", factor=0.5, patience=2)],
     ... )
@@ -122,12 +122,12 @@ class ReduceLROnPlateau:
         values = [self.sign * v for v in state.history[self.monitor]]
         rates = [e.lr for e in state.history.epochs]
         since = next((k for k, lr in enumerate(reversed(rates)) if lr != rates[-1]), len(rates))  # epochs at this rate
-        if min(since, _waiting(values, self.min_delta)) >= self.patience:
+        if min(since, _count_waiting(values, self.min_delta)) >= self.patience:
             state.optimizer.lr = max(state.optimizer.lr * self.factor, min(self.min_lr, state.optimizer.lr))
 
 
-def _waiting(values: list[float], min_delta: float) -> int:
-    """Epochs since the last improvement; the first epoch is one."""
+def _count_waiting(values: list[float], min_delta: float) -> int:
+    """Return the number of epochs since the last improvement. The first epoch counts as an improvement."""
     best, wait = float("inf"), 0
     for k, value in enumerate(values):
         if value < best - min_delta or (k == 0 and value == value):
@@ -142,21 +142,21 @@ class BestWeights:
 
     Parameters
     ----------
-    monitor : name of a figure; None for "val_loss" where there is validation data, else "loss"
+    monitor : name of a figure; None for "val_loss" if there is validation data, else "loss"
     mode : "min", "max", or None: "max" for names with "accuracy", else "min"
-    path : a weight file that is written whenever an epoch is better than all before, optional
-    restore : give the model its best weights when the run is over
+    path : a weight file, written whenever an epoch is better than all before; optional
+    restore : write the best weights into the model when the run ends
 
     Attributes
     ----------
     best, last : dict from names to NumPy arrays, buffers included; None before the first epoch
-    number : of the best epoch
-    score : its figure
+    number : number of the best epoch
+    score : figure of the best epoch
 
     Raises
     ------
     ValueError
-        Another ``mode``; from ``restore``: there are no weights yet.
+        ``mode`` is invalid; from ``restore``: there are no weights yet.
 
     Examples
     --------
@@ -176,11 +176,11 @@ class BestWeights:
         self.best: dict[str, np.ndarray] | None = None
         self.last: dict[str, np.ndarray] | None = None
         self.number, self.score = 0, float("nan")
-        self.decided = ""  # what decided which epoch is the best, in words
+        self.decided = ""  # the result of ``watched`` at the last epoch
 
     def on_begin(self, state: State) -> None:
         if self.path is not None:
-            target(self.path, "BestWeights")  # a file that cannot be written is refused before anything is trained
+            target(self.path, "BestWeights")  # raise before training if the file cannot be written
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
             self.decided = ""
@@ -201,22 +201,23 @@ class BestWeights:
             self.restore(state.model)
 
     def restore(self, model: Module, which: str = "best") -> Module:
-        """Write the best or the last weights into ``model``; returns it."""
+        """Write the best or the last weights into ``model`` and return it."""
         if which not in ("best", "last"):
-            raise ValueError(f"BestWeights: restore gives 'best' or 'last', not {which!r}")
-        kept = self.best if which == "best" else self.last
-        if kept is None:
+            raise ValueError(f"BestWeights: restore: which must be 'best' or 'last', not {which!r}")
+        weights = self.best if which == "best" else self.last
+        if weights is None:
             raise ValueError(f"BestWeights: there are no {which} weights before an epoch has ended")
         for name, array in model.arrays().items():
-            if name in kept:
-                array[...] = asarray(kept[name])
+            if name in weights:
+                array[...] = asarray(weights[name])
         return model
 
     def _name(self, validated: bool) -> str:
         return self.monitor or ("val_loss" if validated else "loss")
 
     def watched(self, validated: bool) -> str:
-        """What decides which epoch is the best, in words. validated : whether there are validation data"""
+        """Return a description of the monitored figure, such as "the smallest val_loss". validated : whether there are validation
+        data"""
         name = self._name(validated)
         return f"the {'smallest' if sign(name, self.mode) > 0 else 'largest'} {name}"
 
@@ -232,18 +233,18 @@ class BestWeights:
 
 
 def copied(model: Module) -> dict[str, np.ndarray]:
-    """The arrays of a model, buffers included, as NumPy arrays of their own."""
+    """Return copies of a model's arrays, including buffers, as NumPy arrays."""
     return {name: a.numpy().copy() for name, a in model.arrays().items()}
 
 
 class CSVLog:
-    """Write one line an epoch to a CSV file: epoch, every figure, learning rate, seconds.
+    """Write one line per epoch to a CSV file: epoch, every figure, learning rate, seconds.
 
-    A resumed run goes on where its checkpoint stands: lines of epochs that are trained again are written once.
+    A resumed run writes the lines of its checkpoint's epochs again, so the file has one line for each epoch.
 
     Parameters
     ----------
-    path : of the file; an older one is written over
+    path : path of the file, which is overwritten
 
     Examples
     --------
@@ -271,9 +272,9 @@ class CSVLog:
             self._line(f, state.row)
 
     def _line(self, f: IO[str], row: Epoch) -> None:
-        found: dict[str, Any] = {"epoch": row.number, **row.values(), "lr": row.lr, "seconds": round(row.seconds, 3)}
+        figures: dict[str, Any] = {"epoch": row.number, **row.values(), "lr": row.lr, "seconds": round(row.seconds, 3)}
         out = csv.writer(f)
         if self._names is None:
-            self._names = list(found)
+            self._names = list(figures)
             out.writerow(self._names)
-        out.writerow([found.get(name, "") for name in self._names])
+        out.writerow([figures.get(name, "") for name in self._names])

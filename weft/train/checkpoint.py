@@ -1,7 +1,8 @@
-"""Checkpoints: a run on disk, complete at every moment, from which it continues to the same bits.
+"""Checkpoints: the state of a run on disk, from which it continues with the same bits.
 
-A checkpoint is a safetensors file with checksums; whatever is no array is JSON in a tensor of bytes, and every value of it is
-validated before it is used. Files are written by ``weft/process/files.py``; a lock beside the file allows one writer at a time.
+A checkpoint is a safetensors file with checksums. Everything that is not an array is JSON in a tensor of bytes, ``state.json``,
+and every field of it is validated before it is used. ``weft/process/files.py`` replaces files atomically; a lock file beside the
+checkpoint allows one writer at a time.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ STATE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """When checkpoints are due: after so many steps, after so many epochs."""
+    """The intervals between checkpoints, in steps and in epochs; None for no checkpoints of that kind."""
 
     steps: int | None
     epochs: int | None
 
 
 def every(value: int | str) -> Every:
-    """What ``checkpoint_every`` says.
+    """Parse the argument ``checkpoint_every`` of ``fit``.
 
     Examples
     --------
@@ -53,27 +54,27 @@ def every(value: int | str) -> Every:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return Every(value, 1)
-    found = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None
-    if not found:
+    match = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None
+    if not match:
         raise ValueError(
             "fit: checkpoint_every must be a number of steps (each epoch's end is kept too), 'epoch', 'N epochs' or 'N steps', "
             f"not {value!r}"
         )
-    count = int(found[1] or 1)
-    return Every(None, count) if found[2] == "epoch" else Every(count, None)
+    count = int(match[1] or 1)
+    return Every(None, count) if match[2] == "epoch" else Every(count, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A run at one moment.
+    """The state of a run at one moment.
 
     Attributes
     ----------
-    run : what makes it this run and no other; compared when it is resumed
+    run : description of data, options and optimizer; must be equal in the run that resumes it
     snapshot : arrays and random state
-    callbacks : (class, state) of the callbacks that keep something
+    callbacks : (class, state) of the callbacks with a state
     epochs : rows of the finished epochs
-    place : everything else: where in the epoch, running totals, the state of the data's order, ...
+    place : everything else: position in the epoch, running totals, the state of the data's order, ...
     """
 
     run: dict[str, Any]
@@ -83,16 +84,16 @@ class Checkpoint:
     place: dict[str, Any]
 
 
-def save(path: str | os.PathLike, found: Checkpoint) -> None:
-    """Write a checkpoint; at every moment there is the old file or the new one, whole."""
-    arrays = {f"{part}/{name}": a for part, held in found.snapshot.arrays.items() for name, a in held.items()}
-    kept = []
-    for k, (kind, state) in enumerate(found.callbacks):
+def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint. The file is replaced atomically."""
+    arrays = {f"{part}/{name}": a for part, part_arrays in checkpoint.snapshot.arrays.items() for name, a in part_arrays.items()}
+    callback_states = []
+    for k, (kind, state) in enumerate(checkpoint.callbacks):
         arrays.update({f"callback{k}/{n}": v for n, v in state.items() if isinstance(v, np.ndarray)})
-        kept.append([kind, {n: v for n, v in state.items() if not isinstance(v, np.ndarray)}])
+        callback_states.append([kind, {n: v for n, v in state.items() if not isinstance(v, np.ndarray)}])
     text = json.dumps({
-        "version": VERSION, "run": found.run, "random": found.snapshot.random, "callbacks": kept,
-        "epochs": [asdict(e) for e in found.epochs], "place": found.place,
+        "version": VERSION, "run": checkpoint.run, "random": checkpoint.snapshot.random, "callbacks": callback_states,
+        "epochs": [asdict(e) for e in checkpoint.epochs], "place": checkpoint.place,
     })
     arrays[STATE] = np.frombuffer(text.encode(), np.uint8)
     write_whole(path, pack(arrays), "fit: checkpoint")
@@ -104,95 +105,97 @@ def load(path: str | os.PathLike) -> Checkpoint:
     Raises
     ------
     DataError
-        when it is damaged, or no checkpoint.
+        The file is damaged, or not a checkpoint.
     """
     arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
-    held = understood(arrays.pop(STATE).tobytes(), os.fspath(path))
+    tables = understood(arrays.pop(STATE).tobytes(), os.fspath(path))
     parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "step": {}}
-    parts |= {f"callback{k}": {} for k in range(len(held["callbacks"]))}
+    parts |= {f"callback{k}": {} for k in range(len(tables["callbacks"]))}
     for name, a in arrays.items():
         part, _, rest = name.partition("/")
         if part not in parts:
             raise DataError(f"{path} is damaged or no checkpoint: its array {shown(name)} belongs to nothing")
         parts[part][rest] = a
-    states = [(kind, {**state, **parts.pop(f"callback{k}")}) for k, (kind, state) in enumerate(held["callbacks"])]
-    first, second = held["random"]
-    return Checkpoint(held["run"], Snapshot(parts, (first, second)), states, held["epochs"], held["place"])
+    states = [(kind, {**state, **parts.pop(f"callback{k}")}) for k, (kind, state) in enumerate(tables["callbacks"])]
+    first, second = tables["random"]
+    return Checkpoint(tables["run"], Snapshot(parts, (first, second)), states, tables["epochs"], tables["place"])
 
 
-def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
-    """Refuse a checkpoint of another run. ``parts`` are the arrays of model, optimizer and step as they are now.
+def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
+    """Check that a checkpoint belongs to this run. ``parts``: the present arrays of model, optimizer and step
 
     Raises
     ------
     DataError
-        naming the first thing that differs.
+        The message names the first difference.
     """
-    for what, here in json.loads(json.dumps(run)).items():
-        there = found.run.get(what)
-        if there != here:
-            what = what.replace("_", " ")
-            if isinstance(there, dict) and isinstance(here, dict) and there.get("class") == here.get("class"):
-                option = next(n for n in {**there, **here} if n not in there or n not in here or there[n] != here[n])
-                what, there, here = f"{what} {here['class']}: {option}", there.get(option), here.get(option)
-            elif isinstance(there, dict) and isinstance(here, dict):
-                there, here = there.get("class"), here.get("class")
-            raise _other(path, f"{what} is {_brief(there)} there, and {here} here")
+    for field, current in json.loads(json.dumps(run)).items():
+        stored = checkpoint.run.get(field)
+        if stored != current:
+            field = field.replace("_", " ")
+            if isinstance(stored, dict) and isinstance(current, dict) and stored.get("class") == current.get("class"):
+                option = next(n for n in {**stored, **current} if n not in stored or n not in current or stored[n] != current[n])
+                field, stored, current = f"{field} {current['class']}: {option}", stored.get(option), current.get(option)
+            elif isinstance(stored, dict) and isinstance(current, dict):
+                stored, current = stored.get("class"), current.get("class")
+            raise _mismatch(path, f"{field} is {_shorten(stored)} there, and {current} here")
     for part, arrays in parts.items():
-        _alike(path, part, found.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
+        _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
 
 
 def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
-    """Give a callback what it kept.
+    """Load the state of a callback.
 
     Raises
     ------
     DataError
-        when it cannot take it.
+        The callback raises, or the state does not fit the model.
     """
     name = type(callback).__name__
     try:
         callback.load_state_dict(state)
-    except Exception as error:  # whatever a forged file makes of it, the file is to blame
+    except Exception as error:  # any exception is the fault of the file
         why = f"{type(error).__name__}: {error}"
         raise DataError(f"fit: {path} is damaged: {name} cannot take back what it kept: {why}") from error
     if isinstance(callback, BestWeights) and callback.best is not None:
         comes_and_goes = passing(model) - callback.best.keys()
         specs = {n: s for n, s in _specs(model.arrays()).items() if n not in comes_and_goes}
-        _alike(path, name, callback.best, specs, model)
+        _check_arrays(path, name, callback.best, specs, model)
     if isinstance(callback, AverageWeights) and callback.average:
         specs = {n: (p.shape, state_dtype(p.dtype)) for n, p in model.parameters().items()}
-        _alike(path, name, callback.average, specs, None)
+        _check_arrays(path, name, callback.average, specs, None)
 
 
 def _specs(arrays: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {name: (a.shape, a.dtype) for name, a in arrays.items()}
 
 
-def _alike(path: Any, part: str, there: dict[str, Any], here: dict[str, tuple[Any, Any]], model: Module | None) -> None:
-    """Refuse arrays that differ in names, shapes or dtypes; some of a ``model`` may come later, or go."""
-    missing = sorted(here.keys() - there.keys())
-    more = [n for n in sorted(there.keys() - here.keys()) if model is None or not may_come(model, n)]
-    if missing or more:
-        raise _other(path, f"the {part}'s arrays are others: {_few(more)} only there, {_few(missing)} only here")
-    for name, (shape, dtype) in here.items():
-        a = there[name]
+def _check_arrays(
+    path: Any, part: str, stored: dict[str, Any], expected: dict[str, tuple[Any, Any]], model: Module | None,
+) -> None:
+    """Check that arrays agree in names, shapes and dtypes, except arrays of ``model`` that are created in a step."""
+    missing = sorted(expected.keys() - stored.keys())
+    extra = [n for n in sorted(stored.keys() - expected.keys()) if model is None or not may_come(model, n)]
+    if missing or extra:
+        raise _mismatch(path, f"the {part}'s arrays are others: {_few(extra)} only there, {_few(missing)} only here")
+    for name, (shape, dtype) in expected.items():
+        a = stored[name]
         if (a.shape, a.dtype) != (shape, dtype):
-            raise _other(path, f"{part} array {name!r} is {a.dtype}{list(a.shape)} there, and {dtype}{list(shape)} here")
+            raise _mismatch(path, f"{part} array {name!r} is {a.dtype}{list(a.shape)} there, and {dtype}{list(shape)} here")
 
 
 def describe(optimizer: Optimizer) -> dict[str, Any]:
-    """An optimizer's class and options, without its rate and a schedule's options: they may change from start to start."""
+    """Return an optimizer's class and options, except its rate and a schedule's options, which may change when a run resumes."""
     inner = getattr(optimizer, "optimizer", None)
     options = {}
     for name, value in vars(optimizer).items():
         if name.startswith("_") or name in ("lr", "state", "shared", "step_count", "slots", "optimizer"):
             continue
         options[name] = value if isinstance(value, bool | int | float | str | None) else _plain(value)
-    found = {"class": type(optimizer).__name__, **options}
-    return {**found, "optimizer": describe(inner)} if isinstance(inner, Optimizer) else found
+    description = {"class": type(optimizer).__name__, **options}
+    return {**description, "optimizer": describe(inner)} if isinstance(inner, Optimizer) else description
 
 
 def _plain(value: Any) -> Any:
@@ -212,15 +215,16 @@ def _few(names: list[str]) -> str:
     return f"{some} and {len(names) - 3} more" if len(names) > 3 else some or "none"
 
 
-def _brief(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return str(value) if len(str(value)) < 300 else shown(value)
 
 
-def _other(path: Any, why: str) -> DataError:
+def _mismatch(path: Any, why: str) -> DataError:
     return DataError(f"fit: {path} is the checkpoint of another run: {why}. resume=False begins anew and writes over it")
 
+
 VERSION = 1
-MOST_DIGITS = 40  # a generator's state has numbers of 128 bits
+MOST_DIGITS = 40  # of an integer; a generator's state has numbers of 128 bits
 
 
 def _is_int(x: Any) -> bool:
@@ -289,38 +293,38 @@ EPOCH: Form = {
 
 
 def understood(content: bytes, path: Any) -> dict[str, Any]:
-    """The tables in ``state.json``, with the rows of epochs as :class:`Epoch`.
+    """Parse and validate ``state.json``. Return its tables, with the rows of epochs as :class:`Epoch`.
 
     Raises
     ------
     DataError
-        when anything is missing or is something else than it should be.
+        A field is missing or invalid.
     """
     try:
-        held = json.loads(content.decode(), parse_int=_int)
+        tables = json.loads(content.decode(), parse_int=_int)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"cannot be read: {error}") from None
-    if isinstance(held, dict) and type(held.get("version")) is int and held["version"] != VERSION:
-        raise DataError(f"{path} is a checkpoint of version {shown(held['version'])}; this weft reads version {VERSION}")
-    _check(held, WHOLE, "it", path)
-    place = held["place"]
+        raise _damaged_error(path, f"cannot be read: {error}") from None
+    if isinstance(tables, dict) and type(tables.get("version")) is int and tables["version"] != VERSION:
+        raise DataError(f"{path} is a checkpoint of version {shown(tables['version'])}; this weft reads version {VERSION}")
+    _check(tables, WHOLE, "it", path)
+    place = tables["place"]
     _check(place, PLACE, "place", path)
     if (place["batch"] == 0) != (place["rows"] == 0):
-        raise _damaged(path, f"says that {place['batch']} batches had {place['rows']} rows")
-    for k, row in enumerate(held["epochs"]):
+        raise _damaged_error(path, f"says that {place['batch']} batches had {place['rows']} rows")
+    for k, row in enumerate(tables["epochs"]):
         _check(row, EPOCH, f"epochs[{k}]", path)
         if row["number"] != k + 1:
-            raise _damaged(path, f"has epoch {row['number']} in the place of {k + 1}")
-    return {**held, "epochs": [Epoch(**row) for row in held["epochs"]]}
+            raise _damaged_error(path, f"has epoch {row['number']} in the place of {k + 1}")
+    return {**tables, "epochs": [Epoch(**row) for row in tables["epochs"]]}
 
 
 def _check(table: Any, form: Form, name: str, path: Any) -> None:
     if not isinstance(table, dict) or table.keys() != form.keys():
-        found = shown(list(table) if isinstance(table, dict) else table)
-        raise _damaged(path, f"needs {', '.join(form)} in {name}, and has {found}")
+        contents = shown(list(table) if isinstance(table, dict) else table)
+        raise _damaged_error(path, f"needs {', '.join(form)} in {name}, and has {contents}")
     for key, fits in form.items():
         if not fits(table[key]):
-            raise _damaged(path, f"has {shown(table[key])} for {key!r} of {name}")
+            raise _damaged_error(path, f"has {shown(table[key])} for {key!r} of {name}")
 
 
 def _int(digits: str) -> int:
@@ -329,20 +333,20 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _damaged(path: Any, why: str) -> DataError:
+def _damaged_error(path: Any, why: str) -> DataError:
     return DataError(f"{path} is damaged or no checkpoint: its state.json {why}")
 
 
 @contextmanager
 def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
-    """While it lasts no other run gets the checkpoint at ``path``; None is no checkpoint.
+    """Context manager: lock the checkpoint at ``path`` against other runs. None: do nothing
 
     Raises
     ------
     DataError
-        when another run has it, or the lock's name is taken by something else.
+        Another run holds the lock, or the lock's name exists but is not a lock file.
     OSError
-        when no file can be written there.
+        No file can be written there.
     """
     if path is None:
         yield

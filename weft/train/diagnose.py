@@ -1,4 +1,4 @@
-"""Where a loss that is not finite comes from: the step that made it is run again, operation by operation."""
+"""Find the origin of a loss that is not finite by running its step again, operation by operation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _CALLED = {"dot_general": "matrix product", "conv_general": "convolution", "redu
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers in an array.
+    """The range of the numbers in an array.
 
     Attributes
     ----------
     name, shape, dtype : of the array
     low, high : float, the bounds of its finite numbers
-    finite : bool, whether there are no others
+    finite : bool, whether all its numbers are finite
     """
 
     name: str
@@ -60,15 +60,15 @@ class NonFinite:
 
     Attributes
     ----------
-    step, epoch, batch : the update that made it, all from 1
+    step, epoch, batch : the update that computed it, all from 1
     where : "loss", "gradient", "update", "data" or "weights"
-    layer : its name and class, "" outside of layers
-    operation : what gave the value
-    line : the user's line, "" where the operation is a layer's own
+    layer : name and class of the layer, "" outside layers
+    operation : the operation that returned the value
+    line : the user's line, "" if the operation is inside weft's own layer
     value : "nan", "inf" or "-inf"
     inputs : Range of each of the operation's inputs
-    weights : what the model holds now
-    seen : what was not finite when the run was ended: "loss", or "weights" where no loss was computed from them yet
+    weights : description of the model's weights after the run
+    seen : the reason to end the run: "loss", or "weights" if no loss was computed from them yet
     """
 
     step: int
@@ -87,25 +87,24 @@ class NonFinite:
         place = f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
         by = f" in {self.layer}" if self.layer else ""
         line = f", {self.line}" if self.line else ""
-        given = "; ".join(map(str, self.inputs))
+        ranges = "; ".join(map(str, self.inputs))
         first = {
-            "data": f"{self.operation} holds {self.value}: {given}",
-            "weights": f"the weights {self.operation} hold {self.value} before the step: {given}",
-            "update": f"the update of {self.operation} gives {self.value}, while loss and gradients are finite: {given}",
-            "gradient": f"the derivative of {self.operation}{by}{line} gives {self.value}, while the loss is finite: {given}",
-        }.get(self.where, f"{self.operation}{by}{line} gives {self.value}: {given}")
-        kept = f". The model has {self.weights}" if self.weights else ""
-        return f"{self.end}. It begins at {place}: {first}{kept}"
-
+            "data": f"{self.operation} holds {self.value}: {ranges}",
+            "weights": f"the weights {self.operation} hold {self.value} before the step: {ranges}",
+            "update": f"the update of {self.operation} gives {self.value}, while loss and gradients are finite: {ranges}",
+            "gradient": f"the derivative of {self.operation}{by}{line} gives {self.value}, while the loss is finite: {ranges}",
+        }.get(self.where, f"{self.operation}{by}{line} gives {self.value}: {ranges}")
+        weights = f". The model has {self.weights}" if self.weights else ""
+        return f"{self.end}. It begins at {place}: {first}{weights}"
 
     @property
     def end(self) -> str:
-        """Why the run ended."""
+        """The reason why the run ended."""
         return f"the {self.seen} {'is' if self.seen == 'loss' else 'are'} not finite"
 
 
 def find(log: Log, step: int) -> NonFinite:
-    """Replay the log's steps, the last of which is number ``step``; the state is then that before the step found."""
+    """Replay the log's steps, the last of which is number ``step``. The state is left as it was before the failing step."""
     model, optimizer, stepper = log.of
     put(log.snapshot, *log.of)
     steps = log.steps()
@@ -124,33 +123,34 @@ def find(log: Log, step: int) -> NonFinite:
     batches = [log.feed.batch(key) for key in one.keys]
     try:
         for key, (x, y) in zip(one.keys, batches, strict=True):
-            found = _in_the_graph(model, stepper, log.feed, key, x, y)
-            if found is not None:
-                return NonFinite(*at, *found)
-            if len(batches) > 1:  # to what the next batch of this update starts from
+            parts = _find_in_graph(model, stepper, log.feed, key, x, y)
+            if parts is not None:
+                return NonFinite(*at, *parts)
+            if len(batches) > 1:  # accumulate, for the next batch of this update
                 stepper._add(x, y, 0.0)
         put(before, *log.of)
-        held, slopes = named_arrays(model), stepper.gradient(*batches[0])[1]
-        ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in held.items()}
+        parameters, slopes = named_arrays(model), stepper.gradient(*batches[0])[1]
+        ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in parameters.items()}
         put(before, *log.of)
         stepper.advance(batches, one.lr)
         for name, p in named_arrays(model).items():
             if name in log.sound and not finite(p.numpy()):
-                what = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
-                return NonFinite(*at, "update", "", what, "", _kind(p.numpy()), ranges[name])
+                description = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
+                return NonFinite(*at, "update", "", description, "", _non_finite_kind(p.numpy()), ranges[name])
         return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())
     finally:
         put(before, *log.of)
 
 
-def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Array, y: Array) -> tuple | None:
-    """(where, layer, operation, line, value, inputs) of the first operation that goes wrong in loss and gradients."""
+def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Array, y: Array) -> tuple | None:
+    """Return (where, layer, operation, line, value, inputs) of the first operation in loss and gradients whose result is not
+    finite, None if there is none."""
     owners: dict[Node, str] = {}
 
     def both(x: Array, y: Array) -> Any:
         return stepper.gradient(x, y)
 
-    with _owned(model, owners):
+    with _record_owners(model, owners):
         traced = jit(both).trace(x, y)
     names: dict[Node, str] = dict(zip(traced.graph.inputs, ("x", "y"), strict=False))
     parameters = {id(a): name for name, a in model.parameters().items()}
@@ -171,55 +171,56 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
                 continue
             ranges[node] = _range(names.get(node, "input"), value)
             if not ranges[node].finite and (node in names or (node.op.kind != "leaf" and node not in traced.graph.inputs)):
-                bad[node] = _kind(value)
+                bad[node] = _non_finite_kind(value)
     ends = [loss] if loss in bad else [g for g in slopes.values() if g in bad]
     if not ends:
         return None
-    origins = _origins(ends, bad)
+    origins = _find_origins(ends, bad)
     first = min(origins, key=traced.graph.order.index)
     if first in names:
-        return _leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
+        return _describe_leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
     forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
-    named = first if first in forward else _nearest(first, forward)
+    operation_node = first if first in forward else _find_forward_operation(first, forward)
     inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
-    seen = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
-    line = user_line(named.where)
-    home = user_line(user_frame())
-    shown = "" if line in (home, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
-    operation = _CALLED.get(named.op.name, named.op.name)
-    if named.op is CAST:
-        operation = f"cast to {named.dtype.name}"
+    operands = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges]
+    operands = operands or [_range("input", np.zeros(0, np.float32))]
+    line = user_line(operation_node.where)
+    own_line = user_line(user_frame())
+    user_code_line = "" if line in (own_line, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
+    operation = _CALLED.get(operation_node.op.name, operation_node.op.name)
+    if operation_node.op is CAST:
+        operation = f"cast to {operation_node.dtype.name}"
     where = "loss" if first in forward else "gradient"
-    return where, owners.get(named, ""), operation, shown, bad[first], tuple(seen)
+    return where, owners.get(operation_node, ""), operation, user_code_line, bad[first], tuple(operands)
 
 
 def _name(node: Node, names: dict[Node, str]) -> str:
-    """What an input is called: x, y, a parameter (also moved or cast), else "input"."""
+    """Return the name of an input: x, y, a parameter (also if it is reshaped or cast), else "input"."""
     while node not in names and len(node.inputs) == 1 and (node.op.kind == "shape" or node.op in (IDENTITY, CAST)):
         node = node.inputs[0]
     return names.get(node, "input")
 
 
-def _leaf(node: Node, name: str, value: str, found: Range, feed: Feed, key: Any, content: Array) -> tuple:
+def _describe_leaf(node: Node, name: str, value: str, range_: Range, feed: Feed, key: Any, content: Array) -> tuple:
     if name not in ("x", "y"):
-        return "weights", "", name, "", value, (found,)
+        return "weights", "", name, "", value, (range_,)
     numbers = content.numpy()
     row = int(np.argmax(~np.isfinite(numbers.astype(np.float64)).reshape(len(numbers), -1).all(axis=1)))
     sample = feed.where(key, row)
     which = f"sample {sample}" if sample >= 0 else f"row {row} of the batch"
-    return "data", "", f"{name}, {which},", "", value, (found,)
+    return "data", "", f"{name}, {which},", "", value, (range_,)
 
 
 @contextmanager
-def _owned(model: Module, owners: dict[Node, str]) -> Iterator[None]:
-    """While it lasts, calls of modules note which nodes they make; the innermost module has them."""
+def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
+    """Context manager: calls of modules record the nodes that they create in ``owners``, under the innermost module."""
     names = {id(m): f"layer {name!r} ({type(m).__name__})" if name else type(m).__name__ for name, m in model.modules()}
 
     def watch(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
-        given = frozenset(a.node for a in arrays_in([args, kwargs]))
+        argument_nodes = frozenset(a.node for a in arrays_in([args, kwargs]))
         out = module.forward(*args, **kwargs)
-        for node in topological([a.node for a in arrays_in(out)], stop=given | owners.keys()):
-            if node not in given:
+        for node in topological([a.node for a in arrays_in(out)], stop=argument_nodes | owners.keys()):
+            if node not in argument_nodes:
                 owners.setdefault(node, names.get(id(module), type(module).__name__))
         return out
 
@@ -230,9 +231,9 @@ def _owned(model: Module, owners: dict[Node, str]) -> Iterator[None]:
         WATCH.watch = before
 
 
-def _origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
-    """Bad nodes, behind the bad ends, none of whose inputs are bad."""
-    found: list[Node] = []
+def _find_origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
+    """Return the bad nodes from which the bad ends are computed and which have no bad inputs."""
+    origins: list[Node] = []
     seen: set[Node] = set()
     stack = list(ends)
     while stack:
@@ -244,12 +245,12 @@ def _origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
         behind = [i for i in inputs if i in bad]
         stack.extend(behind)
         if not behind:
-            found.append(node)
-    return found
+            origins.append(node)
+    return origins
 
 
-def _nearest(node: Node, forward: set[Node]) -> Node:
-    """The operation whose derivative ``node`` belongs to: the nearest one behind it that computes the loss."""
+def _find_forward_operation(node: Node, forward: set[Node]) -> Node:
+    """Return the operation to whose derivative ``node`` belongs: its nearest ancestor that computes the loss."""
     layer = [node]
     seen = set(layer)
     while layer:
@@ -262,7 +263,7 @@ def _nearest(node: Node, forward: set[Node]) -> Node:
     return node
 
 
-def _kind(a: np.ndarray) -> str:
+def _non_finite_kind(a: np.ndarray) -> str:
     wide = a.astype(np.float64)
     return "nan" if np.isnan(wide).any() else "inf" if (wide == np.inf).any() else "-inf"
 
@@ -270,6 +271,6 @@ def _kind(a: np.ndarray) -> str:
 def _range(name: str, a: np.ndarray) -> Range:
     wide = np.asarray(a).astype(np.float64)
     fine = np.isfinite(wide)
-    kept = wide[fine]
-    low, high = (float(kept.min()), float(kept.max())) if kept.size else (math.inf, -math.inf)
+    finite_numbers = wide[fine]
+    low, high = (float(finite_numbers.min()), float(finite_numbers.max())) if finite_numbers.size else (math.inf, -math.inf)
     return Range(name, tuple(a.shape), a.dtype.name, low, high, bool(fine.all()))

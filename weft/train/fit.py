@@ -55,55 +55,55 @@ def fit(
     resume: bool | None = None,
     show: bool = True,
 ) -> History:
-    """Train ``model`` on ``x``, ``y``; every step is one native call, or where steps are short, many steps are.
+    """Train ``model`` on ``x``, ``y``. Each step is one native call; short steps are run many at a time.
 
     Parameters
     ----------
     model : Module
     x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them; memory-mapped ones are read batch by
-        batch. Or ``x`` alone, giving batches (x, y): a :class:`weft.data.Loader`, an iterable, a function that gives a new
-        iterable for each epoch, or a generator, which is gone through once. float64 becomes float32 unless the model has
-        float64 parameters
+        batch. Or ``x`` alone as a source of batches (x, y): a :class:`weft.data.Loader`, an iterable, a function that returns
+        a new iterable for each epoch, or a generator, which is consumed only once. float64 becomes float32 unless the model
+        has float64 parameters
     epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too. A Loader has its own batch size
-    loss : function of (predictions, targets), one number
+    loss : function of (predictions, targets) that returns one number
     optimizer : default Adam()
     metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
-        code, or a dict of them. Of training data each is the mean over the batches, at the weights each batch met
-    validation : a fraction of the training data kept aside, (x, y) of its own, or what gives batches as ``x`` does; 0 or
-        None for none
+        code, or a dict of them. For training data each is the mean over the batches, each at the weights of its step
+    validation : a fraction of the training data to set aside, a separate (x, y), or a source of batches like ``x``; 0 or None
+        for no validation
     callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
-    accumulate : batches whose gradients make one update: their mean, by rows
-    precision : "float16" or "bfloat16": activations are kept in 16 bits, weights and updates in float32; with float16 the
-        loss is scaled by a power of two that adapts, and updates whose gradients overflow are left out (Micikevicius et al.:
-        Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves memory traffic of activations, and
+    accumulate : number of batches per update, whose gradients are averaged by rows
+    precision : "float16" or "bfloat16": activations are stored in 16 bits, weights and updates in float32; with float16 the
+        loss is scaled by an adaptive power of two, and updates whose gradients overflow are skipped (Micikevicius et al.:
+        Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves the memory traffic of activations, and
         is often no faster
-    shuffle, seed : a new order of the samples each epoch, from ``seed``
-    steps_per_epoch : batches that make an epoch, where ``x`` gives batches
-    checkpoint : file that the whole run is written to, so that it can go on after a crash, to the same bits. There is
-        always the old file or the new one, whole. While the run lasts a lock beside it (``.lock``) says whose it is
-    checkpoint_every : "epoch", "5 epochs", "100 steps", or a number of steps (then after every epoch too); Ctrl-C and the
-        end of the run write it as well
-    resume : True goes on where the checkpoint stands, if there is one; False begins anew and writes over it. Without either
-        word an existing file is refused
-    show : progress bar (in a terminal), a plot and a table (in a notebook), or one line an epoch
+    shuffle, seed : whether to draw a new order of the samples each epoch, and the seed of the order
+    steps_per_epoch : batches in an epoch, if ``x`` is a source of batches
+    checkpoint : file for the state of the run, from which it continues after a crash with the same bits. The file is replaced
+        atomically. During the run a lock file (``.lock``) beside it excludes other runs
+    checkpoint_every : "epoch", "5 epochs", "100 steps", or a number of steps (then after every epoch too). The checkpoint is
+        also written on Ctrl-C and at the end of the run
+    resume : True continues from the checkpoint if it exists; False starts again and overwrites it; None raises DataError if it
+        exists
+    show : show a progress bar (in a terminal), a plot and a table (in a notebook), or one line per epoch
 
     Returns
     -------
     History
-        Ctrl-C ends the run after the step: the history then has ``interrupted`` set and the model the weights of
-        the best epoch, by validation loss where there is validation data, else by training loss. A loss that is not finite
-        ends it too, with a warning that says which operation first gave such a value, see ``history.non_finite``; that step
-        is not in the weights.
+        Ctrl-C ends the run after the current step: ``history.interrupted`` is then True, and the model has the weights of the
+        best epoch, by validation loss if there is validation data, else by training loss. A loss that is not finite also ends
+        the run, before the weights take over that step, with a warning that names the first operation that returned such a
+        value; see ``history.non_finite``.
 
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        when data are empty, lengths differ, labels are out of range or arguments make no sense.
+        Data are empty, lengths differ, labels are out of range or arguments are invalid.
     DataError
-        when the checkpoint is damaged or another run's, or another run is writing it.
+        The checkpoint is damaged, belongs to another run, or is being written by another run.
     FileNotFoundError, PermissionError
-        when the checkpoint's folder does not exist; when file or folder are read-only.
+        The checkpoint's folder does not exist; file or folder are read-only.
 
     Examples
     --------
@@ -116,51 +116,54 @@ def fit(
     (2, 2)
     """
     arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate)
-    wanted = named(metrics)
-    called = hooks(callbacks)
+    metric_functions = named(metrics)
+    callback_hooks = hooks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     if checkpoint is not None:
-        target(checkpoint, "fit: checkpoint")  # what cannot be written is refused before the data are read
-        arguments.apart(called.all, checkpoint)
+        target(checkpoint, "fit: checkpoint")  # raise before the data are read if the file cannot be written
+        arguments.apart(callback_hooks.all, checkpoint)
     rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)
-    feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
-    arguments.watching(called.all, held is not None)
-    _first_look(model, feed, held, loss)
+    feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
+    arguments.watching(callback_hooks.all, validation_feed is not None)
+    _prepare_model(model, feed, validation_feed, loss)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
     else:
         arguments.fitting(optimizer, model)
-    stepper = Stepper(model, loss, optimizer, wanted, accumulate, precision)
+    stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision)
     state = State(model, optimizer, History(), epochs)
-    validated = Validation(model, loss, wanted, held) if held is not None else None
-    about = {
+    validated = Validation(model, loss, metric_functions, validation_feed) if validation_feed is not None else None
+    description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
-        "data": _about(feed), "validation_samples": None if held is None else held.samples, "shuffle": shuffle, "seed": seed,
-        "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(wanted),
+        "data": _describe(feed), "validation_samples": None if validation_feed is None else validation_feed.samples,
+        "shuffle": shuffle, "seed": seed,
+        "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
     }
-    run = Run(model, optimizer, stepper, feed, called, state, validated, show, checkpoint, due, about)
+    run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description)
     with only_writer(checkpoint):
         if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
-            found = checkpoints.load(checkpoint)
+            saved = checkpoints.load(checkpoint)
             if resume is None:
                 raise DataError(
-                    f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(found.epochs)} epochs: resume=True goes on "
+                    f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs: resume=True goes on "
                     "from it, resume=False begins anew and writes over it"
                 )
-            run.resume(found)
+            run.resume(saved)
         run.train()
     return state.history
 
 
 def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
-    """The model's outputs for ``x`` as a NumPy array, in evaluation mode, a batch at a time; float64 is read as by :func:`fit`.
+    """Return the model's outputs for ``x`` as a NumPy array, computed batch by batch in evaluation mode.
+
+    float64 data are cast as by :func:`fit`.
 
     Parameters
     ----------
@@ -185,7 +188,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     """
     if not len(x):
         raise ShapeError("predict: x holds no samples")
-    narrow = _narrow(model)
+    narrow = _casts_to_float32(model)
     run = jit(lambda batch: model(batch))
     parts = []
     with evaluating(model):
@@ -196,11 +199,11 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
 
 
 def accuracy(model: Module, x: Any, y: Any) -> float:
-    """The share of rows whose largest output is at the label.
+    """Return the share of rows whose largest output is at the label.
 
     Parameters
     ----------
-    model : Module that gives (N, C) scores, C at least 2
+    model : Module that returns (N, C) scores, C at least 2
     x : (N, ...) array
     y : (N,) integer labels, or (N, C) one-hot rows
 
@@ -227,8 +230,8 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     return float((out.argmax(1) == labels).mean())
 
 
-def _narrow(model: Module) -> bool:
-    """Whether float64 data become float32: where the model has no float64 parameters."""
+def _casts_to_float32(model: Module) -> bool:
+    """Return whether float64 data become float32, which is so unless the model has float64 parameters."""
     return not any(p.dtype == np.float64 for p in model.parameters().values())
 
 
@@ -236,12 +239,12 @@ def _feeds(
     model: Module, x: Any, y: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
     rng: np.random.Generator, steps: int | None,
 ) -> tuple[Feed, Feed | None]:
-    """Where batches of training and validation come from."""
-    narrow = _narrow(model)
+    """Return the feeds of training and validation batches."""
+    narrow = _casts_to_float32(model)
     aside = rest = None
     validation = 0.0 if validation is None else validation
-    fraction = isinstance(validation, Real) and not isinstance(validation, bool)
-    if fraction and not 0.0 <= validation < 1.0:
+    is_fraction = isinstance(validation, Real) and not isinstance(validation, bool)
+    if is_fraction and not 0.0 <= validation < 1.0:
         raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
     feed: Feed
     if y is None:
@@ -249,23 +252,23 @@ def _feeds(
             raise TypeError("fit: x and y are two arguments, fit(model, x, y), not one pair")
         if not is_stream(x):
             raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
-        if fraction and validation:
+        if is_fraction and validation:
             raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
         if steps is not None and steps < 1:
             raise ValueError(f"fit: steps_per_epoch must be at least 1, not {steps}")
         feed = Stream(x, narrow, steps)
     else:
         if steps is not None:
-            raise ValueError("fit: steps_per_epoch is for data that give batches; arrays have as many as they have")
+            raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
         x, y = checked(x, y)
-        if fraction:
+        if is_fraction:
             aside, rest = set_aside(validation, x, rng)
         if rest is not None and not isinstance(x, np.memmap):  # copied once: faster than through an index at every batch
             held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
         else:
             held_x, held_y = x, y
-        feed = Arrays(*_ready(x, y, narrow), rest, batch_size, order, narrow)
-    if fraction:
+        feed = Arrays(*_cast_in_memory(x, y, narrow), rest, batch_size, order, narrow)
+    if is_fraction:
         if aside is None:
             return feed, None
         return feed, Arrays(held_x, held_y, aside if isinstance(held_x, np.memmap) else None, ROWS, None, narrow)
@@ -276,37 +279,37 @@ def _feeds(
     raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {type(validation).__name__}")
 
 
-def _is_pair(given: Any) -> bool:
-    """Whether this is (x, y), two arrays, and not two batches."""
-    return isinstance(given, tuple | list) and len(given) == 2 and all(hasattr(part, "shape") for part in given)
+def _is_pair(value: Any) -> bool:
+    """Return whether ``value`` is (x, y), two arrays, and not two batches."""
+    return isinstance(value, tuple | list) and len(value) == 2 and all(hasattr(part, "shape") for part in value)
 
 
-def _ready(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Arrays in memory are cast once, files batch by batch."""
+def _cast_in_memory(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Cast arrays in memory from float64 to float32 if ``narrow``. Memory-mapped ones are cast batch by batch."""
     cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, np.memmap) else a for a in (x, y)]
     return cast[0], cast[1]
 
 
-def _first_look(model: Module, feed: Feed, held: Feed | None, loss: Callable) -> None:
-    """Make widths known, and refuse labels out of range, before anything is trained."""
-    for part in (feed, held):
+def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss: Callable) -> None:
+    """Create parameters whose sizes depend on a batch, and check the labels, before training."""
+    for part in (feed, validation_feed):
         if isinstance(part, Stream) and loss is cross_entropy:
-            part.check = _labels_checked(model)
+            part.check = _make_label_check(model)
     if not isinstance(feed, Arrays):
         if waits_for_a_batch(model):
             _run(model, _peek(feed))
         return
     if loss is cross_entropy and feed.y.ndim == 1:
         out = _run(model, feed.batch(np.arange(1))[0])
-        for part in (feed, held):
+        for part in (feed, validation_feed):
             if isinstance(part, Arrays):
                 check_labels(part.y, _width(out))
     elif waits_for_a_batch(model):
         _run(model, feed.batch(np.arange(1))[0])
 
 
-def _labels_checked(model: Module) -> Callable[[Array, Array], None]:
-    """A check of each batch's labels; the first batch tells how many classes there are."""
+def _make_label_check(model: Module) -> Callable[[Array, Array], None]:
+    """Return a function that checks each batch's labels. It runs the first batch to count the classes."""
     classes = 0
 
     def check(x: Array, y: Array) -> None:
@@ -325,11 +328,11 @@ def _width(out: Array) -> int:
 
 
 def _peek(feed: Feed) -> Array:
-    """The first batch's x."""
+    """Return one sample of the first batch."""
     if getattr(feed, "once", None) is not None:
         raise ValueError(
-            "fit: the model's widths are not known yet, and looking at the first batch would use it up: call the model once on "
-            "a batch first, or give a function that makes the generator"
+            "fit: sizes of the model's layers depend on the first batch, and reading it would use it up: call the model on a "
+            "batch first, or give a function that makes the generator"
         )
     for key in feed.epoch(1, 0, None):
         return feed.batch(key)[0][:1]
@@ -341,7 +344,7 @@ def _run(model: Module, sample: Array) -> Any:
         return model(sample)
 
 
-def _about(feed: Feed) -> list[Any]:
-    """Shape of a sample and dtypes, as far as they are known before the first batch."""
+def _describe(feed: Feed) -> list[Any]:
+    """Return shape of a sample and dtypes as text, as far as they are known before the first batch."""
     arrays = (feed.x, feed.y) if isinstance(feed, Arrays) else ()
     return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]

@@ -1,4 +1,4 @@
-"""What a training run reports: one row an epoch, and the picture of it."""
+"""The history of a training run: one row per epoch, and its plot."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch. ``epoch["val_loss"]`` gives a number by its name; :meth:`values` all of them.
+    """The figures of one epoch. ``epoch["val_loss"]`` is a figure by its name; :meth:`values` returns all.
 
     Attributes
     ----------
-    number : from 1
+    number : number of the epoch, from 1
     loss : mean of the training losses, each at the weights of its step
-    seconds : of training and validation
+    seconds : duration of training and validation
     validation_loss, validation_accuracy : None without validation data, or without labels
-    metrics, validation_metrics : by name
-    lr : the learning rate after which the epoch ended
+    metrics, validation_metrics : figures by name
+    lr : the learning rate at the end of the epoch
     """
 
     number: int
@@ -32,7 +32,7 @@ class Epoch:
     lr: float | None = None
 
     def values(self) -> dict[str, float]:
-        """Every figure by name: ``loss``, metrics, then those of the validation data with ``val_`` before.
+        """Return every figure by name: ``loss``, the metrics, then those of the validation data with the prefix ``val_``.
 
         Examples
         --------
@@ -40,33 +40,33 @@ class Epoch:
         >>> Epoch(1, 0.5, 2.0, 0.75, 0.8, {"accuracy": 0.9}).values()
         {'loss': 0.5, 'accuracy': 0.9, 'val_loss': 0.75, 'val_accuracy': 0.8}
         """
-        found = {"loss": self.loss, **self.metrics}
+        figures = {"loss": self.loss, **self.metrics}
         if self.validation_loss is not None:
-            found["val_loss"] = self.validation_loss
+            figures["val_loss"] = self.validation_loss
         if self.validation_accuracy is not None:
-            found["val_accuracy"] = self.validation_accuracy
-        return found | {f"val_{name}": value for name, value in self.validation_metrics.items()}
+            figures["val_accuracy"] = self.validation_accuracy
+        return figures | {f"val_{name}": value for name, value in self.validation_metrics.items()}
 
     def __getitem__(self, name: str) -> float:
-        found = self.values()
-        if name not in found:
-            raise ValueError(f"an epoch of this run has no {name!r}; there are {', '.join(found)}")
-        return found[name]
+        figures = self.values()
+        if name not in figures:
+            raise ValueError(f"an epoch of this run has no {name!r}; there are {', '.join(figures)}")
+        return figures[name]
 
 
 @dataclass(slots=True, repr=False)
 class History:
-    """The epochs of a run; ``history["val_loss"]`` lists a figure by its name.
+    """The epochs of a run. ``history["val_loss"]`` is the list of a figure by its name.
 
-    It prints as one line, and as a table in a notebook.
+    A history prints as one line, in a notebook as a table.
 
     Attributes
     ----------
     epochs : list of Epoch
     interrupted : whether Ctrl-C ended the run
-    stopped : why the run ended before its last epoch, else ""
+    stopped : the reason if the run ended before its last epoch, else ""
     best : number of the best epoch, 0 before the first
-    non_finite : what :class:`weft.train.NonFinite` says of a loss that was not finite, else None
+    non_finite : :class:`weft.train.NonFinite` if a loss or weight was not finite, else None
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -82,14 +82,14 @@ class History:
 
     @property
     def seconds(self) -> list[float]:
-        """How long each epoch took."""
+        """The duration of each epoch."""
         return [e.seconds for e in self.epochs]
 
     def __getitem__(self, name: str) -> list[float]:
         return [e[name] for e in self.epochs]
 
     def __repr__(self) -> str:
-        """The last epoch, and how the run ended.
+        """Return the last epoch's figures, and the reason if the run ended early.
 
         Examples
         --------
@@ -106,7 +106,7 @@ class History:
         return f"History({'; '.join(p for p in parts if p)})"
 
     def plot(self, path: str | os.PathLike | None = None):
-        """Draw the error curve (logarithmic); with ``path`` save it there. Needs matplotlib (``weft[plot]``).
+        """Plot the losses (logarithmic axis), and save the plot if ``path`` is given. Needs matplotlib (``weft[plot]``).
 
         Returns
         -------
@@ -140,8 +140,8 @@ class History:
         head = "".join(f"<th>{html.escape(n)}</th>" for n in ("epoch", *names, "seconds"))
         rows = []
         for e in self.epochs:
-            found = e.values()
-            cells = [str(e.number), *(figure(found[n]) if n in found else "" for n in names), f"{e.seconds:.2f}"]
+            figures = e.values()
+            cells = [str(e.number), *(figure(figures[n]) if n in figures else "" for n in names), f"{e.seconds:.2f}"]
             style = ' style="font-weight:bold"' if e.number == self.best else ""
             rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
         note = f"<caption>{html.escape(self.stopped)}</caption>" if self.stopped else ""
@@ -149,7 +149,7 @@ class History:
 
 
 def figure(value: float) -> str:
-    """A number with four digits that count.
+    """Return a number as text with four decimals, in scientific notation if it is small.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The loop of a run: epochs of steps, with callbacks, checkpoints, Ctrl-C, and an end where the loss is not finite.
+"""The training loop: epochs of steps, with callbacks, checkpoints and Ctrl-C; it ends early if the loss is not finite.
 
-Short steps run many at a time as one native loop (``wf.scan`` of the step), with the bits of the same steps one by one. The first
-Ctrl-C ends the run after the step, the second at once.
+Short steps run many at a time as one native loop (``wf.scan`` of the step), with the same bits as single steps. The first
+Ctrl-C ends the run after the current step, the second one immediately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from weft.transforms.settings import flush_denormals
 
 
 class Run:
-    """All that a run is; :meth:`train` goes through it."""
+    """One run of ``fit``; :meth:`train` executes it."""
 
     def __init__(
         self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed, hooks: Hooks, state: State,
@@ -45,24 +45,24 @@ class Run:
         self.model, self.optimizer, self.stepper, self.feed = model, optimizer, stepper, feed
         self.hooks, self.state, self.validation, self.show = hooks, state, validation, show
         self.path, self.every, self.run = path, every, run
-        given = next((c for c in hooks.all if isinstance(c, BestWeights)), None)
-        self.keeper = BestWeights(restore=False) if given is None else given
-        self.own_keeper = given is None
+        best_weights = next((c for c in hooks.all if isinstance(c, BestWeights)), None)
+        self.keeper = BestWeights(restore=False) if best_weights is None else best_weights
+        self.own_keeper = best_weights is None
         self.keeping = [c for c in ([self.keeper] if self.own_keeper else []) + list(hooks.all) if hasattr(c, "state_dict")]
         self.totals = [0.0] * (1 + len(stepper.metrics))
-        self.rows = 0  # of this epoch so far
-        self.seconds = 0.0  # spent in this epoch before this process
-        self.began: dict[str, Any] | None = None  # what the order of this epoch depends on, when it goes on in its middle
-        self.lr = optimizer.lr  # as given
+        self.rows = 0  # trained in this epoch so far
+        self.seconds = 0.0  # spent in this epoch before the run was resumed
+        self.began: dict[str, Any] | None = None  # the feed's state at the start of the current epoch; None between epochs
+        self.lr = optimizer.lr  # the initial rate
         self.pace = Pace(stepper, feed, bool(hooks.batch))
-        self.told = False  # of gradients that float16 cannot hold
-        self.kept: list[dict[str, Any]] | None = None  # what callbacks get back when the run goes on
-        self.before: Snapshot | None = None  # what the checkpoint was written over, until callbacks have taken theirs back
+        self.told = False  # whether the user has been warned of gradients that overflow in float16
+        self.kept: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
+        self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
 
     # ---- checkpoints
 
     def save(self) -> None:
-        """Write the checkpoint, where there is one to write."""
+        """Write the checkpoint, if the run has one."""
         if self.path is None:
             return
         state = self.state
@@ -77,53 +77,53 @@ class Run:
         snapshot = take(self.model, self.optimizer, self.stepper)
         checkpoint.save(self.path, checkpoint.Checkpoint(self.run, snapshot, callbacks, state.history.epochs, place))
 
-    def resume(self, found: checkpoint.Checkpoint) -> None:
-        """Take over what a checkpoint holds; nothing is changed where it is another run's."""
+    def resume(self, saved: checkpoint.Checkpoint) -> None:
+        """Load a checkpoint. Raise DataError, without changing anything, if it belongs to another run."""
         parts = {"model": self.model.arrays(), "optimizer": self.optimizer.arrays(), "step": self.stepper.arrays}
-        here = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
-        there = {**found.run, "callbacks": [kind for kind, _ in found.callbacks]}
-        pairs = [(c, s) for c, (_, s) in zip(self.keeping, found.callbacks, strict=False) if isinstance(c, BestWeights)]
+        current = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
+        stored = {**saved.run, "callbacks": [kind for kind, _ in saved.callbacks]}
+        pairs = [(c, s) for c, (_, s) in zip(self.keeping, saved.callbacks, strict=False) if isinstance(c, BestWeights)]
         watched = [c.watched(self.validation is not None) for c, _ in pairs]
-        here["what BestWeights watches"] = ", ".join(watched)
+        current["what BestWeights watches"] = ", ".join(watched)
         was = [str(state.get("watched", now)) for (_, state), now in zip(pairs, watched, strict=True)]
-        there["what BestWeights watches"] = ", ".join(was)
-        held = checkpoint.Checkpoint(there, found.snapshot, found.callbacks, found.epochs, found.place)
-        checkpoint.check(self.path, held, here, parts, self.model)
-        if not self.feed.fits(found.place["feed"]) or len(found.place["totals"]) != len(self.totals):
+        stored["what BestWeights watches"] = ", ".join(was)
+        described = checkpoint.Checkpoint(stored, saved.snapshot, saved.callbacks, saved.epochs, saved.place)
+        checkpoint.check(self.path, described, current, parts, self.model)
+        if not self.feed.fits(saved.place["feed"]) or len(saved.place["totals"]) != len(self.totals):
             raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
         self.before = take(self.model, self.optimizer, self.stepper)
-        put(found.snapshot, self.model, self.optimizer, self.stepper)
-        state, place = self.state, found.place
-        state.history.epochs[:] = found.epochs
+        put(saved.snapshot, self.model, self.optimizer, self.stepper)
+        state, place = self.state, saved.place
+        state.history.epochs[:] = saved.epochs
         state.history.best, state.stopped = place["best"], place["stopped"]
         state.batch, state.step, state.loss = place["batch"], place["step"], place["loss"]
-        state.epoch = len(found.epochs)
+        state.epoch = len(saved.epochs)
         self.totals, self.rows, self.seconds = place["totals"], place["rows"], place["seconds"]
         self.began = place["feed"]
         if self.lr == place["given_lr"]:
             self.optimizer.lr = place["lr"]  # callbacks may have changed it
-        self.kept = [held for _, held in found.callbacks]
+        self.kept = [described for _, described in saved.callbacks]
 
     # ---- the loop
 
     def train(self) -> None:
-        """From where the run stands to its end."""
+        """Train to the end of the run."""
         state, history = self.state, self.state.history
         self._begin()
         if self.kept is None:
             self.save()
-        done = False
+        finished = False
         self.model.train()
         try:
-            with flush_denormals(), noted() as asked, self._progress() as bar:
+            with flush_denormals(), catch_interrupt() as interrupt, self._progress() as bar:
                 self.log = Log(self.model, self.optimizer, self.stepper, self.feed)
-                while len(history.epochs) < state.epochs and not state.stopped and not asked.to_stop:
-                    if not self._epoch(bar, asked):
+                while len(history.epochs) < state.epochs and not state.stopped and not interrupt.to_stop:
+                    if not self._epoch(bar, interrupt):
                         break
-                done = True
+                finished = True
                 if history.non_finite is None:
-                    history.interrupted = asked.to_stop
-                    if asked.to_stop and self.path is not None:
+                    history.interrupted = interrupt.to_stop
+                    if interrupt.to_stop and self.path is not None:
                         self.save()
         except KeyboardInterrupt:
             history.interrupted = True
@@ -134,19 +134,19 @@ class Run:
             self.keeper.restore(self.model)
         if history.non_finite is not None:
             warn(f"fit: {history.non_finite}")
-        if done:
+        if finished:
             for end in self.hooks.end:
                 end(state)
 
     def _begin(self) -> None:
-        """Begin the callbacks, and give them what they kept. Where that fails, a resumed run leaves everything as it was."""
+        """Call ``on_begin`` of the callbacks and load their states. If that fails, restore the state before ``resume``."""
         try:
             if self.own_keeper:
                 self.keeper.on_begin(self.state)
             for begin in self.hooks.begin:
                 begin(self.state)
-            for c, held in zip(self.keeping, self.kept or (), strict=False):
-                checkpoint.taken_back(self.path, c, held, self.model)
+            for c, state in zip(self.keeping, self.kept or (), strict=False):
+                checkpoint.taken_back(self.path, c, state, self.model)
         except BaseException:
             if self.before is not None:
                 put(self.before, self.model, self.optimizer, self.stepper)
@@ -159,8 +159,8 @@ class Run:
         total = None if per is None else self.state.epochs * per
         return progress(total, self.show, self.state.history, self.state.epochs, (per or 0) * self.state.epoch + self.state.batch)
 
-    def _epoch(self, bar: Any, asked: Asked) -> bool:
-        """One epoch, or what is left of it; False where the run ends in its middle."""
+    def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
+        """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""
         state, feed, totals = self.state, self.feed, self.totals
         state.epoch = number = len(state.history.epochs) + 1
         self.start = time.perf_counter()
@@ -171,10 +171,10 @@ class Run:
         else:
             keys = feed.epoch(number, state.batch, self.began)
         with closing(keys):  # a Loader's threads end with the epoch, however it ends
-            return self._steps(keys, number, bar, asked) and self._close(bar)
+            return self._steps(keys, number, bar, interrupt) and self._close(bar)
 
-    def _steps(self, keys: Any, number: int, bar: Any, asked: Asked) -> bool:
-        """The updates of an epoch; False where the run ends in its middle."""
+    def _steps(self, keys: Any, number: int, bar: Any, interrupt: Interrupt) -> bool:
+        """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
         advance, look, rate = self.pace.advance, log.every, None
@@ -187,14 +187,14 @@ class Run:
             if look <= 0:
                 look = log.every
                 if not log.look(lr, number, state.batch + 1):
-                    return self._bad("weights")
+                    return self._end_non_finite("weights")
             log.keys += block
-            found = advance(block, lr)
+            results = advance(block, lr)
             state.step += len(block)
-            for rows, values in found:
+            for rows, values in results:
                 state.loss = values[0]
                 if not isfinite(values[0]):
-                    return self._bad("loss")
+                    return self._end_non_finite("loss")
                 for k, value in enumerate(values):
                     totals[k] += value * rows
                 self.rows += rows
@@ -204,24 +204,24 @@ class Run:
             for call in on_batch:
                 call(state)
             due = every is not None and state.step % every == 0
-            if due or asked.to_stop or state.stopped:
+            if due or interrupt.to_stop or state.stopped:
                 if not log.is_sound():
-                    return self._bad("weights")
+                    return self._end_non_finite("weights")
                 if due or state.stopped:
                     self.save()
-                if asked.to_stop or state.stopped:
+                if interrupt.to_stop or state.stopped:
                     return False
-        return log.is_sound() or self._bad("weights")
+        return log.is_sound() or self._end_non_finite("weights")
 
     def _blocks(self, keys: Any, every: int | None) -> Iterator[tuple[tuple[Any, ...], ...]]:
-        """The updates of an epoch, in tuples of those that one native call makes."""
+        """Yield the updates of an epoch, in tuples that one native call executes."""
         size, state = self.stepper.accumulate, self.state
-        left = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
+        remaining = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
         updates = ((key,) for key in keys) if size == 1 else _groups(keys, size)
-        return self.pace.blocks(updates, left, lambda: MANY if every is None else every - state.step % every)
+        return self.pace.blocks(updates, remaining, lambda: MANY if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:
-        """The end of an epoch: its row, the callbacks, the checkpoint."""
+        """End an epoch: validate, append its row, call the callbacks, write the checkpoint if due. Return True."""
         state, history = self.state, self.state.history
         means = [t / self.rows for t in self.totals]
         value, figures = self.validation() if self.validation is not None else (None, {})
@@ -249,19 +249,20 @@ class Run:
             self.save()
         return True
 
-    def _bad(self, seen: str) -> bool:
-        """Loss or weights are not finite: find where it comes from; the state is then that before the bad step. False."""
+    def _end_non_finite(self, seen: str) -> bool:
+        """End the run because loss or weights are not finite: find the origin and restore the state before its step. Return
+        False."""
         state = self.state
-        found = find(self.log, state.step)
+        diagnosis = find(self.log, state.step)
         best = self.keeper.number if self.keeper.best is not None else 0
-        weights = f"the weights of epoch {best}, the best" if best else f"its weights from before step {found.step}"
-        state.history.non_finite = found = replace(found, weights=weights, seen=seen)
-        state.stopped = found.end
+        weights = f"the weights of epoch {best}, the best" if best else f"its weights from before step {diagnosis.step}"
+        state.history.non_finite = diagnosis = replace(diagnosis, weights=weights, seen=seen)
+        state.stopped = diagnosis.end
         return False
 
 
 def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Tuples of ``size`` keys; the last may have fewer."""
+    """Yield tuples of ``size`` keys; the last may have fewer."""
     group: list[Any] = []
     for key in keys:
         group.append(key)
@@ -271,40 +272,41 @@ def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
     if group:
         yield tuple(group)
 
-MANY = 32  # updates in a loop
-SHORT = 2e-3  # seconds of a step; beside longer ones Python does not count, and Ctrl-C would wait
-LEFT = 4000  # updates still to come, for fewer a second program is not worth its compilation
-WATCHED = 32  # updates that are timed, after as many that are not
-MOST = 64 << 20  # bytes of the batches of a loop, which lie in memory together
 
-Keys = tuple[Any, ...]  # of the batches of one update
+MANY = 32  # updates in a native loop
+SHORT = 2e-3  # seconds: for longer steps Python's time is negligible, and Ctrl-C would have to wait
+LEFT = 4000  # remaining updates below which the second program is not worth its compilation
+WATCHED = 32  # updates that are timed, after the same number of untimed ones
+MOST = 64 << 20  # bytes: the batches of a loop are in memory together
+
+Keys = tuple[Any, ...]  # the keys of the batches of one update
 Figures = tuple[int, tuple[float, ...]]  # rows, and (loss, *metrics)
 
 
 class Pace:
-    """Makes updates from the keys of their batches.
+    """Executes updates from the keys of their batches, singly or many in one native call.
 
-    ``alone`` says that somebody wants to be called after each update.
+    ``alone``: whether a callback must be called after each update
     """
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
-        # whether a native call may make many updates
+        # whether a native call may execute many updates
         self.able = stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MOST and not alone
-        self.count = 1  # updates that a native call makes
+        self.count = 1  # updates per native call
         self.seen = 0  # updates of this epoch
-        self.proven = False  # whether a loop has run
+        self.proven = False  # whether a native loop has run
 
-    def blocks(self, updates: Iterator[Keys], left: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
-        """The updates of an epoch in tuples: each is one native call.
+    def blocks(self, updates: Iterator[Keys], remaining: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:
+        """Yield the updates of an epoch in tuples, each for one native call.
 
-        left : updates still to come in the whole run
-        room : how many updates may be made before the loop is to look after something else
+        remaining : updates of the rest of the run
+        room : function that returns the number of updates before the next checkpoint
         """
         self.seen = 0
         for update in updates:
             if self.able and self.count == 1:
-                self._watch(left)
+                self._watch(remaining)
             if self.count == 1 or room() < self.count:
                 yield (update,)
                 continue
@@ -315,9 +317,9 @@ class Pace:
                 yield from ((update,) for update in block)
 
     def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
-        """Make the updates of a block."""
-        found = self._many(block, lr) if len(block) > 1 else None
-        return [self._one(keys, lr) for keys in block] if found is None else found
+        """Execute the updates of a block."""
+        results = self._many(block, lr) if len(block) > 1 else None
+        return [self._one(keys, lr) for keys in block] if results is None else results
 
     def _one(self, keys: Keys, lr: float) -> Figures:
         batch, count, plain = self.feed.batch, self.feed.count, self.stepper.plain
@@ -328,7 +330,7 @@ class Pace:
         return count(key), (float(plain(x, y, lr)),)
 
     def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
-        """One native call, or None where the step has what no native loop can hold, which its trace tells."""
+        """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""
         assert self.stepper.many is not None
         xs, ys = self.feed.batch(np.stack([key for (key,) in block]))
         try:
@@ -342,41 +344,41 @@ class Pace:
         rows = len(block[0][0])
         return [(rows, values) for values in zip(*(a.numpy().tolist() for a in out), strict=True)]
 
-    def _watch(self, left: int) -> None:
-        """Called before each update: whether steps are short enough for many at once."""
+    def _watch(self, remaining: int) -> None:
+        """Time single updates, called before each, and switch to native loops if they are short enough."""
         self.seen += 1
         if self.seen == WATCHED:
-            self.since = time.thread_time()  # not the clock's time: other programs may keep this one waiting
-        elif self.seen == 2 * WATCHED and left >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
+            self.since = time.thread_time()  # CPU time: waiting for other programs does not count
+        elif self.seen == 2 * WATCHED and remaining >= LEFT and time.thread_time() - self.since < WATCHED * SHORT:
             self.count = MANY
 
 
-class Asked:
-    """Whether Ctrl-C was pressed."""
+class Interrupt:
+    """Flag: whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
         self.to_stop = False
 
 
 @contextmanager
-def noted() -> Iterator[Asked]:
-    """While it lasts Ctrl-C sets ``to_stop``; a second one raises KeyboardInterrupt.
+def catch_interrupt() -> Iterator[Interrupt]:
+    """Context manager: Ctrl-C sets ``to_stop``, a second one raises KeyboardInterrupt.
 
-    Only in the main thread, and only where Python's own handler is in place: programs with a handler of theirs keep it.
+    It acts only in the main thread, and only if Python's default handler is installed; a program's own handler stays.
     """
-    asked = Asked()
-    mine = threading.current_thread() is threading.main_thread()
-    if not mine or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield asked
+    interrupt = Interrupt()
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not is_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupt
         return
 
     def note(number: int, frame: Any) -> None:
-        if asked.to_stop:
+        if interrupt.to_stop:
             raise KeyboardInterrupt
-        asked.to_stop = True
+        interrupt.to_stop = True
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield asked
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)

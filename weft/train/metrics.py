@@ -1,4 +1,4 @@
-"""Metrics: functions of (predictions, targets) that give one number; computed inside the step, or on validation data."""
+"""Metrics: functions of (predictions, targets) that return one number, computed inside the step or on validation data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Metric = Callable[[Array, Array], Any]
 
 
 def accuracy(predictions: Array, targets: Array) -> Array:
-    """The share of rows whose largest score is at the label (or at the largest entry of a one-hot row).
+    """Return the share of rows whose largest score is at the label (or at the largest entry of a one-hot row).
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def accuracy(predictions: Array, targets: Array) -> Array:
 
 
 def top_5_accuracy(predictions: Array, targets: Array) -> Array:
-    """The share of rows in which fewer than 5 scores are above that of the label.
+    """Return the share of rows in which fewer than 5 scores are above that of the label.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def top_5_accuracy(predictions: Array, targets: Array) -> Array:
 
 
 def binary_accuracy(predictions: Array, targets: Array) -> Array:
-    """The share of logits on the right side of zero: above it for targets above 0.5.
+    """Return the share of logits with the right sign: positive for targets above 0.5.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ def binary_accuracy(predictions: Array, targets: Array) -> Array:
 
 
 def mse(predictions: Array, targets: Array) -> Array:
-    """Mean of squared differences, whatever the loss is."""
+    """Return the mean of squared differences."""
     difference = predictions - _like("mse", predictions, targets)
     return (difference * difference).mean()
 
 
 def mae(predictions: Array, targets: Array) -> Array:
-    """Mean of absolute differences."""
+    """Return the mean of absolute differences."""
     return absolute(predictions - _like("mae", predictions, targets)).mean()
 
 
@@ -73,7 +73,7 @@ METRICS: dict[str, Metric] = {f.__name__: f for f in (accuracy, top_5_accuracy, 
 
 
 def named(metrics: Any) -> dict[str, Metric]:
-    """What the user gave as ``metrics``, by name: names, functions, or a dict of names and functions.
+    """Return the metrics by name. ``metrics``: names, functions, or a dict of names and functions
 
     Examples
     --------
@@ -89,7 +89,7 @@ def named(metrics: Any) -> dict[str, Metric]:
         pairs = [(None, m) for m in metrics]
     else:
         raise TypeError(f"fit: metrics must be a list of names and functions, or a dict, not {metrics!r}")
-    found: dict[str, Metric] = {}
+    result: dict[str, Metric] = {}
     for name, metric in pairs:
         if isinstance(metric, str):
             if metric not in METRICS:
@@ -98,14 +98,14 @@ def named(metrics: Any) -> dict[str, Metric]:
         if not callable(metric):
             raise TypeError(f"fit: a metric must be a name or a function of (predictions, targets), not {metric!r}")
         name = name or getattr(metric, "__name__", type(metric).__name__)
-        if name in found or name == "loss":
+        if name in result or name == "loss":
             raise ValueError(f"fit: two metrics are called {name!r}; give a dict of names and functions")
-        found[str(name)] = metric
-    return found
+        result[str(name)] = metric
+    return result
 
 
 def one_number(name: str, value: Any) -> Any:
-    """Refuse what a metric must not give."""
+    """Return the result of a metric as a float or a float Array of one number; raise if it is anything else."""
     if isinstance(value, Array):
         if value.size != 1:
             raise ShapeError(f"fit: metric {name!r} gave shape {value.shape}, but must give one number: take .mean()")

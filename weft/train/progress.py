@@ -1,4 +1,4 @@
-"""Show the progress of a run: lines, a bar in a terminal, a plot and table in a notebook, or TensorBoard."""
+"""Display the progress of a run: lines, a bar in a terminal, a plot and table in a notebook, or TensorBoard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.train.state import State
 
 
 class Progress:
-    """One line an epoch."""
+    """Progress as one printed line per epoch."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
@@ -35,11 +35,11 @@ class Silent(Progress):
 
 
 class Bar(Progress):
-    """Counts batches; drawn at most ten times a second, so that small nets are not slowed."""
+    """Progress bar that counts batches. It is redrawn at most ten times a second, so that small nets are not slowed down."""
 
-    def __init__(self, epochs: int, bar, task, known: bool) -> None:
+    def __init__(self, epochs: int, bar, task, is_total_known: bool) -> None:
         super().__init__(epochs)
-        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, known, 0, 0.0, 0
+        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, is_total_known, 0, 0.0, 0
 
     def step(self, batches: int = 1) -> None:
         self._pending += batches
@@ -51,15 +51,15 @@ class Bar(Progress):
 
     def epoch(self, row: Epoch) -> None:
         self._done += self._pending
-        more = {} if self._known else {"total": round(self._done / row.number * self.epochs)}  # one epoch tells the others
+        fields = {} if self._known else {"total": round(self._done / row.number * self.epochs)}  # extrapolated
         self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
         now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
-        self._bar.update(self._task, advance=self._pending, description=now, **more)
+        self._bar.update(self._task, advance=self._pending, description=now, **fields)
         self._pending = 0
 
 
 def describe(row: Epoch, total: int) -> str:
-    """An epoch in a line.
+    """Return an epoch's figures as a line of text.
 
     Examples
     --------
@@ -69,32 +69,32 @@ def describe(row: Epoch, total: int) -> str:
     """
     text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
-        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validated(row))}"
+        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validation_figures(row))}"
     return text
 
 
-def _validated(row: Epoch) -> dict[str, float]:
+def _validation_figures(row: Epoch) -> dict[str, float]:
     return {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
 
 
 def _figures(metrics: dict[str, float]) -> str:
-    shown = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
-    return "".join(f"  {name} {value}" for name, value in shown)
+    parts = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
+    return "".join(f"  {name} {value}" for name, value in parts)
 
 
 @contextmanager
 def progress(
     total: int | None, show: bool = True, history: History | None = None, epochs: int = 1, done: int = 0,
 ) -> Iterator[Progress]:
-    """What shows a run of ``total`` batches (None where that is not known), ``done`` of which lie behind it."""
+    """Context manager: the display of a run of ``total`` batches (None if not known), of which ``done`` are finished."""
     if not show:
         yield Silent(epochs)
     elif history is not None and in_notebook():
-        shown = live(total, history, epochs, done)
+        output = live(total, history, epochs, done)
         try:
-            yield shown
+            yield output
         finally:
-            shown.end()
+            output.end()
     elif not sys.stdout.isatty():
         yield Progress(epochs)
     else:
@@ -109,11 +109,12 @@ def progress(
             now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
             yield Bar(epochs, bar, bar.add_task(now, total=total, completed=done), total is not None)
 
+
 LEAST_SECONDS = 0.5  # between two plots
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a Jupyter kernel, whose outputs show HTML."""
+    """Return whether this runs in a Jupyter kernel, which displays HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
@@ -147,7 +148,7 @@ class _Live(Progress):
             self._plot = time.perf_counter() + LEAST_SECONDS
 
     def draw(self) -> None:
-        """The plot as it is now; without matplotlib the table alone is shown."""
+        """Display or update the plot; without matplotlib only the table is shown."""
         picture = _picture(self._history)
         if picture is None:
             return
@@ -169,7 +170,7 @@ class _Live(Progress):
 
 
 def live(total: int | None, history: History, epochs: int, done: int) -> _Live:
-    """The output of a run; ``end`` draws it for the last time."""
+    """Return the notebook display of a run, to be closed by ``end``."""
     return _Live(total, history, epochs, done)
 
 
@@ -200,16 +201,16 @@ def _picture(history: History) -> _Png | None:
 
 
 class TensorBoard:
-    """Write every figure of every epoch to event files: folders ``train`` and ``validation``, so that curves share a chart.
+    """Write every figure of every epoch to event files in the folders ``train`` and ``validation``, so that curves share a chart.
 
     Parameters
     ----------
-    folder : where to; ``tensorboard --logdir FOLDER`` shows it
+    folder : folder of the event files, for ``tensorboard --logdir FOLDER``
 
     Raises
     ------
     ImportError
-        when tensorboardX is missing: ``pip install weft[tensorboard]``.
+        tensorboardX is not installed: ``pip install weft[tensorboard]``.
 
     Examples
     --------
@@ -233,7 +234,7 @@ class TensorBoard:
         self._from = 1
 
     def on_begin(self, state: State) -> None:
-        self._from = len(state.history.epochs) + 1  # what an interrupted run wrote from here on is void
+        self._from = len(state.history.epochs) + 1  # later rows of an interrupted run are purged
 
     def on_epoch(self, state: State) -> None:
         row = state.row

@@ -1,4 +1,4 @@
-"""Snapshots: everything that the next step depends on, copied; and the log of steps that leads from one to now."""
+"""Snapshots: copies of everything that the next step depends on, and the log of the steps since the last snapshot."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from weft.optim import Optimizer
 from weft.train.batches import Feed
 from weft.train.step import Stepper
 
-MOST_HELD = 32 << 20  # bytes of batches that the log may hold before the next snapshot
-LEAST_SECONDS, LEAST_COSTS = 1.0, 50  # between snapshots: this long, and so many times what one takes
-LOOK_EVERY = 32  # steps between two looks at the clock
+MOST_HELD = 32 << 20  # bytes of batches in the log after which a snapshot is taken
+LEAST_SECONDS, LEAST_COSTS = 1.0, 50  # minimum time between snapshots, in seconds and in multiples of a snapshot's duration
+LOOK_EVERY = 32  # steps between two readings of the clock
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Arrays of model, optimizer and step, and the hidden random state."""
+    """Arrays of model, optimizer and step, and the global random state."""
 
     arrays: dict[str, dict[str, np.ndarray]]
     random: tuple[int, int]
 
 
 def take(model: Module, optimizer: Optimizer, stepper: Stepper) -> Snapshot:
-    """Copies of everything."""
+    """Return a snapshot of the present state."""
     parts = {"model": model.arrays(), "optimizer": optimizer.arrays(), "step": stepper.arrays}
-    return Snapshot({part: {n: a.numpy().copy() for n, a in held.items()} for part, held in parts.items()}, get_state())
+    return Snapshot({part: {n: a.numpy().copy() for n, a in arrays.items()} for part, arrays in parts.items()}, get_state())
 
 
 def put(snapshot: Snapshot, model: Module, optimizer: Optimizer, stepper: Stepper) -> None:
-    """Make everything what it was when the snapshot was taken."""
+    """Restore the state of a snapshot."""
     write_model(model, snapshot.arrays["model"])
-    for part, held in (("optimizer", optimizer.arrays()), ("step", stepper.arrays)):
-        write(held, snapshot.arrays[part])
+    for part, arrays in (("optimizer", optimizer.arrays()), ("step", stepper.arrays)):
+        write(arrays, snapshot.arrays[part])
     set_state(snapshot.random)
 
 
@@ -50,24 +50,24 @@ def write(arrays: dict[str, Array], content: dict[str, np.ndarray]) -> None:
 
 
 def write_model(model: Module, content: dict[str, np.ndarray]) -> None:
-    """Write a model's arrays; state that a layer makes in its first step (of stateful recurrent layers) comes and goes."""
-    here = model.arrays()
-    for name in here.keys() - content.keys():
-        _owner(model, name)(None)
-    for name in content.keys() - here.keys():
-        _owner(model, name)(asarray(content[name]))
-    write({n: a for n, a in here.items() if n in content}, content)
+    """Write a model's arrays. Create or remove the state that stateful recurrent layers create in their first step."""
+    arrays = model.arrays()
+    for name in arrays.keys() - content.keys():
+        _make_setter(model, name)(None)
+    for name in content.keys() - arrays.keys():
+        _make_setter(model, name)(asarray(content[name]))
+    write({n: a for n, a in arrays.items() if n in content}, content)
 
 
-def _owner(model: Module, name: str) -> Any:
-    """A function that assigns to the attribute of this dotted name."""
+def _make_setter(model: Module, name: str) -> Any:
+    """Return a function that assigns to the attribute of this dotted name."""
     prefix, _, last = name.rpartition(".")
     module = dict(model.modules())[prefix]
     return lambda value: setattr(module, last, value)
 
 
 def may_come(model: Module, name: str) -> bool:
-    """Whether an array of this name may be made by a later step: the layer has the attribute, and it is None."""
+    """Return whether a later step may create an array of this name: the layer has the attribute, and it is None."""
     prefix, _, last = name.rpartition(".")
     module = dict(model.modules()).get(prefix)
     return module is not None and last in vars(module) and vars(module)[last] is None
@@ -75,7 +75,7 @@ def may_come(model: Module, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """One update in the log: the keys of its batches, the rate, and where in the run it was."""
+    """One update in the log: the keys of its batches, the rate, and its position in the run."""
 
     keys: tuple[Any, ...]
     lr: float
@@ -85,7 +85,7 @@ class SavedStep:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From step ``first`` of the log on: the rate, the epoch, and the batch that ``first`` begins with."""
+    """Consecutive steps of the log with one rate: number of the first step, rate, epoch, and first batch of that step."""
 
     first: int
     lr: float
@@ -94,33 +94,33 @@ class Span:
 
 
 class Log:
-    """The last snapshot and the steps since: what is needed to see again how a loss went bad. No kernel runs for it.
+    """The last snapshot and the steps since, to replay how a loss became non-finite. Logging a step runs no kernel.
 
-    No snapshot holds parameters that are not finite, except those that were so from the beginning.
+    A snapshot holds no parameters that are not finite, except those that were not finite at the start.
     """
 
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
-        self.of = (model, optimizer, stepper)  # whose state a snapshot holds
+        self.of = (model, optimizer, stepper)  # the arguments of ``take``
         self.feed = feed
-        self.keys: list[tuple[Any, ...]] = []  # of the batches of each update; the loop appends to it before each
+        self.keys: list[tuple[Any, ...]] = []  # keys of the batches of each update; the loop appends before each update
         self.spans: list[Span] = []
         self.every = 1 if feed.heavy else LOOK_EVERY
         self._begin(time.perf_counter(), take(*self.of))
         self.sound = [name for name in model.parameters() if finite(self.snapshot.arrays["model"][name])]
 
     def is_sound(self) -> bool:
-        """Whether the parameters that were finite are so now."""
+        """Return whether the parameters that were finite at the start still are."""
         parameters = self.of[0].parameters()
         return all(finite(parameters[name].numpy()) for name in self.sound)
 
     def span(self, lr: float, epoch: int, batch: int) -> None:
-        """The next update begins with this batch and has this rate; those after it follow."""
+        """Record rate, epoch and first batch of the next update. Later updates follow with the same rate."""
         self.spans.append(Span(len(self.keys), lr, epoch, batch))
 
     def look(self, lr: float, epoch: int, batch: int) -> bool:
-        """Called between updates: a new snapshot where it is time for one; False where the parameters are not finite."""
+        """Take a snapshot if one is due. Called between updates. Return False if the parameters are not finite."""
         start = time.perf_counter()
-        if start >= self._next or (self.feed.heavy and self._heavy()):
+        if start >= self._next or (self.feed.heavy and self._count_bytes()):
             fresh = take(*self.of)
             if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
                 return False
@@ -129,7 +129,7 @@ class Log:
         return True
 
     def steps(self) -> list[SavedStep]:
-        """Every update since the snapshot."""
+        """Return every update since the snapshot."""
         out = []
         for span, after in zip(self.spans, [*(s.first for s in self.spans[1:]), len(self.keys)], strict=True):
             batch = span.batch
@@ -138,12 +138,12 @@ class Log:
                 batch += len(keys)
         return out
 
-    def _heavy(self) -> bool:
+    def _count_bytes(self) -> bool:
         self._held += sum(map(self.feed.held, self.keys[-1])) if self.keys else 0
         return self._held > MOST_HELD
 
     def _begin(self, start: float, snapshot: Snapshot) -> None:
-        """The log begins anew, with a snapshot that was begun at ``start``."""
+        """Clear the log and start it at a snapshot, whose copying began at ``start``."""
         self.snapshot = snapshot
         now = time.perf_counter()
         self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
@@ -153,5 +153,5 @@ class Log:
 
 
 def finite(a: np.ndarray) -> bool:
-    """Whether an array holds numbers only."""
+    """Return whether an array holds no NaN and no infinity."""
     return not is_float(a.dtype) or bool(np.isfinite(a).all())

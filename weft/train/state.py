@@ -1,4 +1,4 @@
-"""What a callback is given: where the run stands."""
+"""State of a run, the argument of callbacks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from weft.train.history import Epoch, History
 
 @dataclass(slots=True)
 class State:
-    """Where a run stands; callbacks get it. ``state["val_loss"]`` is a figure of the last finished epoch.
+    """The state of a run, passed to callbacks. ``state["val_loss"]`` is a figure of the last finished epoch.
 
     Attributes
     ----------
-    model, optimizer : as given to ``fit``; ``state.optimizer.lr = 1e-4`` counts from the next step on
+    model, optimizer : the arguments of ``fit``; ``state.optimizer.lr = 1e-4`` takes effect at the next step
     history : History so far
-    epoch : number of the epoch, from 1
-    epochs : how many there are to be
-    batch : batches trained in this epoch
-    step : updates of the weights made in the whole run
-    loss : of the last step
-    stopped : why the run is to stop, "" while it goes on
+    epoch : number of the current epoch, from 1
+    epochs : number of epochs of the whole run
+    batch : number of batches trained in this epoch
+    step : number of updates in the whole run
+    loss : loss of the last step
+    stopped : the reason to end the run, "" while it continues
     """
 
     model: Module
@@ -46,7 +46,7 @@ class State:
         return self.row[name]
 
     def stop(self, reason: str = "stopped by a callback") -> None:
-        """End the run: after this step, or in ``on_epoch`` after this epoch; ``history.stopped`` keeps the reason."""
+        """End the run after this step, or from ``on_epoch`` after this epoch. ``history.stopped`` will be the reason."""
         self.stopped = reason
 
 
@@ -55,7 +55,7 @@ Callback = Callable[[State], Any]
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """The callbacks of a run, by the moment they are called at."""
+    """The callbacks of a run, by the moment at which they are called."""
 
     begin: tuple[Callback, ...]
     batch: tuple[Callback, ...]
@@ -68,10 +68,10 @@ _MOMENTS = ("on_begin", "on_batch", "on_epoch", "on_end")
 
 
 def hooks(callbacks: Any) -> Hooks:
-    """Sort callbacks: functions are called after every epoch, objects by the methods they have."""
+    """Sort callbacks by moment: functions are called after every epoch, objects at the moments of their methods."""
     if callable(callbacks) or any(hasattr(callbacks, m) for m in _MOMENTS):
         callbacks = [callbacks]
-    found: dict[str, list[Callback]] = {m: [] for m in _MOMENTS}
+    by_moment: dict[str, list[Callback]] = {m: [] for m in _MOMENTS}
     for c in callbacks:
         methods = [m for m in _MOMENTS if callable(getattr(c, m, None))]
         if isinstance(c, type) or not (methods or callable(c)):
@@ -80,8 +80,8 @@ def hooks(callbacks: Any) -> Hooks:
                 + (": call it, to make one" if isinstance(c, type) else "")
             )
         for m in methods:
-            found[m].append(getattr(c, m))
+            by_moment[m].append(getattr(c, m))
         if not methods:
-            found["on_epoch"].append(c)
-    begin, batch, epoch, end = (tuple(found[m]) for m in _MOMENTS)
+            by_moment["on_epoch"].append(c)
+    begin, batch, epoch, end = (tuple(by_moment[m]) for m in _MOMENTS)
     return Hooks(begin, batch, epoch, end, tuple(callbacks))

@@ -1,4 +1,4 @@
-"""The training step: forward, backward and update as one native call, with metrics, 16-bit activations, accumulation."""
+"""The training step: forward, backward and update as one native call, with metrics, 16-bit activations and accumulation."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
 
-GROW_AFTER = 2000  # steps in a row without overflow, after which the scale of the loss is doubled
+GROW_AFTER = 2000  # consecutive steps without overflow after which the scale of the loss is doubled
 FIRST_SCALE = 65536.0
 
 
 def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callable[[Array, Array, float], Array]:
-    """The jitted step: forward, backward and update in one native call; gives the loss before the update.
+    """Return a jitted training step: forward, backward and update in one native call that returns the loss before the update.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
 
     Returns
     -------
-    function of x, y and the learning rate, giving the loss as an Array of shape ()
+    function of x, y and the learning rate that returns the loss as an Array of shape ()
 
     Raises
     ------
@@ -67,7 +67,7 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
 
 
 def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Array, ...]]:
-    """Many calls of a step as one native loop: ``x`` and ``y`` have the steps as their first axis, and so have the results."""
+    """Return a function that runs many steps as one native loop. The first axis of ``x``, ``y`` and the results is the steps."""
 
     @jit
     def steps(x: Array, y: Array, lr: float) -> tuple[Array, ...]:
@@ -81,11 +81,12 @@ def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Arra
 
 
 class Stepper:
-    """Makes updates: ``advance`` takes the batches of one update, a learning rate, and gives (loss, *metrics) as floats.
+    """Updates the weights: :meth:`advance` takes the batches of one update and a rate, and returns (loss, *metrics) as floats.
 
-    ``plain`` is the same for one batch and no metrics, the loss alone; None where there is more to do. ``many`` makes the updates
-    of many batches of one size: batches stacked, and (losses, *metrics) as Arrays; None where batches are accumulated.
-    ``arrays`` is what it keeps beside model and optimizer.
+    plain : function of x, y and the rate that does one update and returns the loss; None with metrics, accumulation or 16 bits
+    many : function of stacked x and y and the rate that does many updates and returns (losses, *metrics) as Arrays; None with
+        accumulation
+    arrays : state beside model and optimizer: the scale of the loss, and the updates since it last changed
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Stepper:
             self.many = training_steps(self.plain)
 
     def advance(self, batches: Sequence[tuple[Array, Array]], lr: float) -> tuple[float, ...]:
-        """One update from ``batches``; the loss and metrics are means over all their rows."""
+        """Do one update from ``batches``. Return loss and metrics as means over all their rows."""
         if self.plain is not None:
             ((x, y),) = batches
             return (float(self.plain(x, y, lr)),)
@@ -125,26 +126,26 @@ class Stepper:
             ((x, y),) = batches
             return tuple(map(float, self._one(x, y, lr)))
         total = sum(x.shape[0] for x, _ in batches)
-        found = []
+        parts = []
         for k, (x, y) in enumerate(batches):
             share = x.shape[0] / total
             last = k == len(batches) - 1
-            found.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
+            parts.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
         return tuple(
-            sum(share * float(values[k]) for share, values in found) for k in range(1 + len(self.metrics))
+            sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics))
         )
 
     @property
     def stuck(self) -> bool:
-        """Whether the last update was left out although the loss is not scaled any more: no smaller scale will help."""
+        """Whether the last update was skipped although the scale of the loss is 1, its minimum."""
         return self.dtype == float16 and float(self.arrays["good"]) == 0 and float(self.arrays["scale"]) == 1
 
     def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
-        """Loss and gradients by name at the present weights, as the step computes them."""
+        """Return the loss and the gradients by name at the present weights, as the step computes them."""
         (value, _), slopes = self._value_and_gradient(x, y)
         return value, slopes
 
-    # ---- traced
+    # ---- called inside jit
 
     def _forward(self, net: Module, x: Array, y: Array) -> tuple[Array, tuple[Array, ...]]:
         if self.dtype is None:
@@ -192,36 +193,36 @@ class Stepper:
         if self.dtype != float16:
             self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
             return
-        fine: Any = None
+        is_finite: Any = None
         for g in slopes.values():
-            here = isfinite(g).all()
-            fine = here if fine is None else fine & here
+            gradient_is_finite = isfinite(g).all()
+            is_finite = gradient_is_finite if is_finite is None else is_finite & gradient_is_finite
         before = [(a, copy.copy(a)) for a in (*named_arrays(self.model).values(), *self.optimizer.arrays().values())]
         self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
         for array, old in before:
-            array[...] = where(fine, array, old)
+            array[...] = where(is_finite, array, old)
         scale, good = self.arrays["scale"], self.arrays["good"]
-        count = where(fine, good + 1, 0)
+        count = where(is_finite, good + 1, 0)
         grown = count >= GROW_AFTER
-        scale[...] = where(fine, where(grown, scale * 2, scale), maximum(scale * 0.5, 1))
+        scale[...] = where(is_finite, where(grown, scale * 2, scale), maximum(scale * 0.5, 1))
         good[...] = where(grown, 0, count)
 
 
 @contextmanager
 def stored_as(model: Module, dtype: np.dtype) -> Iterator[None]:
-    """While it lasts the model's float32 parameters are seen as ``dtype``; gradients flow to the float32 ones."""
-    held = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
-    for p, node in held:
+    """Context manager: replace the model's float32 parameters by casts to ``dtype``; gradients flow to the float32 ones."""
+    saved = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
+    for p, node in saved:
         p._set(cast(node, spelled(dtype)))
     try:
         yield
     finally:
-        for p, node in held:
+        for p, node in saved:
             p._set(node)
 
 
 def _floats(x: Any, dtype: np.dtype) -> Any:
-    """Float arrays of 16 or 32 bits, in tuples too, as ``dtype``."""
+    """Cast float arrays of 16 or 32 bits, also inside tuples, to ``dtype``."""
     if isinstance(x, tuple):
         return tuple(_floats(item, dtype) for item in x)
     return x.astype(dtype) if isinstance(x, Array) and is_float(x.dtype) and x.dtype.itemsize <= 4 else x
@@ -230,7 +231,7 @@ def _floats(x: Any, dtype: np.dtype) -> Any:
 def _precision(precision: Any) -> np.dtype | None:
     if precision is None or precision in ("float32", np.float32):
         return None
-    found = as_dtype(precision)
-    if found not in (float16, bfloat16):
+    dtype = as_dtype(precision)
+    if dtype not in (float16, bfloat16):
         raise ValueError(f"fit: precision must be 'float32', 'float16' or 'bfloat16', not {precision!r}")
-    return found
+    return dtype

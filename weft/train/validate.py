@@ -1,4 +1,4 @@
-"""Validation: loss and metrics on data that are not trained on."""
+"""Validation: loss and metrics on validation data."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from weft.train.batches import Arrays, Feed
 from weft.train.metrics import Metric, one_number
 from weft.transforms.jit import jit
 
-ROWS = 1000  # of arrays, that are predicted at once
+ROWS = 1000  # rows of arrays in one call of the model
 
 
 @contextmanager
 def evaluating(model: Module) -> Iterator[None]:
-    """Evaluation mode for a while; stateful layers start without a state and get theirs back."""
+    """Context manager: evaluation mode. Stateful layers start without state; their state is restored at the end."""
     mode = model.training
     layers = [m for _, m in model.modules() if hasattr(m, "reset_state")]
-    held = [(m, name, value) for m in layers for name, value in vars(m).items() if name in m.buffers and value is not None]
+    saved = [(m, name, value) for m in layers for name, value in vars(m).items() if name in m.buffers and value is not None]
     for m in layers:
         m.reset_state()
     model.eval()
@@ -32,15 +32,15 @@ def evaluating(model: Module) -> Iterator[None]:
     finally:
         for m in layers:
             m.reset_state()
-        for m, name, value in held:
+        for m, name, value in saved:
             setattr(m, name, value)
         model.train(mode)
 
 
 class Validation:
-    """Called after each epoch: (loss, metrics by name).
+    """Function without arguments, called after each epoch, that returns (loss, metrics by name).
 
-    On arrays both are of all predictions together; on batches of a Loader, means over the batches by their rows.
+    For arrays both are computed from all predictions together; for batches they are means over the batches, weighted by rows.
     """
 
     def __init__(self, model: Module, loss: Callable, metrics: Mapping[str, Metric], feed: Feed) -> None:

@@ -1,6 +1,6 @@
-"""What takes a function and gives another: jit, grad, vjp, vmap, scan.
+"""Function transforms: jit, grad, vjp, vmap, scan.
 
-``traced`` calls the user's function on placeholders, ``trace`` keeps what it reads and writes meanwhile, ``tree`` takes
-arguments and results apart. ``jit`` finds a traced function by its arguments, ``entry`` calls it, ``warm`` without Python
-where it can. ``device`` says where all of it runs.
+``traced`` calls the user's function with placeholders, ``trace`` records its reads and writes, ``tree`` flattens arguments and
+results. ``jit`` finds a traced function by the key of its arguments, ``compiled_call`` calls it, ``fast_call`` calls it without
+Python. ``settings`` has the process-wide settings, such as the device.
 """

@@ -1,7 +1,7 @@
-"""Arguments that share memory: which of them, and what that means for a traced function.
+"""Find arguments that share memory.
 
-As long as nothing is written it does not matter that two arguments show one array. Where one is written, the other must show
-it: then both are traced as views of one placeholder, and how they lie in it is part of the key.
+Aliases matter only if one of them is written, because the other must show the write: then both are traced as views of one
+placeholder, and their view paths are part of the key.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from weft.graph.source_lines import user_frame, user_line
 
 
 def shared(leaves: Sequence[Any], written: Collection[int], states: Collection[int] = ()) -> list[list[int]]:
-    """Groups of leaves (their numbers) that show one cell, where one that is written has an element of another.
+    """Return groups of leaf numbers that show one cell, if a written leaf overlaps another leaf of the group.
 
-    written : numbers of leaves
-    states : cells (by id) that are known to the trace by themselves
+    written : numbers of the leaves that are written
+    states : ids of captured cells, whose leaves are excluded
     """
-    found: dict[int, list[int]] = {}
+    groups: dict[int, list[int]] = {}
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Array) and not leaf.weak and id(leaf.cell) not in states:
-            found.setdefault(id(leaf.cell), []).append(k)
+            groups.setdefault(id(leaf.cell), []).append(k)
     return [
-        numbers for numbers in found.values()
+        numbers for numbers in groups.values()
         if len(numbers) > 1 and any(meet(leaves[w], leaves[k]) for w in numbers if w in written for k in numbers)
     ]
 
 
 def meet(a: Array, b: Array) -> bool:
-    """Whether two Arrays, not one and the same, show an element in common."""
+    """Return whether two different Array objects overlap."""
     return a is not b and touch(a, b)
 
 
 def touch(a: Any, b: Any) -> bool:
-    """Whether two arrays, weft's or NumPy's, show an element in common; yes where that is hard to tell."""
+    """Return whether two arrays, weft's or NumPy's, overlap; True if that cannot be excluded cheaply."""
     if isinstance(a, Array) and isinstance(b, Array):
         return a.cell is b.cell and overlap(a.cell.shape, a.cell.node.dtype, path_of(a), path_of(b))
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
@@ -50,12 +50,12 @@ def path_of(array: Array) -> Path:
 
 
 def path_key(array: Array) -> tuple:
-    """How an Array shows its cell, hashable."""
+    """Return the view path of an Array, hashable."""
     return tuple([(name, frozen(params)) for name, params in path_of(array)])
 
 
 def shared_key(leaves: Sequence[Any], groups: Sequence[Sequence[int]]) -> tuple:
-    """How the leaves of each group lie in the cell they show."""
+    """Return the shape and dtype of each group's cell, with the view path of each leaf."""
     key = []
     for numbers in groups:
         node = leaves[numbers[0]].cell.node
@@ -64,7 +64,7 @@ def shared_key(leaves: Sequence[Any], groups: Sequence[Sequence[int]]) -> tuple:
 
 
 def check_writes(given: Sequence[Any], written: Collection[int], f: Callable) -> None:
-    """Refuse NumPy arrays that cannot be written as the function writes them, before anything has run."""
+    """Raise ValueError if a NumPy array to be written is read-only or shares memory with another argument."""
     for k in written:
         array = given[k]
         if not isinstance(array, np.ndarray):
@@ -79,7 +79,7 @@ def check_writes(given: Sequence[Any], written: Collection[int], f: Callable) ->
 
 
 def check_writable(array: Any, name: str) -> None:
-    """Refuse to write what NumPy would not write."""
+    """Raise ValueError if ``array`` is a read-only NumPy array."""
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(
             f"{user_line(user_frame())}: {name} writes an argument in place, a NumPy array ({array.dtype}{list(array.shape)}) "
@@ -88,7 +88,7 @@ def check_writable(array: Any, name: str) -> None:
 
 
 def write_back(given: Sequence[Any], leaves: Sequence[Any], written: Collection[int]) -> None:
-    """What the function wrote into NumPy arrays, which went in as copies."""
+    """Copy what the function wrote into the NumPy arrays, which were passed as copies."""
     for k in written:
         if isinstance(given[k], np.ndarray):
             given[k][...] = leaves[k].numpy()

@@ -1,4 +1,4 @@
-"""One call of a jitted function: its arguments taken apart, what they and the function hold, and the key of its program."""
+"""One call of a jitted function: its flattened arguments, the contents of arguments and function, and the key of its program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = frozenset((int, bool, str, bytes, type(None))) | INTEGERS
 
 
 class Objects(NamedTuple):
-    """The objects among the leaves of a call, the key of each leaf that is static, and what the objects hold."""
+    """The static leaves of a call, the key of each, and the content of the objects among them."""
 
     leaves: tuple[Any, ...]
     statics: tuple[Any, ...]
@@ -37,11 +37,15 @@ class Objects(NamedTuple):
 class Call:
     """One call.
 
-    given, leaves : the leaves of the arguments, as they are and with a content
-    structure : of the arguments. statics : the key of each leaf that is static
-    contents : of the function, and of the arguments; values : in these; moving : those that are run-time numbers from the first
-        call on; cells : those that arrays among them show (by id), each with the number of the first
-    kind : what the numbers of different calls are compared by. count : what ``Structure.count`` was
+    given, leaves : the leaves of the arguments, as passed and materialised
+    structure : of the arguments
+    statics : the key of each leaf, None for leaves that are not static
+    contents : of the function and, if there are objects among the arguments, of the arguments
+    values : the arrays and constants in ``contents``
+    moving : numbers of the values that are run-time numbers from the first call on
+    cells : ids of the cells that arrays among the values show, each with the number of the first such value
+    kind : calls of one kind share a ``Numbers``
+    count : ``Structure.count`` at the call
     """
 
     __slots__ = (
@@ -49,12 +53,12 @@ class Call:
         "values",
     )
 
-    def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], known: Call | None = None) -> None:
-        """jitted : a Jitted. known : the same call, whose arguments have been computed"""
+    def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
+        """jitted : a Jitted. earlier : a ``Call`` of the same arguments, whose leaves are used"""
         self.args, self.kwargs, self.count = args, kwargs, Structure.count
-        self.given, self.rebuild, self.structure, fixed = jitted.flat(args, kwargs)
+        self.given, self.rebuild, self.structure, static_arguments = jitted.flat(args, kwargs)
         self.statics: list[Any] = []
-        objects, leaves = bool(fixed) and any([type(x) not in PLAIN for x in fixed]), []
+        objects, leaves = bool(static_arguments) and any([type(x) not in PLAIN for x in static_arguments]), []
         for leaf in self.given:
             static = None
             if not is_static(leaf) and type(leaf) is not float:
@@ -64,47 +68,51 @@ class Call:
                 objects = objects or type(leaf) not in PLAIN
             leaves.append(leaf)
             self.statics.append(static)
-        self.leaves: list[Any] = known.leaves if known else leaves
+        self.leaves: list[Any] = earlier.leaves if earlier else leaves
         reached: Content = jitted.reach()
         if not objects:
             self.contents: tuple[Content, ...] = (reached,)
             self.values, self.moving = reached.values, reached.moving
             self.cells: Mapping[int, int] = reached.cells()
-            held: Any = None
+            content_key: Any = None
         else:
             words = len(jitted.words)
-            content = self._content(jitted, reached, fixed)
-            while len(jitted.words) != words:  # methods of arguments name attributes, which count in other objects, too
+            content = self._content(jitted, reached, static_arguments)
+            while len(jitted.words) != words:  # methods of the arguments read attributes of other objects
                 jitted.forget()
                 words, reached = len(jitted.words), jitted.reach()
-                content = self._content(jitted, reached, fixed)
+                content = self._content(jitted, reached, static_arguments)
             self.contents = (reached, content)
             self.values = reached.values + content.values
             self.cells = cells_of(self.values)
             self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
-            held = content.key
+            content_key = content.key
         statics = tuple([None if key is None or key[0] in INTEGERS else key for key in self.statics])
-        plain = tuple([(type(x), x) for x in fixed if type(x) in PLAIN]) if fixed else ()
-        self.kind = (reached.key, self.structure, statics, plain, held)
+        plain = tuple([(type(x), x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
+        self.kind = (reached.key, self.structure, statics, plain, content_key)
 
     def _content(self, jitted: Any, reached: Content, fixed: Sequence[Any]) -> Content:
-        """What the objects among the arguments hold: what was found before, if they are the same ones and of one structure."""
+        """Return the content of the objects among the arguments: the last call's if objects and structure are the same."""
         before: Objects | None = jitted.objects
         static = tuple([x if is_static(x) else None for x in (*self.leaves, *fixed)])
         if before is not None and before.content.beside is reached and len(before.leaves) == len(static):
-            if all(map(_same, before.leaves, static)) and before.content.refresh():
+            if all(map(_is_same_leaf, before.leaves, static)) and before.content.refresh():
                 keys = zip(self.leaves, before.statics, strict=True)
                 self.statics = [(type(x), x) if type(x) in PLAIN else key for x, key in keys]
                 return before.content
         content = Content(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
-        more = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
-        content.close(*more)
+        extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
+        content.close(*extra_keys)
         jitted.objects = Objects(static, tuple(self.statics), content)
         return content
 
     def key(self, states: Collection[int], moving: Collection[int]) -> Any:
-        """What a program is found by. states: cells that are no values. moving: ints and constants that each call tells."""
+        """Return the key of the program.
+
+        states : ids of captured cells that are not among the values
+        moving : numbers of the run-time numbers, which enter the key by type only
+        """
         first = len(self.leaves)
         numbers = frozenset([k - first for k in moving if k >= first])
         if len(self.contents) == 1:
@@ -116,14 +124,14 @@ class Call:
     def _leaf_keys(self, states: Collection[int], moving: Collection[int]) -> list[Any]:
         seen: dict[int, int] = {}
         keys: list[Any] = []
-        known = bool(self.cells) or bool(states)
+        has_cells = bool(self.cells) or bool(states)
         for k, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Array):
                 static = self.statics[k]
                 keys.append(type(leaf) if k in moving else (float, repr(leaf)) if static is None else static)
                 continue
-            cell = id(leaf.cell) if known else None
-            if known and (cell in self.cells or cell in states):
+            cell = id(leaf.cell) if has_cells else None
+            if has_cells and (cell in self.cells or cell in states):
                 keys.append((State, self.cells.get(cell or 0, cell), path_key(leaf), type(leaf)))
                 continue
             first = seen.setdefault(id(leaf), k)
@@ -132,7 +140,7 @@ class Call:
         return keys
 
     def like(self, states: Collection[int]) -> Any:
-        """What calls have in common whose objects differ."""
+        """Return the part of the key that does not depend on floats and objects."""
         keys = zip(self.leaves, self._leaf_keys(states, ()), strict=True)
         by_type = [type(x) is float or (is_static(x) and type(x) not in PLAIN) for x in self.leaves]
         return (self.structure, *[type(x) if only else key for (x, key), only in zip(keys, by_type, strict=True)])
@@ -141,25 +149,25 @@ class Call:
         return [record for content in self.contents for record in content.records]
 
     def named(self) -> list[Any]:
-        """A name for each value."""
-        return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
+        """Return a unique name for each value: its place and the path into its tuple."""
+        return [(record.place(k), indices) for content in self.contents for record, k, indices in content.places()]
 
-    def places(self) -> dict[Any, tuple[int, int]]:
-        """The number of the record, and that in the record, of what lies at each place."""
+    def places(self) -> dict[Any, tuple[int, Any]]:
+        """Map each place to the number of its record and the number of the value in the record."""
         return {record.place(k): (n, k) for n, record in enumerate(self.records()) for k in range(len(record.values))}
 
 
 class State:
-    """Marks an argument that the function also knows as a captured cell."""
+    """Marks, in a key, an argument that shows a captured cell."""
 
 
-def _same(before: Any, now: Any) -> bool:
-    """Whether a static leaf is as it was: the same object, or an equal constant."""
+def _is_same_leaf(before: Any, now: Any) -> bool:
+    """Return whether a static leaf has the same content as before: the same object, or a constant of the same type."""
     return before is now or (type(before) is type(now) and type(now) in PLAIN)
 
 
 def settings() -> tuple[Any, ...]:
-    """What programs depend on beside functions and arguments. A profile puts another function in the place of each."""
+    """Return the settings that programs depend on. Profiled calls use programs of their own."""
     return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
 
 

@@ -1,7 +1,7 @@
-"""Why a jitted function is traced again: what has changed since it was traced before, in one sentence for the user.
+"""Explain to the user, in one sentence, why a jitted function is traced again: what has changed since the trace before.
 
-A cause is told when it has come for the third time, each time with something that was not there before. Until then it may be the
-last smaller batch, or a switch to evaluation.
+A cause is reported when it occurs for the third time with a new value. Until then it may be the smaller last batch, or a switch
+to evaluation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRe
 from weft.transforms.traced import Traced, numbered
 from weft.transforms.values import EXACT
 
-OFTEN = 3  # times that a function is traced again for one cause before the user is told
-MOST = 100  # of what was there before is kept
+OFTEN = 3  # traces for one cause before the user is warned
+MOST = 100  # previous values kept per cause
 
 
 class Cause(NamedTuple):
-    """What has changed: its name, what it was and is, and what to do about it."""
+    """What has changed: its name, the old and new value as text, and advice."""
 
     name: str
     old: str
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What is kept of a trace to compare the next one with: the parts of its key, and the names in each record."""
+    """The parts of a trace's key, and the names in each record, to compare with the next trace."""
 
     kind: Any
     structure: Any
@@ -42,24 +42,24 @@ class Outline(NamedTuple):
 
 
 class Causes:
-    """Counts the causes for which one function was traced again."""
+    """Counter of the causes for which one function was traced again."""
 
     __slots__ = ("_before", "_counts", "_seen")
 
     def __init__(self) -> None:
         self._before: Outline | None = None
         self._counts: dict[str, int] = {}
-        self._seen: dict[str, set[str]] = {}  # by name of the cause: what was there before
+        self._seen: dict[str, set[str]] = {}  # by name of the cause: its previous values
 
     def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: Traced) -> str | None:
-        """Compare a trace with the one before; the sentence for the user when a cause has come often.
+        """Compare a trace with the one before. Return a warning if a cause has occurred ``OFTEN`` times, else None.
 
-        call : the arguments and contents of this trace (a ``Call``), and its key
-        pinned : numbers whose value the function needs, each with the line that does
+        call, key : the ``Call`` of this trace, and its key
+        pinned : numbers whose value the function needs, each with the line that needs it
         """
         before, outline = self._before, _outline(call, key)
         self._before = outline
-        if before is None or before.settings != outline.settings:  # the user has asked for other programs
+        if before is None or before.settings != outline.settings:  # the user has changed a setting
             return None
         cause = next(filter(self._is_fresh, _causes(f, before, outline, call, pinned, traced)), None)
         if cause is None:
@@ -71,7 +71,7 @@ class Causes:
         return f"{named(f)} is traced again each time {cause.name} changes{change}. {cause.advice}"
 
     def _is_fresh(self, cause: Cause) -> bool:
-        """Whether a cause brings what was not there before."""
+        """Return whether the new value of a cause has not occurred before, and record it."""
         seen = self._seen.setdefault(cause.name, {cause.old})
         if cause.new and cause.new in seen:
             return False
@@ -81,7 +81,7 @@ class Causes:
 
 
 def named(f: Callable) -> str:
-    """The name of a function, and where it stands."""
+    """Return the name of a function with its file and line."""
     code = getattr(inspect.unwrap(f) if hasattr(f, "__wrapped__") else f, "__code__", None)
     name = getattr(f, "__name__", type(f).__name__)
     return f"{name}() ({file_name(code.co_filename)}:{code.co_firstlineno})" if code is not None else f"{name}()"
@@ -90,40 +90,40 @@ def named(f: Callable) -> str:
 def _causes(
     f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: Traced,
 ) -> list[Cause]:
-    """What has changed since the trace before."""
+    """Return what has changed since the trace before."""
     if before.structure != now.structure:
-        return [_of_structure(argument_names(f, before.structure), argument_names(f, now.structure))]
+        return [_structure_cause(argument_names(f, before.structure), argument_names(f, now.structure))]
     names, places = argument_names(f, call.structure), list(place_names(f, call))
     changed = [
-        _of_leaf(names[k], old, new, call.leaves[k], pinned.get(k))
+        _leaf_cause(names[k], old, new, call.leaves[k], pinned.get(k))
         for k, (old, new) in enumerate(zip(before.leaves, now.leaves, strict=True)) if old != new
     ]
     if len(before.records) == len(now.records):
         for (kind, old), (other, new), name in zip(before.records, now.records, owner_names(f, call), strict=True):
             if kind is not other or old != new:
-                return [*filter(None, changed), _of_owner(name, kind is other, old, new)]
+                return [*filter(None, changed), _owner_cause(name, kind is other, old, new)]
         if len(before.values) == len(now.values) == len(places):
             changed += [
-                _of_leaf(places[k], old, new, call.values[k], pinned.get(k + len(names)))
+                _leaf_cause(places[k], old, new, call.values[k], pinned.get(k + len(names)))
                 for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)) if old != new
             ]
     causes = [cause for cause in changed if cause is not None]
     if causes:
         return causes
     if before != now:
-        advice = "Make these once, and change what they hold."
+        advice = "Create these once, and change their contents."
         return [Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)]
     conditions = numbered(traced.tape.conditions, len(names), traced.moving) if traced.tape else {}
     for k, line in conditions.items():
         advice = "A program is made for each outcome; wf.where needs one for all."
         return [Cause(f"the outcome of a condition on {(*names, *places)[k]} (in line {_line(line)})", "", "", advice)]
     if not traced.captured:
-        return []  # the program was dropped, for it was not called for long
+        return []  # the program was dropped from the cache
     advice = "Write into one array with `a[...] = value`."
     return [Cause("the shape or dtype of an array that it reads without being given it", "", "", advice)]
 
 
-def _of_structure(before: list[str], now: list[str]) -> Cause:
+def _structure_cause(before: list[str], now: list[str]) -> Cause:
     fresh, gone = [n for n in now if n not in before], [n for n in before if n not in now]
     name = "the structure of its arguments"
     advice = "Give it the same arguments, with the same keys and lengths in the same order, at each call."
@@ -132,18 +132,18 @@ def _of_structure(before: list[str], now: list[str]) -> Cause:
     return Cause(name, "", "", advice)
 
 
-def _of_leaf(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Cause | None:
-    """The cause that an argument or a value is; None of an object, for what it holds is told instead."""
+def _leaf_cause(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Cause | None:
+    """Return the cause for a changed argument or value, None for an object, whose contents are compared instead."""
     if isinstance(leaf, Array):
-        was, is_ = _array(old), _array(new)
+        was, is_ = _array_text(old), _array_text(new)
         if not was or not is_:
             return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
         if was == is_:
             return Cause(f"the memory layout of {name}", "", "", "Give it arrays of one layout, by `copy()` where they differ.")
-        what = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
+        property_ = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
         advice = "A program is made for each: keep to a few, by padding or by batches of one size."
-        return Cause(f"the {what} of {name}", was, is_, advice)
-    was, is_ = _constant(old), _constant(new)
+        return Cause(f"the {property_} of {name}", was, is_, advice)
+    was, is_ = _constant_text(old), _constant_text(new)
     if not was or not is_:
         return None
     if line is None:
@@ -163,22 +163,22 @@ def _line(line: str) -> str:
     return f"{file_name(file)}:{number}"
 
 
-def _constant(key: Any) -> str:
-    """The text of the key of a constant; empty of another key."""
+def _constant_text(key: Any) -> str:
+    """Return the text of the key of a constant, empty for another key."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
         return str(key[1]) if key[0] in EXACT else short(key[1])
     return key.__name__ if isinstance(key, type) else ""
 
 
-def _array(key: Any) -> str:
-    """Dtype and shape of the key of an array; empty of one that shares memory with another."""
+def _array_text(key: Any) -> str:
+    """Return dtype and shape from the key of an array, empty if it shares memory with another argument."""
     key = key[0] if isinstance(key, tuple) and len(key) == 2 else key  # a value's
     return f"{key[1]}{list(key[0])}" if isinstance(key, tuple) and isinstance(key[0], tuple) else ""
 
 
-def _of_owner(name: str, same: bool, old: Any, new: Any) -> Cause:
+def _owner_cause(name: str, same: bool, old: Any, new: Any) -> Cause:
     if not same:
-        return Cause(f"the class of {name}", "", "", "Keep one object, and change what it holds.")
+        return Cause(f"the class of {name}", "", "", "Keep one object, and change its contents.")
     if isinstance(old, int) and isinstance(new, int):
         return Cause(f"the length of {name}", str(old), str(new), "Keep its length: write into its items, or into an array.")
     if isinstance(old, str) and isinstance(new, str):
@@ -190,19 +190,19 @@ def _of_owner(name: str, same: bool, old: Any, new: Any) -> Cause:
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:
     settings, values, *keys = key[len(call.kind):]
-    records = tuple([(type(r.owner), _shape_of(r)) for r in call.records()])
+    records = tuple([(type(r.owner), _record_outline(r)) for r in call.records()])
     return Outline(call.kind, call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
 
 
-def _shape_of(record: Record) -> Any:
-    """What is compared of a record: its names, the length of a list, the content of what has no single values."""
+def _record_outline(record: Record) -> Any:
+    """Return what is compared of a record: its names, a list's length, or the content of one whose values cannot be set."""
     if not record.writable:
         return repr(record.values)
     return len(record.values) if isinstance(record, ListRecord) else record.names
 
 
 def argument_names(f: Callable, structure: Any) -> list[str]:
-    """What the user calls each leaf of the arguments: ``the argument `x['w']```."""
+    """Return the name of each leaf of the arguments in messages: ``the argument `x['w']```."""
     try:
         parameters = [p.name for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
         kinds = [p.kind for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
@@ -226,46 +226,46 @@ def argument_names(f: Callable, structure: Any) -> list[str]:
     return out
 
 
-def _owners(f: Callable, call: Any) -> dict[int, str]:
-    """A name for each object and container that is recorded, by id."""
-    known: dict[int, str] = {}
+def _owner_names_by_id(f: Callable, call: Any) -> dict[int, str]:
+    """Return a name for each recorded object and container, by id."""
+    names: dict[int, str] = {}
     owner = getattr(f, "__self__", None)
     if owner is not None:
-        known[id(owner)] = "self"
+        names[id(owner)] = "self"
     for name, leaf in zip(argument_names(f, call.structure), call.leaves, strict=True):
-        known.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
-    _name_owners(known, call.records())
-    return known
+        names.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
+    _name_owners(names, call.records())
+    return names
 
 
-def _name_owners(known: dict[int, str], records: Sequence[Record]) -> None:
-    """Add a name for each object and container that is recorded, by id."""
-    for _ in range(3):  # what holds an object may be recorded behind it
+def _name_owners(names: dict[int, str], records: Sequence[Record]) -> None:
+    """Add to ``names`` a name for each recorded object and container, by id."""
+    for _ in range(3):  # the owner of an object may be recorded after the object
         for record in records:
             for k, value in enumerate(record.values):
-                if id(record.owner) in known or isinstance(record, _VARIABLES):
-                    known.setdefault(id(value), _inside(record, k, known))
+                if id(record.owner) in names or isinstance(record, _VARIABLES):
+                    names.setdefault(id(value), _value_name(record, k, names))
 
 
-def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, way: tuple[int, ...]) -> str:
-    """What the user calls value ``k`` of a record, one of those that ``f`` reaches; None: its owner."""
+def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, indices: tuple[int, ...]) -> str:
+    """Return the name of value ``k`` of a record that ``f`` reaches in messages. ``k=None``: the name of its owner."""
     owner = getattr(f, "__self__", None)
-    known = {id(owner): "self"} if owner is not None else {}
-    _name_owners(known, records)
+    names = {id(owner): "self"} if owner is not None else {}
+    _name_owners(names, records)
     if k is None:
-        return f"`{known.get(id(record.owner)) or type(record.owner).__name__}`"
-    return f"`{_inside(record, k, known)}{''.join([f'[{part}]' for part in way])}`"
+        return f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
+    return f"`{_value_name(record, k, names)}{''.join([f'[{part}]' for part in indices])}`"
 
 
 _VARIABLES = (CellsRecord, VariablesRecord, ClassRecord)
 
 
-def _inside(record: Record, k: int, known: dict[int, str]) -> str:
+def _value_name(record: Record, k: int, names: dict[int, str]) -> str:
     if isinstance(record, ClassRecord):
         return f"{record.owner.__name__}.{record.names[k]}"
     if isinstance(record, _VARIABLES):
         return str(record.names[k])
-    owner = known.get(id(record.owner)) or type(record.owner).__name__
+    owner = names.get(id(record.owner)) or type(record.owner).__name__
     if isinstance(record, DictRecord):
         return f"{owner}[{record.names[k]!r}]"
     return f"{owner}.{record.names[k]}" if record.names else f"{owner}[{k}]"
@@ -275,28 +275,28 @@ _KINDS = {CellsRecord: "the closure variable", VariablesRecord: "the global vari
 
 
 def place_names(f: Callable, call: Any) -> Iterator[str]:
-    """What the user calls each value: ``the attribute `self.n```, ``the global variable `scale```."""
-    known = _owners(f, call)
+    """Yield the name of each value in messages: ``the attribute `self.n```, ``the global variable `scale```."""
+    names = _owner_names_by_id(f, call)
     for content in call.contents:
-        for record, k, way in content.places():
-            inner = "".join([f"[{part}]" for part in way])
+        for record, k, indices in content.places():
+            inner = "".join([f"[{part}]" for part in indices])
             kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
-            yield f"{kind} `{_inside(record, k, known)}{inner}`"
+            yield f"{kind} `{_value_name(record, k, names)}{inner}`"
 
 
 def owner_names(f: Callable, call: Any) -> Iterator[str]:
-    """What the user calls the owner of each record."""
-    known = _owners(f, call)
+    """Yield the name of the owner of each record in messages."""
+    names = _owner_names_by_id(f, call)
     for record in call.records():
         if isinstance(record, _VARIABLES):
             yield "the variables that it names"
         else:
-            yield f"`{known.get(id(record.owner)) or type(record.owner).__name__}`"
+            yield f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
 
 
 def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, Any]) -> str:
-    """What is told of arrays that a function leaves somewhere at each call; ``skipped``: lists and dicts that grow, by id."""
-    known = _owners(f, call)
+    """Return the warning about arrays that a function leaves behind at each call. ``skipped``: growing lists and dicts, by id"""
+    names_by_id = _owner_names_by_id(f, call)
     where = ""
     arrays = [cell for cell, _, _ in traced.survivors]
     lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
@@ -305,15 +305,15 @@ def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, An
         fresh = record.again(names, values)
         for k, value in enumerate(values):
             if any([value is array for array in arrays]):
-                owner = known.get(id(record.owner)) or type(record.owner).__name__
+                owner = names_by_id.get(id(record.owner)) or type(record.owner).__name__
                 grown = isinstance(record, ListRecord) and len(values) != len(record.values)
-                where = where or (f"in `{owner}`, which grows" if grown else f"in `{_inside(fresh, k, known)}`")
+                where = where or (f"in `{owner}`, which grows" if grown else f"in `{_value_name(fresh, k, names_by_id)}`")
     for x in skipped.values():
         if any([value is array for value in (x.values() if isinstance(x, dict) else x) for array in arrays]):
-            where = where or f"in `{known.get(id(x)) or type(x).__name__}`, which grows"
+            where = where or f"in `{names_by_id.get(id(x)) or type(x).__name__}`, which grows"
     line = next((user_line(line) for line in lines if line is not None), "")
-    made = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
+    origin = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
     return (
         f"{named(f)} leaves arrays behind at each call ({where or 'in an attribute, a global, a list or a dict'}): it is traced "
-        f"again each time, which is slow.{made} Return the array, or write into an array that exists, with `a[...] = value`"
+        f"again each time, which is slow.{origin} Return the array, or write into an array that exists, with `a[...] = value`"
     )

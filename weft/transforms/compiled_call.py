@@ -1,8 +1,9 @@
-"""Entry: a traced and compiled call, and the short way through it.
+"""Entry: a traced and compiled call, and the fast path through it.
 
-A warm call compares what could have changed with lists prepared before, one C-level comparison for all captured cells:
-their nodes are those of the last call, nobody else holds the nodes that are written, the Program wrote in place.
-Each node has a buffer of its own, so whoever keeps a content keeps its node, and reference counts of nodes tell.
+A warm call compares the current state with lists prepared by the call before, one C-level comparison for all captured cells:
+their nodes are those of the last call, the nodes to be written have no other references, the Program wrote in place.
+Each node has a buffer of its own, so every reference to a content is a reference to its node, and a node's reference count
+shows whether its buffer may be donated.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import structure_changed, unflatten
 
 MISS = object()
-_NUMBER, _SAME = "number", "same"  # kinds of arguments that are no Arrays
+_NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
-_MAKE: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
+_WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
-    """What getrefcount tells, over map, of a node that only its cell and two lists of an Entry hold."""
+    """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of an
+    Entry."""
 
     class ModuleTree:
         node: Any = None
@@ -56,28 +58,32 @@ _FREE = _free_count()
 
 
 class Entry:
-    """One Program with the guard of its arguments and the places of its results.
+    """One Program with the guard of its arguments and the targets of its results.
 
-    tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    place: where it runs, as ``LOCAL`` says it. settings: see ``call.py``. lands: the arguments that the function writes. count:
-    what ``Structure.count`` was when modules were looked at.
-    held: what function and arguments hold; ``fast`` is right where :meth:`holds` says so.
+    tree : the structure of the arguments, None if all are positional and none is a tree
+    quick : whether :meth:`fast` may be called, which is valid while :meth:`holds` returns True
+    place : ``LOCAL.place`` when the call was compiled
+    settings : see ``call.py``
+    lands : numbers of the arguments that the function writes
+    count : ``Structure.count`` when the modules were last compared
+    held : the contents of function and arguments
     """
 
-    __slots__ = (  # noqa: RUF023  in the order in which a call meets them
-        # whether a call is of this kind: its tree and leaves, and what function and arguments hold
-        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_more", "_played",
-        # where among the values of ``held`` captured cells and written ones are, and what exists already among the results
+    __slots__ = (  # noqa: RUF023  in the order of use
+        # the guard of a call: its tree and leaves, and the contents of function and arguments
+        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers", "_tape_results",
+        # positions among the values of ``held`` of captured cells, written cells, and results that exist before the call
         "_of_cells", "_of_writes", "_of_results", "_of_views",
-        # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
+        # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
-        # the run; the cells that it changes, and whether their memory is free for it
-        "_run", "_warm", "_watched", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
-        "_tail",
-        # its results, as the caller gets them
-        "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
-        # what is written when it has run
+        # the run; the cells that it changes, and whether their buffers may be donated
+        "_run", "_warm", "_watched", "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
+        "_state_buffers", "_state_start",
+        # the results for the caller
+        "_results", "_kinds", "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure",
+        "_has_one_output", "_is_pure",
+        # the writes after the run
         "_writes", "lands", "_survivors", "_sets",
     )
 
@@ -85,7 +91,7 @@ class Entry:
         self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
         contents: Sequence[Content] = (),
     ) -> None:
-        """moving : numbers of leaves, and behind them of the values in ``contents``, that each call tells"""
+        """moving : numbers of the run-time numbers among the leaves and, after the leaves, among the values in ``contents``"""
         graph = traced.graph
         self._nodes: list[Node] = []
         self._values: list[Any] = []
@@ -94,10 +100,10 @@ class Entry:
         self.count = -1
         self._tape = traced.tape
         self._sets = traced.sets
-        floats = self._tape is None  # without a tape nothing is computed of them
+        floats = self._tape is None  # without a tape nothing is computed from floats
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
-        self._more = self._tape is not None or needs_numbers(traced.results, len(leaves))
-        self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and what the tape makes of them
+        self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
+        self._tape_results: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
         self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
@@ -113,17 +119,17 @@ class Entry:
         self.tree: Any = None if isinstance(structure, int) else structure[0]
         static = self.tree is not None and structure[1]
         self._guard(graph.inputs, leaves, moving)
-        # the long way sees static arguments, and an Array that is another argument too
-        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)  # plain arrays are other calls, see _keys
+        # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
+        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned
         self._results = [row_of(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
-        self._made = [(*r, _MAKE[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
-        self._visible = len(traced.shows)
-        late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
-        self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
+        self._result_rows = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
+        self._result_count = len(traced.shows)
+        late = [(kind == "same", j, end) for j, (kind, end) in enumerate(traced.results) if kind in ("view", "same")]
+        self._derived = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
         alone = len(self._results) == 1 and self._structure is None
-        self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
+        self._has_one_output = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *row_of(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
@@ -133,22 +139,22 @@ class Entry:
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
-        self._watched: list[Any] = []  # the records that ``_warm`` was made of
-        self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
-        self._find()
+        self._watched: list[Any] = []  # the records from which ``_warm`` was made
+        self._is_pure = self._has_one_output and self._inputs == len(self._arrays) and not self._writes and not self._survivors
+        self._find_places()
 
-    def _find(self) -> None:
-        """Note which cells and results are values and objects in what is held: in other calls these may be others."""
+    def _find_places(self) -> None:
+        """Find the captured cells and results that belong to objects in ``held``: another call may have other objects there."""
         cells, same = self.held.places()
         self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
         self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
         exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
         self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
-        views = [(n, what[0][1]) for n, (same, _, what) in enumerate(self._later) if not same and what[0][0] == "static"]
+        views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._derived) if not same and end[0][0] == "static"]
         self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
 
     def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
-        """This entry for what ``contents`` hold: itself, or where objects and arrays are others a copy."""
+        """Return an entry for the objects and arrays in ``contents``: itself if they are the same, else a rebound copy."""
         held = self.held
         if held.taken(contents):
             return self
@@ -165,7 +171,7 @@ class Entry:
         return out
 
     def _bind(self) -> None:
-        """Take cells, and results that exist already, from what is held."""
+        """Replace cells, and results that exist before the call, by those in ``held``."""
         values, records = self.held.values, self.held.records() if self._of_results else []
         cells = zip(self._cells, self._of_cells, strict=True)
         self._cells = [values[k].cell if k >= 0 else cell for cell, k in cells]
@@ -174,57 +180,57 @@ class Entry:
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._followed, self._warm = -1, None
-        self._made, self._later = self._made.copy(), self._later.copy()
+        self._result_rows, self._derived = self._result_rows.copy(), self._derived.copy()
         for j, is_value, k in self._of_results:
-            self._made[j] = (STATIC, values[k] if is_value else records[k].owner, *self._made[j][2:])
+            self._result_rows[j] = (STATIC, values[k] if is_value else records[k].owner, *self._result_rows[j][2:])
         for n, k in self._of_views:
-            same, j, ((kind, _), path) = self._later[n]
-            self._later[n] = (same, j, ((kind, values[k].cell), path))
+            same, j, ((kind, _), path) = self._derived[n]
+            self._derived[n] = (same, j, ((kind, values[k].cell), path))
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
             k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
             for k, n in zip(self._arrays, inputs, strict=False)
         }
-        given: list[Any] = []
+        arguments: list[Any] = []
         for k, leaf in enumerate(leaves):
             fixed = type(leaf) is float or is_static(leaf)
-            given.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
-        self._specs = tuple(given)
+            arguments.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
+        self._specs = tuple(arguments)
 
     def _prepare_state(self, traced: Traced) -> None:
-        """The captured cells that the Program writes, in the order of their outputs."""
+        """Prepare the lists of captured cells that the Program writes, in the order of their outputs."""
         self._nodes = [cell._node for cell in self._cells]
         self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
-        self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
-        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
+        self._returned_inputs = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
+        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in kept]
         numbers = [k for _, k in self._state]
         first = len(traced.graph.outputs) - len(numbers)
         counts = [s for s in sources if s[0] == "out"]
-        self._tail = -1  # where the outputs begin that are this state, each once, and all there is to land
+        # index of the first state output if the state comes last, each cell once, and nothing else is written, else -1
+        self._state_start = -1
         if len(self._state) == len(self._writes) and numbers == list(range(first, first + len(numbers))):
             if len(set(counts)) == len(counts) and not self._survivors:
-                self._tail = first
-        self._held = None
+                self._state_start = first
+        self._keep = None
         if self._state:
             own = {self._start + i for i, _ in self._state}
-            self._held = [i not in own for i in range(self._inputs)]
-        self._expected, self._followed = [_FREE] * len(self._state), -1
+            self._keep = [i not in own for i in range(self._inputs)]
+        self._expected_counts, self._followed = [_FREE] * len(self._state), -1
         self._gather()
 
     def _gather(self) -> None:
-        """Lists of what the cells hold now."""
-        self._own = [self._nodes[i] for i, _ in self._state]
-        self._free = [self._values[i] for i, _ in self._state]
-        if any([node.op is CONSTANT for node in self._own]):
+        """Collect the nodes and buffers of the written cells."""
+        self._state_nodes = [self._nodes[i] for i, _ in self._state]
+        self._state_buffers = [self._values[i] for i, _ in self._state]
+        if any([node.op is CONSTANT for node in self._state_nodes]):
             self._followed = -1
 
     def holds(self, count: int) -> bool:
-        """Whether function and arguments hold what this entry was made for, but for numbers and arrays that others have replaced;
-        these are read.
+        """Return whether this entry is valid for the current contents of function and arguments, after reading changed values.
 
-        count : what ``Structure.count`` is
+        count : the current ``Structure.count``
         """
         held = self.held
         if count == self.count and held.reached.values is held.seen:
@@ -244,31 +250,31 @@ class Entry:
         return True
 
     def warm(self, structures: int) -> Any:
-        """A table for warm calls (see ``weft.devices.native_protocols``), None where they need Python."""
-        if self._ints or self._tape or not self._single or self.tree is not None or not self.quick:
+        """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python."""
+        if self._ints or self._tape or not self._has_one_output or self.tree is not None or not self.quick:
             return None
-        if self._writes or self._survivors or self._shown:
+        if self._writes or self._survivors or self._returned_inputs:
             return None
-        found = [rows for c in self.held.contents for rows in c.watch()]
-        if None in found:
+        rows_of_contents = [rows for c in self.held.contents for rows in c.watch()]
+        if None in rows_of_contents:
             return None
         run = self._run.staying() if isinstance(self._run, Placed) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        known, records = self._warm, [c.records for c in self.held.contents]
-        if known is None or not known.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
-            watch = [row for rows in found for row in rows or ()]
+        cached, records = self._warm, [c.records for c in self.held.contents]
+        if cached is None or not cached.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
+            watch = [row for rows in rows_of_contents for row in rows or ()]
             specs = [None if s[0] is _NUMBER else (s[1],) if s[0] is _SAME else s for s in self._specs]
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
             self._watched = records
-            self._warm = known = fast_call.table(run, structures, watch, specs, places, cells, self._fixed, result)
-        return known
+            self._warm = cached = fast_call.table(run, structures, watch, specs, places, cells, self._fixed, result)
+        return cached
 
     def fast(self, args: Sequence[Any]) -> Any:
-        """Run with leaves that are Arrays and numbers, or MISS where anything is not as it was."""
+        """Run with these Arrays and numbers, or return MISS if anything differs from the compiled call."""
         specs = self._specs
         if len(args) != len(specs):
             return MISS
@@ -277,35 +283,35 @@ class Entry:
             run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
-            given = type(arg)
-            if given is not ndarray and given is not Scalar:
+            type_ = type(arg)
+            if type_ is not ndarray and type_ is not Scalar:
                 kind = spec[0]
-                if given is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
+                if type_ is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
                     continue
-                if given is np.ndarray and arg.shape == kind and not self.lands:
+                if type_ is np.ndarray and arg.shape == kind and not self.lands:
                     return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])
                 return MISS
             if arg._base is not None:
                 return MISS
             node = arg._node
             value = node.value
-            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or given is not spec[2]:
+            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or type_ is not spec[2]:
                 return MISS
             inputs.append(value)
         if self.lands and len(set(map(id, inputs))) < len(inputs):
-            return MISS  # what is written through one argument would have to show in another
+            return MISS  # a write through one argument must show in the other
         if self._states and not self._states.isdisjoint(map(id, args)):
-            return MISS  # or in a captured cell
-        if self._more:
-            known, numbers = self._played
-            if known is self.held.numbers:
+            return MISS  # or in the captured cell
+        if self._needs_numbers:
+            cached, numbers = self._tape_results
+            if cached is self.held.numbers:
                 args = [*args, *numbers]
             else:
                 numbers = self._all_numbers(args)
                 if numbers is None:
                     return MISS
                 args = numbers
-        if self._pure:
+        if self._is_pure:
             _, k, shape, dtype = self._results[0]
             return holding(run(inputs)[k], shape, dtype, self._kinds[0])
         for k in self._scalars:
@@ -321,27 +327,27 @@ class Entry:
         return self._results_of(run(inputs), inputs, args, args)
 
     def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
-        """The leaves, behind them the run-time numbers of objects, and what the tape computes of these; None if a condition on
-        them does not come out as it did."""
-        known = self.held.numbers
+        """Return the leaves, the run-time numbers of objects and the values that the tape computes from them; None if a condition
+        on them has another outcome than in the trace."""
+        current = self.held.numbers
         if self._tape is None:
-            return [*leaves, *known]
+            return [*leaves, *current]
         if self._ints:
-            return self._tape.played(leaves, known)
-        before, numbers = self._played
-        if before is not known:
-            played = self._tape.played(leaves, known)
+            return self._tape.played(leaves, current)
+        before, numbers = self._tape_results
+        if before is not current:
+            played = self._tape.played(leaves, current)
             if played is None:
                 return None
             numbers = played[len(leaves):]
-            self._played = known, numbers
+            self._tape_results = current, numbers
         return [*leaves, *numbers]
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
-        """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
+        """Run with materialised leaves, or return MISS if a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
-        if self._more:
+        if self._needs_numbers:
             numbers = self._all_numbers(leaves)
             if numbers is None:
                 return MISS
@@ -361,14 +367,14 @@ class Entry:
         return self._results_of(run(inputs), inputs, leaves, cells)
 
     def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
-        """The results of a Program that writes nothing."""
-        if self._single:
+        """Return the results of a Program that writes nothing."""
+        if self._has_one_output:
             _, k, shape, dtype = self._results[0]
             return holding(outputs[k], shape, dtype, self._kinds[0])
-        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._shown else {}, {})
+        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._returned_inputs else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
-        """Bring all that the Program reads to the device where it is to run: what runs it there."""
+        """Move the Program's inputs to its device and return the callable that runs it there."""
         nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
         run: Run
         if isinstance(self._run, Placed):
@@ -381,7 +387,7 @@ class Entry:
         return run
 
     def _renew(self) -> bool:
-        """Bring the lists up to date; False where a captured cell has another shape or dtype now."""
+        """Read the captured cells again. Return False if one has another shape or dtype now."""
         changed = False
         for i, cell in enumerate(self._cells):
             node = concrete(cell)._node
@@ -396,32 +402,34 @@ class Entry:
         return True
 
     def _stateful(self, run: Run, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
-        """Run a Program that writes cells; their buffers are given to it where nobody else holds them.
+        """Run a Program that writes cells. A written cell's buffer is donated if no other reference to it exists.
 
-        ``cells``: the leaves, or the cells that stand for them where the function was traced with these.
+        ``cells``: the leaves, those in ``_bases`` replaced by the cells that they view
         """
-        held = self._held
-        if held is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
-            self._followed, held = FOLLOWED[0], held.copy()
-            views = list(map(getweakrefcount, self._own))  # which know by the node whether the content is still the same
-            for count, seen, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
-                held[self._start + i] = count != _FREE or seen > 0 or self._nodes[i].op is CONSTANT  # which is read off the node
-        unchanged = self._unchanged(inputs, cells) if self._shown else {}
-        outputs = run(inputs, held)
-        if self._tail >= 0 and outputs[self._tail :] == self._free:
-            if self._single:
+        keep = self._keep
+        if keep is not None and (
+            self._followed != FOLLOWED[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
+        ):
+            self._followed, keep = FOLLOWED[0], keep.copy()
+            views = list(map(getweakrefcount, self._state_nodes))  # a view has a weak reference to the node that it last read
+            for count, n_views, (i, _) in zip(map(getrefcount, self._state_nodes), views, self._state, strict=True):
+                keep[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
+        unchanged = self._unchanged(inputs, cells) if self._returned_inputs else {}
+        outputs = run(inputs, keep)
+        if self._state_start >= 0 and outputs[self._state_start :] == self._state_buffers:
+            if self._has_one_output:
                 _, k, shape, dtype = self._results[0]
                 return holding(outputs[k], shape, dtype, self._kinds[0])
             return self._pack(outputs, leaves, unchanged, {})
-        made: dict[int, Node] = {}
+        nodes: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
             if kind == IN:
                 node = unchanged[k]
-            elif kind == OUT and i >= 0 and held is not None and not held[self._start + i] and k not in made:
-                node = made[k] = self._nodes[i]  # nobody else knows this node
+            elif kind == OUT and i >= 0 and keep is not None and not keep[self._start + i] and k not in nodes:
+                node = nodes[k] = self._nodes[i]  # no other reference to this node exists
                 node.value = outputs[k]
             else:
-                node = _made(made, k, shape, dtype, outputs)
+                node = _output_node(nodes, k, shape, dtype, outputs)
             if isinstance(target, int):
                 cells[target]._set(node)
                 continue
@@ -430,18 +438,18 @@ class Entry:
                 self._nodes[i], self._values[i] = node, node.value
         alive: dict[int, Array] = {}
         for cell, (kind, k, shape, dtype), j in self._survivors:
-            cell._node = unchanged[k] if kind == IN else _made(made, k, shape, dtype, outputs)
+            cell._node = unchanged[k] if kind == IN else _output_node(nodes, k, shape, dtype, outputs)
             cell._trace = None
             alive[j] = cell
         self._gather()
-        return self._pack(outputs, leaves, unchanged, made, alive)
+        return self._pack(outputs, leaves, unchanged, nodes, alive)
 
     def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
-        """The nodes of the inputs that are results too; they share these nodes."""
-        return {k: self._node(k, cells, inputs) for k in self._shown}
+        """Return the nodes of the inputs that are also results, which share them."""
+        return {k: self._node(k, cells, inputs) for k in self._returned_inputs}
 
     def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
-        """The node behind input ``k``."""
+        """Return the node of input ``k``."""
         if k < len(self._arrays):
             return cells[self._arrays[k]].node
         if k < self._start:
@@ -450,28 +458,28 @@ class Entry:
         return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
 
     def _pack(
-        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], made: dict[int, Node],
+        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], nodes: dict[int, Node],
         alive: Mapping[int, Array] = _NONE,
     ) -> Any:
-        """The results. ``alive``: those that are Arrays already, since somebody kept them while tracing."""
+        """Assemble the results. ``alive``: the results that exist as Arrays, because the function stored them while traced."""
         out: list[Any] = []
-        for j, (kind, k, shape, dtype, make) in enumerate(self._made):
+        for j, (kind, k, shape, dtype, make) in enumerate(self._result_rows):
             if j in alive:
                 out.append(alive[j])
             elif kind == OUT:
-                out.append(make(_made(made, k, shape, dtype, outputs)))
+                out.append(make(_output_node(nodes, k, shape, dtype, outputs)))
             elif kind == IN:
                 out.append(make(unchanged[k]))
             else:
                 out.append(leaves[k] if kind == LEAF else k)
-        for same, j, what in self._later:
-            out[j] = out[what] if same else view_of(what, leaves, out)
-        del out[self._visible :]
+        for same, j, end in self._derived:
+            out[j] = out[end] if same else view_of(end, leaves, out)
+        del out[self._result_count :]
         whole = out[0] if self._structure is None else unflatten(self._structure, out)
         return self._set(whole) if self._sets else whole
 
     def _set(self, whole: Sequence[Any]) -> Any:
-        """Set in objects what the function sets there; the rest is what it gives."""
+        """Set the values that the function sets in objects, and return its result."""
         records = self.held.records()
         for (n, place), value in zip(self._sets, whole[1:], strict=True):
             records[n].put(place, value)
@@ -480,9 +488,9 @@ class Entry:
         return whole[0]
 
 
-def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
-    """The node of output ``k``, one for all who get it."""
-    node = made.get(k)
+def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
+    """Return the node of output ``k``, made once for all results and cells that share it."""
+    node = nodes.get(k)
     if node is None:
-        node = made[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
+        node = nodes[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
     return node

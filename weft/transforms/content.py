@@ -1,11 +1,11 @@
-"""What functions and objects hold beside what they are given: as a key, values, and records of what may change.
+"""Content: the contents of functions and objects, as a key, a list of values, and records to detect changes.
 
-Equal keys mean one structure: the same code, classes, names and containers. Arrays and constants (numbers, strings and the like)
-in attributes, items and variables are its values. They are apart from the key, in the order in which they were found, so equal
-keys have values that correspond to each other.
+Equal keys mean equal structure: the same code, classes, names and containers. Arrays and constants (numbers, strings and the
+like) in attributes, items and variables are not in the key but in the list of values, in a fixed order: the values of equal
+keys correspond to each other.
 
-Modules and optimizers count the changes of their attributes (``Structure.count``). Lists, dicts, sets, NumPy arrays, plain
-objects and variables do not: records of them are compared at each call.
+Changes of modules and optimizers raise ``Structure.count``. Lists, dicts, sets, NumPy arrays, plain objects and variables do
+not report changes: their records are compared at each call.
 """
 
 from __future__ import annotations
@@ -53,25 +53,26 @@ from weft.transforms.records import (
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 from weft.transforms.values import CONSTANTS, EXACT, Hashed, cells_of, key_of_values
 
-LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
-MANY = 1000  # items: the constants in longer containers are compared as a whole
-FEW = 100  # items: longer containers that are variables are compared by identity
+LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
+MANY = 1000  # items: in longer containers the constants are part of the key
+FEW = 100  # items: longer containers in variables are compared by identity
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
 
 
 class Content:
-    """Makes keys of what it is given with :meth:`of`; :meth:`close` follows the variables that functions name.
+    """The content of functions and objects: :meth:`of` makes the key of one, :meth:`close` follows the variables in their code.
 
-    words : names that the function and all that it calls name as attributes; more are added to them
-    skipped : containers (by id) that are variables and whose content does not count
-    package : the name of the jitted function's Python module; functions of this package are looked into even if it is installed
-    held : what the keys name by number, which somebody has to keep
-    key : of all that was found, and what :meth:`close` was given
-    beside : what was looked at before, and is known by number where it is met again
-    records : of what may change
-    values : arrays and constants in the records; numbers : whether there are numbers among them
-    moving : numbers of the constants that are run-time numbers from the first call on
+    words : attribute names in the code of the function and its callees; :meth:`of` adds to them
+    skipped : ids of containers in variables whose items are not recorded
+    package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
+    held : objects whose ids are in keys, kept alive so that the ids stay unique
+    key : of everything recorded, and of the keys passed to :meth:`close`
+    beside : an earlier content, whose objects are referred to by number
+    records : of everything that may change
+    values : arrays and constants in the records
+    numbers : whether run-time numbers are among the values
+    moving : numbers of the values that are run-time numbers from the first call on
     """
 
     __slots__ = (
@@ -95,20 +96,19 @@ class Content:
         self._untold: list[Record] = []
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
-        self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # for cycles, and what is held twice
+        self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
-        self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner: an empty record, and their names
-        self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # an empty record, and what the key says of the object
-        self._classes: dict[type, bool] = {}  # True for one that is reached as itself, not by its objects
-        self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user's
+        self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner's id: an empty record, and the names
+        self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # by id: an empty record, and the object's class or id
+        self._classes: dict[type, bool] = {}  # True for a class that is reached as itself, not by its objects
+        self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user, by id
         self._words: set[str] = set() if words is None else words
         self._stores: set[str] = set()  # names of attributes that functions may set
 
     def of(self, x: Any, deep: bool = True) -> Any:
-        """Return the key of ``x``: constants by value, functions by their code, objects by class and structure. Here Arrays are
-        known by identity; those in records are values.
+        """Return the key of ``x``: constants by value, functions by code, objects by class and structure, Arrays by identity.
 
-        deep : whether ``x`` belongs to an object. Of containers that are variables, long ones and NumPy arrays are not read
+        deep : whether ``x`` belongs to an object. If it is a variable, a long container or NumPy array is compared by identity
         """
         kind = type(x)
         if kind in CONSTANTS:
@@ -116,10 +116,10 @@ class Content:
         if isinstance(x, tuple | frozenset):
             return (kind, *[self.of(item, deep) for item in x])
         if isinstance(x, Array):
-            return (self._named(x), x.shape, x.dtype)
+            return (self._keep_alive(x), x.shape, x.dtype)
         if id(x) in self._seen:
             return (Content, self._seen[id(x)])
-        self._seen[self._named(x)] = len(self._seen)
+        self._seen[self._keep_alive(x)] = len(self._seen)
         if is_module(x):
             return self._object(x, ModuleRecord)
         if hasattr(kind, "__structure__"):
@@ -152,26 +152,26 @@ class Content:
         return (kind, x)
 
     def _namespace(self, module: types.ModuleType) -> None:
-        """Note a Python module; its variables are looked at when it is known which of them are named."""
+        """Register a Python module. :meth:`close` reads those of its variables that the code names."""
         if not self._is_library(module.__name__):
             self._namespaces[id(module)] = module
 
-    def _named(self, x: Any) -> int:
+    def _keep_alive(self, x: Any) -> int:
         self.held.append(x)
         return id(x)
 
     def _object(self, x: Any, record: type[ObjectRecord]) -> Any:
-        """Note an object; its attributes are looked at when it is known which of them count."""
+        """Register an object. :meth:`close` records its attributes when all attribute names in the code are known."""
         kind = type(x)
         self._classes.setdefault(kind, False)
         library = self._is_library(kind.__module__) and not is_unnamed(kind)
-        everything = library or dataclasses.is_dataclass(kind)  # functions of trees read all of it
+        everything = library or dataclasses.is_dataclass(kind)  # all attributes are read
         same = is_only_attributes(kind) and record is not OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (Content, self._seen[id(x)])
 
-    def _recorded(self, record: Record, deep: bool = True, whole: bool = False) -> list[Any]:
-        """Take the record down and return the key of its structure; ``whole``: its constants are part of that."""
+    def _record(self, record: Record, deep: bool = True, whole: bool = False) -> list[Any]:
+        """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
         record.deep = deep
         record.names, record.values = record.read()
         parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
@@ -182,15 +182,15 @@ class Content:
                 paths.append((k, ()))
                 continue
             by_value = whole and (not record.writable or not isinstance(value, Array))
-            part, ways = (self.of(value, deep), ()) if by_value else self._part(value, deep)
+            part, index_paths = (self.of(value, deep), ()) if by_value else self._part(value, deep)
             parts.append(part)
-            paths += [(k, way) for way in ways]
+            paths += [(k, indices) for indices in index_paths]
         record.paths = tuple(paths)
         self.records.append(record)
         return parts
 
     def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
-        """Return the key of a value of a record, and the ways to the constants in it."""
+        """Return the key of a value of a record, and the tuple indices of the leaves in it."""
         form: Form | None = form_of(value)
         return (self.of(value, deep), ()) if form is None else (form, tuple(ways_into(form)))
 
@@ -200,8 +200,8 @@ class Content:
         if not deep and (id(x) in self._skipped or len(x) > FEW):
             return id(x)
         whole = kind not in (DictRecord, ListRecord) or len(x) > MANY
-        about = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
-        return (type(x), *about, *self._recorded(kind(x), deep, whole))
+        array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
+        return (type(x), *array_type, *self._record(kind(x), deep, whole))
 
     def _function(self, f: types.FunctionType) -> Any:
         parts: list[Any] = [types.FunctionType, id(f.__code__)]
@@ -210,12 +210,12 @@ class Content:
             return (*parts, *[self.of(x, deep=False) for x in contents_of(f)])
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
-        found = names_in(f.__code__)
-        self._words |= found.words
-        self._stores |= found.stores
-        for name in found.variables:
+        names = names_in(f.__code__)
+        self._words |= names.words
+        self._stores |= names.stores
+        for name in names.variables:
             self._variable(VariablesRecord(f.__globals__), name, f.__globals__.get(name, MISSING))
-        for name, attribute in found.attributes:
+        for name, attribute in names.attributes:
             owner = f.__globals__.get(name, MISSING)
             if isinstance(owner, types.ModuleType):
                 if not self._is_library(owner.__name__):
@@ -224,23 +224,23 @@ class Content:
             self._words.add(attribute)
             if isinstance(owner, type):
                 self._classes[owner] = True
-        for level, name in found.imports:
+        for level, name in names.imports:
             path = resolve_name("." * level + name, f.__globals__.get("__package__") or "weft") if level else name
             module = sys.modules.get(path)
             if isinstance(module, types.ModuleType):
                 self._namespace(module)
         if f.__dict__.keys() - {"__wrapped__"}:
-            parts += self._recorded(DictRecord(f.__dict__), deep=False)
+            parts += self._record(DictRecord(f.__dict__), deep=False)
         return tuple(parts)
 
     def _variable(self, owner: Record, name: str, value: Any) -> None:
-        """Note a variable, if it may be bound to something else: what was imported stays what it is."""
+        """Register a variable, unless it is an imported module or function, which is assumed constant."""
         if value is MISSING:
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
             if is_third_party(module) and self._is_library(module):
-                self._words.add(ANY)  # it may read any attribute of what it is given
+                self._words.add(ANY)  # it may read any attribute of its arguments
             imported = getattr(value, "__name__", "") == name and (isinstance(value, _BUILT_IN) or self._is_library(module))
             if isinstance(value, types.ModuleType):
                 self._namespace(value)
@@ -252,22 +252,22 @@ class Content:
         return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
     def close(self, *keys: Any) -> Content:
-        """Follow the variables and the methods that functions name, and complete the key and the values."""
-        found: dict[Any, tuple[Any, Any]] = {}  # by place: a value, and what ``_part`` says of it
+        """Follow the variables and methods in the code of functions, and complete the key and the values."""
+        parts_by_place: dict[Any, tuple[Any, Any]] = {}  # by place: a value, and the result of ``_part`` for it
         methods: dict[int, Any] = {}
-        while self._follow(found, methods):
+        while self._follow(parts_by_place, methods):
             pass
         parts = list(methods.values())
         for key, (record, names) in self._variables.items():
-            parts.append((key, *self._joined(record, tuple(names), [found[key, name] for name in names])))
+            parts.append((key, *self._add_record(record, tuple(names), [parts_by_place[key, name] for name in names])))
         for key, (record, kind) in self._objects.items():
-            counting = [name for name in record.every if (key, name) in found]
-            parts.append((kind, *self._joined(record, tuple(counting), [found[key, name] for name in counting])))
+            counting = [name for name in record.every if (key, name) in parts_by_place]
+            parts.append((kind, *self._add_record(record, tuple(counting), [parts_by_place[key, name] for name in counting])))
         if self._cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
-            parts.append(self._joined(CellsRecord(owners), of_cells, [found[key] for key in self._cells]))
+            parts.append(self._add_record(CellsRecord(owners), of_cells, [parts_by_place[key] for key in self._cells]))
         self.key = Hashed((*keys, *parts))
-        self._settle()
+        self._update_values()
         start = 0
         for record in self.records:
             chosen = getattr(type(record.owner), "__run_time__", ())
@@ -275,24 +275,24 @@ class Content:
             start += len(record.paths)
         return self
 
-    def _follow(self, found: dict[Any, tuple[Any, Any]], methods: dict[int, Any]) -> bool:
-        """Look at the variables, attributes and methods that were named since; whether there were any."""
-        before = len(found) + len(methods)
+    def _follow(self, parts_by_place: dict[Any, tuple[Any, Any]], methods: dict[int, Any]) -> bool:
+        """Read the variables, attributes and methods registered since the last call. Return whether there were any."""
+        before = len(parts_by_place) + len(methods)
         for module in list(self._namespaces.values()):
             for name in self._words.intersection(vars(module)):
                 self._variable(VariablesRecord(vars(module)), name, getattr(module, name))
         for key, (_, _, cell) in list(self._cells.items()):
-            if key not in found:
+            if key not in parts_by_place:
                 value = CellsRecord((cell,)).read()[1][0]
-                found[key] = value, self._part(value, deep=False)
+                parts_by_place[key] = value, self._part(value, deep=False)
         for key, (variables, names) in list(self._variables.items()):
-            fresh = tuple([name for name in names if (key, name) not in found])
+            fresh = tuple([name for name in names if (key, name) not in parts_by_place])
             for name, value in zip(fresh, variables.again(fresh).read()[1] if fresh else (), strict=True):
-                found[key, name] = value, self._part(value, deep=False)
+                parts_by_place[key, name] = value, self._part(value, deep=False)
         for key, (record, _) in list(self._objects.items()):
             for name, value in zip(*record.read(), strict=True):
-                if (key, name) not in found:
-                    found[key, name] = value, self._part(value, deep=True)
+                if (key, name) not in parts_by_place:
+                    parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
             for method in methods_named(cls, self._words):
                 if id(method) not in methods:
@@ -302,17 +302,17 @@ class Content:
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
                     self._variables.setdefault(id(cls), (ClassRecord(cls), {}))[1][name] = None
-        unread = any([(key, name) not in found for key, (_, names) in self._variables.items() for name in names])
-        return unread or len(found) + len(methods) > before
+        unread = any([(key, name) not in parts_by_place for key, (_, names) in self._variables.items() for name in names])
+        return unread or len(parts_by_place) + len(methods) > before
 
-    def _joined(self, record: Record, names: tuple[Any, ...], found: list[tuple[Any, Any]]) -> tuple[Any, ...]:
-        """Take down a record of variables or attributes that have been looked at; their names and keys."""
-        paths = tuple([(k, way) for k, (_, (_, ways)) in enumerate(found) for way in ways])
-        self.records.append(record.again(names, tuple([value for value, _ in found]), paths))
-        return (names, *[part for _, (part, _) in found])
+    def _add_record(self, record: Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
+        """Add a record of variables or attributes that have been read, and return their names and keys."""
+        paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
+        self.records.append(record.again(names, tuple([value for value, _ in values]), paths))
+        return (names, *[part for _, (part, _) in values])
 
-    def _settle(self) -> None:
-        """Note what the records say; the values first, for another thread may be reading."""
+    def _update_values(self) -> None:
+        """Update the values and what depends on them. The values come first: another thread may be reading."""
         self._cells_of_values, self._keys_of_values = None, {}
         self.values = tuple([x for record in self.records for x in record.leaves()])
         kinds = set(map(type, self.values))
@@ -320,24 +320,24 @@ class Content:
         self._untold = [record for record in self.records if not record.told]
 
     def cells(self) -> dict[int, int]:
-        """Return the cells that arrays among the values show (by id), each with the number of the first."""
+        """Map the id of each cell that arrays among the values show to the number of the first such value."""
         if self._cells_of_values is None:
             self._cells_of_values = cells_of(self.values)
         return self._cells_of_values
 
     def key_of_values(self, moving: frozenset[int]) -> Hashed:
-        """Return the key of the values. moving : those that each call tells"""
-        found = self._keys_of_values.get(moving)
-        if found is None:
-            found = self._keys_of_values[moving] = key_of_values(self.values, self.cells(), moving)
-        return found
+        """Return the key of the values, cached. moving : numbers of the run-time numbers among them"""
+        cached = self._keys_of_values.get(moving)
+        if cached is None:
+            cached = self._keys_of_values[moving] = key_of_values(self.values, self.cells(), moving)
+        return cached
 
     def untold(self) -> list[Record]:
-        """Return the records of what does not tell of its changes."""
+        """Return the records whose owners do not raise ``Structure.count``."""
         return self._untold
 
     def refresh(self) -> bool:
-        """Read the values again where something has changed. Return False if the structure has."""
+        """Read changed values again. Return False if the structure has changed."""
         count = Structure.count
         if count == self.count and all([record.unchanged() for record in self._untold]):
             return True
@@ -351,20 +351,20 @@ class Content:
             records[k] = renewed
         if any(new is not old for new, old in zip(records, self.records, strict=True)):
             self.records = records
-            self._settle()
+            self._update_values()
         self.count = count
         return True
 
     def watch(self) -> Iterator[list[Watched] | None]:
-        """Yield what native code has to compare to see that nothing has changed; None where it cannot."""
+        """Yield, for each record, the comparisons by which native code detects a change, or None if it cannot."""
         for record in self._untold:
             yield record.watch()
 
     def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:
-        """Yield, for each value, its record, the number of the value, and the way into that."""
+        """Yield, for each leaf, its record, the number of the value, and the tuple indices into the value."""
         for record in self.records:
-            for k, way in record.paths:
-                yield record, k, way
+            for k, indices in record.paths:
+                yield record, k, indices
 
 
 def _module_of(x: Any) -> Any:
@@ -372,9 +372,9 @@ def _module_of(x: Any) -> Any:
 
 
 def has_content(x: Any) -> bool:
-    """Whether ``x`` is a plain object: one with attributes, whose class does not say by a hash what makes two of them equal.
+    """Return whether ``x`` is a plain object: it has attributes, and its class defines no hash by value.
 
-    Those of the standard library (files, loggers, locks) and of weft (loaders, jitted functions) are what they are.
+    Objects of the standard library (files, loggers, locks) and of weft (loaders, jitted functions) are compared by identity.
     """
     kind = type(x)
     if isinstance(x, _THEMSELVES) or not (hasattr(x, "__dict__") or slots_of(kind)):

@@ -1,7 +1,7 @@
-"""scan and fori_loop: loops that are one step of a Program, however long they are, and run natively but for steps in NumPy.
+"""scan and fori_loop: loops that are one step of a Program and run natively, except for steps in NumPy.
 
-The function is called with placeholders; what it made is the body. Arrays from outside that it reads are constants of
-the loop; those that it writes are carried from step to step, beside the caller's own carry.
+The function is called with placeholders, and its graph is the body. Arrays from outside that it reads are constants of the
+loop; those that it writes become part of the carry.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ def scan(
 ) -> tuple[Any, Any]:
     """Run ``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, as one native loop.
 
-    Where ``f`` asks for what NumPy computes (``wf.linalg``, ``wf.fft``, sorts, complex numbers), the loop is walked from Python,
-    at some microseconds a step beside NumPy's own calls: one Program all the same, with derivatives; :func:`explain` says so.
+    If ``f`` needs operations that run in NumPy (``wf.linalg``, ``wf.fft``, sorts, complex numbers), the loop is still one Program
+    with derivatives but is driven from Python, which costs some microseconds a step beside NumPy's calls. :func:`explain` shows
+    whether that is the case.
 
     Parameters
     ----------
-    f : function (carry, x) -> (carry, y); called to see what it computes: once, or once more where it writes. Arrays it
-        reads from outside are constants of the loop, and derivatives by them are known too. Arrays from outside that it
-        writes (parameters, the state of an optimizer, the random state) are carried: each step sees what the one before
-        it wrote, and after the loop they hold what the last one wrote. So are arrays, ints and floats in attributes, items and
-        variables from outside that it binds anew. Its arguments are copies: what it writes into them
-        in place stays in the step.
-    init : tree of Arrays or numbers: the first carry. Each step keeps its structure, shapes and dtypes.
-    xs : tree of Arrays with one first extent, or None: then ``f`` is given None, and ``length`` says how often
-    length : int, the number of steps; needed without ``xs``, else it must agree with them
-    reverse : from the last step to the first; ``ys`` stay in the order of ``xs``
+    f : function (carry, x) -> (carry, y), called once to trace it, and again if it writes. Arrays that it reads from outside
+        are constants of the loop; derivatives with respect to them work too. Arrays from outside that it writes (parameters,
+        the state of an optimizer, the random state) are carried: each step sees the writes of the step before, and after the
+        loop they hold the last values. The same holds for arrays, ints and floats that it rebinds in attributes, items and
+        variables from outside. Its arguments are copies: writes into them do not leave the step.
+    init : tree of Arrays or numbers: the first carry. Each step must keep its structure, shapes and dtypes.
+    xs : tree of Arrays with equal first extents, or None: then ``f`` receives None in each of ``length`` steps
+    length : int, the number of steps; required without ``xs``, else it must equal their first extent
+    reverse : run from the last step to the first; ``ys`` stay in the order of ``xs``
 
     Returns
     -------
     carry : tree like ``init``, after the last step
-    ys : tree like what ``f`` gives beside the carry, each Array with the steps as its first axis; None stays None
+    ys : tree like the second result of ``f``, each Array with the steps as its first axis; None stays None
 
     Raises
     ------
     ShapeError, DTypeError
-        when a step changes the shape or dtype of a carry, or extents differ.
+        A step changes the shape or dtype of a carry, or extents differ.
     TraceError
-        when ``f`` looks at a value, or binds outside what a loop cannot carry: new names, other shapes, objects.
+        ``f`` reads a value, or rebinds something outside that a loop cannot carry: new names, other shapes, objects.
     LinAlgError
-        when a step is computed and LAPACK refuses what it is given; it names the line in ``f``.
+        LAPACK rejects the operands of a step when it is computed; the message names the line in ``f``.
 
     Examples
     --------
@@ -100,59 +100,59 @@ def scan(
 
 
 def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding) -> tuple[Any, Any]:
-    """:func:`scan`. names : what the user's function rebinds"""
-    x_leaves, x_tree = _taken(xs)
+    """Implement :func:`scan`. names : the places that the user's function rebinds"""
+    x_leaves, x_tree = _flatten(xs)
     rows = [as_node(x) for x in x_leaves]
-    steps = _steps(rows, length)
-    starts, c_tree = _taken(init)
-    own_starts = len(starts)  # behind them come those of places outside that the body rebinds
+    steps = _count_steps(rows, length)
+    starts, c_tree = _flatten(init)
+    own_starts = len(starts)  # the starts of rebound places outside follow
     carries = [as_node(c) for c in starts]
     state: list[Array] = []  # arrays from outside that a step writes
     while True:
         holders = [input_leaf(n.shape, n.dtype) for n in carries]
         slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
-        held = [input_leaf(a.shape, a.node.dtype) for a in state]
-        given = (holders[:own_starts], c_tree, starts[:own_starts]), (slices, x_tree)
-        step = _call(f, *given, list(zip(state, held, strict=True)), names, holders[own_starts:])
+        state_nodes = [input_leaf(a.shape, a.node.dtype) for a in state]
+        call_arguments = (holders[:own_starts], c_tree, starts[:own_starts]), (slices, x_tree)
+        step = _call(f, *call_arguments, list(zip(state, state_nodes, strict=True)), names, holders[own_starts:])
         after = step.carry
         if names.starts:
             names.refuse_written([*state, *step.written])
-        widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
-        if not step.written and not step.rebinds and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
+        first_carries = [_adapt_first_carry(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
+        if not step.written and not step.rebinds and all(w.dtype == b.dtype for w, b in zip(first_carries, carries, strict=True)):
             break
         fresh = [*names.starts.values()][len(after) - own_starts:]
-        carries = widened + [as_node(x) for x in fresh]  # a Python number takes the dtype of what it becomes
+        carries = first_carries + [as_node(x) for x in fresh]  # a Python number takes the dtype of its result
         starts = [*starts, *fresh]
         state += step.written
-    outs, left = step.outputs, step.state
-    _same(carries, after, [names.name(key) for key in names.starts])
+    outs, state_results = step.outputs, step.state
+    _check_carry(carries, after, [names.name(key) for key in names.starts])
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
-        return _back(c_tree, carries[:own_starts], starts[:own_starts]), _back(step.structure, zero)
+        return _unflatten(c_tree, carries[:own_starts], starts[:own_starts]), _unflatten(step.structure, zero)
     places, numbers, ends = names.play(steps, bool(reverse))
     slices, rows = [*slices, *places], [*rows, *numbers]
-    body, constants = _closed([*holders, *held], slices, [*after, *left], outs)
+    body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs)
     first = len(carries)
     carries += [a.node for a in state]
     loop = bind(
         SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
     )
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
-    if state or names.binds:  # a loop that fails has written nothing
+    if state or names.binds:  # a loop that fails must not have written anything
         proven(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
     if names.binds:
         names.finish(dict(zip(names.starts, results[own_starts:first], strict=True)), ends, steps)
-    return _back(c_tree, results[:own_starts], starts[:own_starts]), _back(step.structure, results[len(carries) :])
+    return _unflatten(c_tree, results[:own_starts], starts[:own_starts]), _unflatten(step.structure, results[len(carries) :])
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
-    """Run ``value = body(i, value)`` for ``i`` from ``lower`` to ``upper - 1``, as one native loop, or walked as by :func:`scan`.
+    """Run ``value = body(i, value)`` for ``i`` from ``lower`` to ``upper - 1`` as one loop, see :func:`scan`.
 
     Parameters
     ----------
-    lower, upper : int; known when the loop is written, since the number of steps is part of the Program
+    lower, upper : int; Python ints, since the number of steps is part of the Program
     body : function (i, value) -> value; ``i`` is an int64 Scalar
     init : tree of Arrays or numbers; each step keeps its structure, shapes and dtypes
 
@@ -163,9 +163,9 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     Raises
     ------
     TypeError
-        when a bound is no Python int.
+        A bound is not a Python int.
     ShapeError, DTypeError, TraceError, LinAlgError
-        as :func:`scan`.
+        As :func:`scan`.
 
     Examples
     --------
@@ -187,14 +187,14 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     return _scan(step, (init, first), None, max(0, int(upper) - int(lower)), False, names)[0][0]
 
 
-def _taken(tree: Any) -> tuple[list[Any], Any]:
+def _flatten(tree: Any) -> tuple[list[Any], Any]:
     if tree is None:
         return [], "none"
     return flatten(tree) if is_container(tree) else ([tree], None)
 
 
-def _back(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()) -> Any:
-    """The tree again; a carry without dimensions is a value, unless it began as an Array that can be written to."""
+def _unflatten(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()) -> Any:
+    """Rebuild the tree from nodes. A carry without dimensions becomes a Scalar, unless it started as a writable Array."""
     if structure == "none":
         return None
     arrays = [wrap(n) for n in nodes]
@@ -204,7 +204,7 @@ def _back(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()) -> 
     return arrays[0] if structure is None else unflatten(structure, arrays)
 
 
-def _steps(rows: Sequence[Node], length: int | None) -> int:
+def _count_steps(rows: Sequence[Node], length: int | None) -> int:
     for k, node in enumerate(rows):
         if not node.shape:
             raise ShapeError(f"scan: xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over")
@@ -223,8 +223,14 @@ def _steps(rows: Sequence[Node], length: int | None) -> int:
 
 
 class _Step(NamedTuple):
-    """What a step computes: nodes of the carry with the arrays in rebound places, of the output and of the arrays it is known to
-    write. written : other arrays that it writes. rebinds : whether it rebinds other places than those it is known to"""
+    """The result of tracing a step.
+
+    carry : nodes of the carry, then of the arrays in rebound places
+    outputs, structure : nodes and structure of the step's second result
+    state : nodes of the carried arrays from outside
+    written : further arrays from outside that the step writes
+    rebinds : whether the step rebinds further places
+    """
 
     carry: list[Node]
     outputs: list[Node]
@@ -238,44 +244,45 @@ def _call(
     f: Callable, carried: tuple[list[Node], Any, list[Any]], rows: tuple[list[Node], Any], state: list[tuple[Array, Node]],
     names: Rebinding, places: list[Node],
 ) -> _Step:
-    """Call the body with placeholders. state, places : those of arrays that it writes, and of arrays that it rebinds"""
+    """Call the body with placeholders. state, places : placeholders of the arrays that it writes, and of those that it rebinds"""
     with _LoopTrace(names.body) as trace:
         for array, node in state:
             trace.nodes[id(array)] = node
         holders, c_tree, starts = carried
         slices, x_tree = rows
-        known = [*names.starts]
+        keys = [*names.starts]
         try:
             names.enter(trace, places)
-            out = f(_back(c_tree, holders, starts), _back(x_tree, slices))
+            out = f(_unflatten(c_tree, holders, starts), _unflatten(x_tree, slices))
             rebinds = names.take(trace)
         finally:
             names.restore()
         if not (isinstance(out, tuple) and len(out) == 2):
             raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
         carry, y = out
-        leaves, structure = _taken(carry)
+        leaves, structure = _flatten(carry)
         if structure != c_tree:
-            raise TypeError(f"scan: a step changes the structure of the carry from {_named(c_tree)} to {_named(structure)}")
-        after = [as_node(x) for x in (*leaves, *[names.after[key] for key in known])]
+            before, now = _structure_name(c_tree), _structure_name(structure)
+            raise TypeError(f"scan: a step changes the structure of the carry from {before} to {now}")
+        after = [as_node(x) for x in (*leaves, *[names.after[key] for key in keys])]
         outs, y_tree = ([], "none") if y is None else flatten_results(y, is_made_in(trace), modules=True)
         nodes = [as_node(x) for x in outs]
-        left = [trace.nodes[id(array)] for array, _ in state]
-        mine = {id(array) for array, _ in state}
-        # a gradient writes parameters and gives them back their nodes: that is no change
-        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in mine]
+        state_nodes = [trace.nodes[id(array)] for array, _ in state]
+        state_ids = {id(array) for array, _ in state}
+        # a gradient writes parameters and restores their nodes, which is not a change
+        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in state_ids]
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
     if trace.tape is not None:
         trace.tape.over = True
-    return _Step(after, nodes, y_tree, left, changed, rebinds)
+    return _Step(after, nodes, y_tree, state_nodes, changed, rebinds)
 
 
-def _named(structure: Any) -> str:
+def _structure_name(structure: Any) -> str:
     return "one array" if structure is None else "None" if structure == "none" else str(structure)
 
 
-def _widened(start: Any, before: Node, after: Node) -> Node:
-    """A first carry that is a Python number takes the dtype that a step gives it, if that can hold it."""
+def _adapt_first_carry(start: Any, before: Node, after: Node) -> Node:
+    """Return the first carry in the dtype that the step gives it, if it is a Python number that fits; else ``before``."""
     kind = type(start.value if type(start) in GIVEN else start)
     if kind not in (float, int, bool, complex) or after.shape != before.shape or after.dtype == before.dtype:
         return before
@@ -283,8 +290,8 @@ def _widened(start: Any, before: Node, after: Node) -> Node:
     return as_node(start, after.dtype) if fits else before
 
 
-def _same(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str]) -> None:
-    """Raise where a step changes a shape or dtype. rebound : what the user calls the last of the carries"""
+def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str]) -> None:
+    """Raise if a step changes a shape or dtype. rebound : names of the rebound places, which are the last carries"""
     for k, (b, a) in enumerate(zip(before, after, strict=True)):
         n = k - len(before) + len(rebound)
         if n >= 0 and (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -298,30 +305,30 @@ def _same(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str])
             )
         if a.dtype != b.dtype:
             other = a.dtype if a.dtype.alone or b.dtype.alone else promote(a.dtype, b.dtype)
-            fix = f"start from one of {other.name} or cast it with astype('{b.dtype.name}')"
-            raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {fix}")
+            advice = f"start from one of {other.name} or cast it with astype('{b.dtype.name}')"
+            raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {advice}")
 
 
-def _closed(
+def _extract_body(
     holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node]
 ) -> tuple[Body, list[Node]]:
-    """The body as a graph of its own, and the nodes from outside that it reads."""
+    """Return the body as a graph of its own, and the nodes from outside that it reads."""
     own = frozenset((*holders, *slices))
     order = topological((*after, *outs), stop=own)
     inside: set[Node] = set(own)
-    text: set[Node] = set()  # numbers of the program's text, spread out or counted: made anew where they are read
+    text: set[Node] = set()  # computed from constants alone: recomputed in the body instead of passed in
     for node in order:
         if node.value is None and any(i in inside for i in node.inputs):
             inside.add(node)
-        elif _of_text(node, text):
+        elif _is_computed_from_constants(node, text):
             text.add(node)
     inside |= text
-    known: dict[Node, Node] = {n: n for n in own}
+    copies: dict[Node, Node] = {n: n for n in own}
     outer: dict[Node, Node] = {}
 
-    def taken(node: Node) -> Node:
-        if node in known:
-            return known[node]
+    def copy(node: Node) -> Node:
+        if node in copies:
+            return copies[node]
         if node.value is None and node.op is CONSTANT:
             return node
         if node not in outer:
@@ -329,16 +336,15 @@ def _closed(
         return outer[node]
 
     for node in order:
-        if node in inside and node not in known:
-            inputs = tuple([taken(i) for i in node.inputs])
+        if node in inside and node not in copies:
+            inputs = tuple([copy(i) for i in node.inputs])
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            known[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
-    outputs = [taken(n) for n in (*after, *outs)]
+            copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+    outputs = [copy(n) for n in (*after, *outs)]
     return Body(Graph([*holders, *slices, *outer.values()], outputs)), list(outer)
 
 
-
-def _of_text(node: Node, text: set[Node]) -> bool:
+def _is_computed_from_constants(node: Node, text: set[Node]) -> bool:
     op = node.op
     if node.value is not None:
         return False

@@ -1,7 +1,7 @@
-"""Warm calls of jitted functions: arguments, result and captured cells as the native call is told of them.
+"""Tables for native warm calls of jitted functions.
 
-Tables are written when a function is called a second time with arguments of the same kind; from then on its calls need
-no Python until something is different.
+A table describes arguments, result and captured cells to the device. It is made at the second call with arguments of one kind;
+later calls run without Python until a guard fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _installed: set[type] = set()
 
 
 def install(cls: type, slow: Callable[..., Any]) -> None:
-    """Make the native call the ``__call__`` of ``cls``; it calls ``slow`` where its table in ``_warm`` does not fit."""
+    """Replace ``cls.__call__`` by the device's native call, which calls ``slow`` if the table in ``_warm`` does not fit."""
     device = execute.device()
     if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
@@ -33,29 +33,30 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 
 
 def checks(records: Sequence[Record]) -> list[Callable[[], bool]]:
-    """What says of the records whether they are as they were: one native call for all that the device can watch."""
+    """Return functions that check that the records are unchanged: one native function for all that the device can compare."""
     device = execute.device()
     rows: list[Watched] = []
-    others = []
+    functions = []
     for record in records:
-        watch = record.watch() if isinstance(device, WarmCalls) else None
-        if watch is None:
-            others.append(record.unchanged)
+        comparisons = record.watch() if isinstance(device, WarmCalls) else None
+        if comparisons is None:
+            functions.append(record.unchanged)
         else:
-            rows += watch
-    return [device.watched(rows), *others] if rows and isinstance(device, WarmCalls) else others
+            rows += comparisons
+    return [device.watched(rows), *functions] if rows and isinstance(device, WarmCalls) else functions
 
 
 def table(
     run: Run, structures: int, watch: Sequence[Watched], specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
 ) -> WarmTable | None:
-    """A table for one kind of call, None where the device makes no warm calls.
+    """Return the table for one kind of call, None if the device makes no warm calls.
 
-    run : what runs
-    specs : for each argument (shape, dtype, ndarray or Scalar), or None for a float, or a 1-tuple of the very object it must be
-    places : the arguments that are arrays, and those that are numbers, in the Program's order
-    cells, fixed : captured cells with what they hold, and buffers, which follow these
+    run : the compiled program
+    watch : comparisons that detect changed contents
+    specs : for each argument (shape, dtype, ndarray or Scalar), None for a float, or a 1-tuple of the object it must be
+    places : numbers of the array arguments and of the number arguments, in the Program's order
+    cells, fixed : captured cells with their nodes, and fixed buffers, which follow as inputs
     result : shape, dtype and class
     """
     device = execute.device()

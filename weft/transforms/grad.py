@@ -1,7 +1,7 @@
 """grad, value_and_grad, vjp: derivatives of functions of trees.
 
-The arguments' nodes are replaced by fresh ones, the function is called, and the graph it made is walked backwards.
-A module keeps its identity: its parameters hold the fresh nodes for the time of the call.
+The nodes of the arguments are replaced by fresh ones, the function is called, and its graph is walked backwards. A module is
+passed as the same object: its parameters hold the fresh nodes during the call.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _IDENTITY = TABLE["identity"]
 
 
 class _Argument:
-    """One differentiated argument: what the function is called with, and the nodes to differentiate by."""
+    """One differentiated argument: the value passed to the function, and the nodes to differentiate by."""
 
-    def __init__(self, value: Any, what: str, known: dict[int, Node]) -> None:
-        """``known``: the fresh nodes of parameters that were met before; a shared one is one variable."""
+    def __init__(self, value: Any, what: str, fresh_nodes: dict[int, Node]) -> None:
+        """``fresh_nodes``: those of the parameters of earlier arguments, by id; a shared parameter is one variable"""
         self.leaves: list[Any]
         if not is_container(value):
             self.leaves, self.structure = [value], None
@@ -45,43 +45,43 @@ class _Argument:
         in_modules = {id(x) for x in _module_arrays(value, self.structure, self.leaves)}
         self.nodes: list[Node | None] = []
         self.swapped: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
-        self.copies: list[tuple[Array, Array, Node]] = []  # array given, handle passed, the fresh node
-        given: list[Any] = []
+        self.copies: list[tuple[Array, Array, Node]] = []  # the caller's array, the array passed, its fresh node
+        passed: list[Any] = []
         for leaf in self.leaves:
             if not isinstance(leaf, Array | float | complex | np.ndarray) or not is_inexact(_dtype(leaf)):
                 if self.structure is None:
                     raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
                 self.nodes.append(None)
-                given.append(leaf)
+                passed.append(leaf)
                 continue
-            if id(leaf) in in_modules and id(leaf) in known:
-                self.nodes.append(known[id(leaf)])
-                given.append(leaf)
+            if id(leaf) in in_modules and id(leaf) in fresh_nodes:
+                self.nodes.append(fresh_nodes[id(leaf)])
+                passed.append(leaf)
                 continue
             node = as_node(leaf)
             fresh = bind(_IDENTITY, node)
             self.nodes.append(fresh)
             if id(leaf) in in_modules:
-                known[id(leaf)] = fresh
+                fresh_nodes[id(leaf)] = fresh
                 assert isinstance(leaf, Array)
                 self.swapped.append((leaf, node, fresh))
-                given.append(leaf)
+                passed.append(leaf)
             else:
                 handle = standing_for(leaf, fresh, lies(leaf))
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
-                given.append(handle)
+                passed.append(handle)
         if not any(n is not None for n in self.nodes):
             raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
         whole = self.structure is None or is_module(value)
-        self.value = (value if is_module(value) else given[0]) if whole else _rebuilt(value, given)
+        self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
 
     def enter(self) -> None:
         for array, _, fresh in self.swapped:
             array._set(fresh)
 
     def leave(self, land: bool) -> None:
-        """Give parameters their nodes back, unless the function wrote them; ``land`` writes to other arguments."""
+        """Restore the nodes of parameters that the function did not write. ``land``: write the other arguments it wrote"""
         for array, node, fresh in self.swapped:
             if array.node is fresh:
                 array._set(node)
@@ -90,7 +90,7 @@ class _Argument:
                 array._set(handle._node)
 
     def own(self, result: Any) -> Any:
-        """What the function gives beside its value: an argument of it, or a view of one, is that of the caller."""
+        """Replace, in a result of the function, passed arrays and views of them by the caller's arrays."""
         if isinstance(result, Array):
             cell = result.cell
             for array, handle, _ in self.copies:
@@ -102,16 +102,17 @@ class _Argument:
         return result
 
     def result(self, gradients: list[Node]) -> Any:
-        found: dict[int, Array] = {}  # a shared parameter has one gradient
+        """Return the gradients of the argument in its structure."""
+        arrays: dict[int, Array] = {}  # a shared parameter has one gradient
         for n, gradient in zip((n for n in self.nodes if n is not None), gradients, strict=True):
-            if id(n) not in found:
-                found[id(n)] = wrap(gradient)
-        out = [_zero(leaf) if n is None else found[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
+            if id(n) not in arrays:
+                arrays[id(n)] = wrap(gradient)
+        out = [_zero(leaf) if n is None else arrays[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
         return out[0] if self.structure is None else unflatten(self.structure, out)
 
 
 def _module_arrays(value: Any, structure: Any, leaves: list[Any]) -> list[Array]:
-    """The parameters that belong to modules somewhere in ``value``, which has these leaves."""
+    """Return the parameters of modules anywhere in ``value``, which has these leaves."""
     if structure is None:
         return []
     if not is_module(value):
@@ -119,18 +120,18 @@ def _module_arrays(value: Any, structure: Any, leaves: list[Any]) -> list[Array]
     return [x for x in leaves if isinstance(x, Array)]
 
 
-def _rebuilt(value: Any, given: list[Any]) -> Any:
-    """``value`` with the leaves given; modules in it stay the objects they are."""
+def _replace_leaves(value: Any, new_leaves: list[Any]) -> Any:
+    """Return ``value`` with other leaves. Modules in it stay the same objects."""
     leaves, structure = flatten(value, modules=False)
-    found = iter(given)
+    remaining = iter(new_leaves)
     out = []
     for leaf in leaves:
         if is_module(leaf):
             for _ in flatten(leaf)[0]:
-                next(found)
+                next(remaining)
             out.append(leaf)
         else:
-            out.append(next(found))
+            out.append(next(remaining))
     return unflatten(structure, out)
 
 
@@ -143,7 +144,7 @@ def _describe(leaf: Any) -> str:
 
 
 def _zero(leaf: Any) -> Any:
-    """The gradient of what is no float: zeros for arrays, the leaf itself for settings."""
+    """Return the gradient of a leaf that is not float: zeros for an array, the leaf itself otherwise."""
     if isinstance(leaf, Array | np.ndarray):
         zero = constant(0, DEFAULT.real)
         return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
@@ -155,6 +156,7 @@ def _name(f: Any) -> str:
 
 
 def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], what: str) -> Any:
+    """Call ``f`` with the fresh nodes of ``arguments`` in place. ``what`` names the function in messages."""
     LOCAL.keep += 1
     LOCAL.inside += 1
     outer, land = LOCAL.variables, True
@@ -170,14 +172,14 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
                 array for (array, handle, fresh), node in zip(copies, before, strict=True)
                 if handle._node is not fresh or read(array.cell) is not node
             ]
-            if written and (shared := _shared(written, args, kwargs, arguments)) is not None:
+            if written and (shared := _find_alias(written, args, kwargs, arguments)) is not None:
                 land = False
                 for (array, _, _), node in zip(copies, before, strict=True):
                     write(array.cell, node)
                 raise TraceError(
                     f"{user_line(user_frame())}: {what}: an array that is differentiated by (shape {shared.shape}) shares memory "
-                    "with another argument, and one of them is written in place: of which of them the rest is a function is not "
-                    "known; give a copy (.copy()) of one of them"
+                    "with another argument, and one of them is written in place, so the derivative is ambiguous; give a copy "
+                    "(.copy()) of one of them"
                 )
             return out
         finally:
@@ -189,17 +191,19 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
         LOCAL.inside -= 1
 
 
-def _shared(written: list[Array], args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Array | None:
-    """One of ``written`` that another argument shows too.
+def _find_alias(
+    written: list[Array], args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument],
+) -> Array | None:
+    """Return an array of ``written`` that shares memory with another argument, or None.
 
-    A differentiated array is a variable of its own: the other would not see what is written to it.
+    A differentiated array is a variable of its own: its alias would not see the write.
     """
     copies = [copy for a in arguments for copy in a.copies]
     handles = {id(handle) for _, handle, _ in copies}
-    others = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
-    others += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
+    candidates = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
+    candidates += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
     for array in written:
-        if sum([touch(array, other) for other in others]) > 1:  # itself, and another
+        if sum([touch(array, other) for other in candidates]) > 1:  # itself, and another
             return array
     return None
 
@@ -213,14 +217,14 @@ def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, 
 
 
 def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., tuple[Any, Any]]:
-    """A function that gives the value of ``f`` and its gradient.
+    """Return a function that computes the value of ``f`` and its gradient.
 
     Parameters
     ----------
     f : function whose result is one float number; with ``has_aux``, (number, anything else)
     argnums : which positional arguments to differentiate by: Arrays, floats, or trees (dict, list, tuple, dataclass,
-        module) of them. Whatever in a tree is no float array counts as constant.
-    has_aux : whether ``f`` gives something beside the number
+        module) of them. Leaves of a tree that are not float arrays are constants.
+    has_aux : whether ``f`` returns something beside the number
 
     Returns
     -------
@@ -230,12 +234,11 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     Raises
     ------
     ShapeError, DTypeError, TypeError, ValueError
-        When called: the result is not one number, or no float; an argument is not float; ``argnums`` names no argument.
+        When called: the result is not one number, or not float; an argument is not float; ``argnums`` names no argument.
     TraceError
-        When called: ``f`` looks at a value that depends on what is differentiated by (``float(x)``, ``x.numpy()``, functions
-        that run in NumPy): its derivative would be lost. ``wf.stop_gradient(x)``, integers and bools (so ``if x > 0``) may be
-        looked at, and printing shows any value. Or ``f`` writes an array that is differentiated by and that another argument
-        shows too.
+        When called: ``f`` reads a value that depends on a differentiated argument (``float(x)``, ``x.numpy()``, functions that
+        run in NumPy), whose derivative would be lost. ``wf.stop_gradient(x)``, integers and bools (so ``if x > 0``) may be
+        read, and any value may be printed. Or ``f`` writes a differentiated array that shares memory with another argument.
 
     Examples
     --------
@@ -248,8 +251,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = _name(f)
         numbers = _numbers(argnums, len(args), name)
-        known: dict[int, Node] = {}
-        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", known) for n in numbers}
+        fresh_nodes: dict[int, Node] = {}
+        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", fresh_nodes) for n in numbers}
         called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
         out = _call(f, called, kwargs, list(chosen.values()), f"grad of {name}")
         aux = None
@@ -269,11 +272,11 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         if node.dtype not in FLOATS:
             raise DTypeError(f"grad of {name}: the result is {node.dtype.name}, but must be float")
         wrt = [n for k in numbers for n in chosen[k].nodes if n is not None]
-        found = backward([node], [constant(1, node.dtype)], wrt)
+        all_gradients = backward([node], [constant(1, node.dtype)], wrt)
         gradients, at = [], 0
         for k in numbers:
             count = sum(n is not None for n in chosen[k].nodes)
-            gradients.append(chosen[k].result(found[at : at + count]))
+            gradients.append(chosen[k].result(all_gradients[at : at + count]))
             at += count
         value = out if isinstance(out, Array) else wrap(node)
         for a in chosen.values():
@@ -289,7 +292,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of ``f``. Gradients of gradients work.
+    """Return a function that computes the gradient of ``f``. It can be differentiated again.
 
     Parameters
     ----------
@@ -322,16 +325,16 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
 
 def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """``f`` at ``primals``, and the function that pulls cotangents of its result back to them.
+    """Return ``f(*primals)``, and the function that maps cotangents of the result to gradients of ``primals``.
 
     Parameters
     ----------
-    f : function of Arrays or trees, giving an Array or a tree of them
+    f : function of Arrays or trees that returns an Array or a tree of them
     primals : its arguments, float
 
     Returns
     -------
-    (result, pullback) : ``pullback(cotangent)`` takes a tree like the result and gives a tuple, one gradient an argument
+    (result, pullback) : ``pullback(cotangent)`` takes a tree like the result and returns a tuple with one gradient per argument
 
     Raises
     ------
@@ -349,13 +352,13 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     >>> pull(wf.array([1.0, 10.0]))
     (array([ 2., 40.], dtype=float32),)
     """
-    return landed(_pulled, (f, primals), {})
+    return landed(_vjp, (f, primals), {})
 
 
-def _pulled(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     name = _name(f)
-    known: dict[int, Node] = {}
-    chosen = [_Argument(p, f"vjp of {name}: argument {k}", known) for k, p in enumerate(primals)]
+    fresh_nodes: dict[int, Node] = {}
+    chosen = [_Argument(p, f"vjp of {name}: argument {k}", fresh_nodes) for k, p in enumerate(primals)]
     out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]
@@ -364,22 +367,22 @@ def _pulled(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], t
     wrt = [n for c in chosen for n in c.nodes if n is not None]
     for c in chosen:
         out = c.own(out)
-    # the derivative is built now, while the graph is whole; a look at the result may cut it short later
+    # the derivative is built now, because materialising the result may drop the graph later
     pulled = backward([n for n, _ in pairs], [s for _, s in pairs], wrt)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
-        given, shape = ([cotangent], None) if structure is None else flatten(cotangent)
+        leaves_given, shape = ([cotangent], None) if structure is None else flatten(cotangent)
         if structure is not None and shape != structure:
             raise ValueError(f"vjp of {name}: the cotangent has structure {shape}, the result has {structure}")
         mapping: dict[Node, tuple[Node, int | None]] = {}
-        for slot, g in zip(slots, given, strict=True):
+        for slot, g in zip(slots, leaves_given, strict=True):
             if slot is None:
                 continue
             g = cast(as_node(g, slot.dtype), slot.dtype)
             if g.shape != slot.shape:
                 raise ShapeError(f"vjp of {name}: a cotangent has shape {g.shape}, its result {slot.shape}")
             mapping[slot] = (g, None)
-        found = iter([node for node, _ in batch(pulled, mapping)])
-        return tuple(c.result([next(found) for n in c.nodes if n is not None]) for c in chosen)
+        remaining = iter([node for node, _ in batch(pulled, mapping)])
+        return tuple(c.result([next(remaining) for n in c.nodes if n is not None]) for c in chosen)
 
     return out, pullback

@@ -1,8 +1,8 @@
-"""Which int arguments of a jitted function, and which numbers of objects, are run-time numbers (see ``runtime/traced_int.py``).
+"""Decide which int arguments of a jitted function, and which numbers of objects, are run-time numbers (see ``traced_int.py``).
 
-Such a number is part of the key, and a constant of the program, until it comes with a second value: most never do, and constants
-are what programs are fastest with. From then on each call tells its value; where the function turns out to need the value
-itself (as a shape, in a format) it is part of the key again, for good.
+A number is part of the key, and a constant of the program, until a call passes a second value: most never change, and programs
+with constants are the fastest. After that it is a run-time number, unless the function needs the value itself (as a shape, in a
+format): then it is pinned to the key for good.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from weft.transforms.records import same_constant
 
 
 class Numbers:
-    """The int arguments, and the numbers of objects, of one kind of call. The leaves of the arguments come first, then the values
-    of objects.
+    """The numbers of one kind of call: those among the leaves of the arguments, then those among the values of objects.
 
-    values : of numbers that have been the same so far
-    moving : those that each call tells
-    pinned : those that were such and are part of the key now, each with the line that needs its value
+    values : of the numbers that have not changed so far
+    moving : the run-time numbers
+    pinned : former run-time numbers that are part of the key again, each with the line that needs its value
     """
 
     __slots__ = ("_last", "first", "moving", "pinned", "values")
@@ -34,6 +33,7 @@ class Numbers:
         self._last: Sequence[Any] = ()
 
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        """Compare the numbers of a call with those before, and make changed ones run-time numbers."""
         for k, new in enumerate(leaves):
             if type(new) in INTEGERS:
                 self._see(k, new)
@@ -41,9 +41,9 @@ class Numbers:
                 self.moving |= {k}
         if values is not self._last:
             self._last = values
-            known = self.values
+            before = self.values
             for k, new in enumerate(values, self.first):
-                if type(new) in RUN_TIME and known.get(k) is not new:
+                if type(new) in RUN_TIME and before.get(k) is not new:
                     self._see(k, new)
 
     def _see(self, k: int, new: Any) -> None:
@@ -57,7 +57,7 @@ class Numbers:
             self.values[k] = new
 
     def pin(self, numbers: Mapping[int, str]) -> None:
-        """These are part of the key from now on."""
+        """Make these numbers part of the key from now on."""
         self.pinned |= {k: line for k, line in numbers.items() if k in self.moving}
         self.moving = self.moving.difference(numbers)
 
@@ -65,16 +65,16 @@ class Numbers:
 _NONE = Numbers(0, frozenset())
 
 
-def numbers_of(known: Recent, call: Call) -> Numbers:
-    """What ``known`` says of the numbers of a call, now that they have been seen. It depends on no shape."""
+def numbers_of(cache: Recent, call: Call) -> Numbers:
+    """Return the ``Numbers`` in ``cache`` for this kind of call, updated with its values. A kind does not depend on shapes."""
     leaves, values = call.leaves, call.values
     if RUN_TIME.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
         return _NONE
     kind = (call.kind, *map(type, leaves))
     first = len(leaves)
-    found = known.get(kind)
-    if found is None:
-        found = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME]))
-        known.put(kind, found)
-    found.see(leaves, values)
-    return found
+    numbers = cache.get(kind)
+    if numbers is None:
+        numbers = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME]))
+        cache.put(kind, numbers)
+    numbers.see(leaves, values)
+    return numbers

@@ -1,8 +1,8 @@
-"""jit: a function becomes one Program for each kind of arguments it is called with.
+"""jit: compile a function to one Program for each combination of shapes, dtypes and static values it is called with.
 
-The first call traces the function and compiles; later calls check that the arguments are of the same kind (shapes,
-dtypes, static values) and run. Arrays that the function reads or writes without being given them (parameters,
-optimizer state, random state) are Cells: they become inputs and outputs of the Program.
+The first call traces the function and compiles its graph; later calls with the same key run the Program. Arrays that the
+function reads or writes without receiving them as arguments (parameters, optimizer state, random state) are captured cells:
+they become inputs and outputs of the Program.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from weft.transforms.traced import Traced, concrete, is_static, numbered, trace,
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import landed
 
-ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
-VARIANTS = 8  # programs kept that differ only in conditions on numbers: one more, and those are part of the key
-KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
+ALIKE = 64  # programs kept that differ only in the contents of objects; each may keep arrays alive that objects held before
+VARIANTS = 8  # programs kept that differ only in conditions on numbers; with more, these numbers become part of the key
+KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
 
 class Jitted:
-    """A jitted function. ``traces`` counts how often the function was traced."""
+    """A function compiled by :func:`jit`. ``traces`` counts how often the function was traced."""
 
     __slots__ = ("__dict__", "__weakref__", "_warm")
 
-    _warm: Any  # a table for the native call, see ``warm.py``, or None
+    _warm: Any  # the table of the native call (see ``fast_call.py``), or None
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -54,21 +54,21 @@ class Jitted:
         self._entries = Recent(KINDS)  # lists of Entry
         self._last: Entry | None = None
         self._other: Entry | None = None
-        self._reached: Content | None = None  # what the function reaches without being given it
-        self.words: set[str] = {"training"}  # names of attributes, see ``reach.py``
-        self.objects: Any = None  # what objects among the arguments held when they were looked at
-        self.skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
-        self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
+        self._reached: Content | None = None  # content of the closure and global variables of the function
+        self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
+        self.objects: Any = None  # ``Objects`` of the last call with objects among its arguments
+        self.skipped: dict[int, Any] = {}  # by id: lists and dicts in variables that grow while the function is traced
+        self._leaky = Recent(KINDS)  # by ``Call.like``: how many calls have left arrays behind
         self._warned = False
         self._causes = Causes()
-        self._alike = Recent(KINDS)  # by kind of arguments: keys that differ in what objects hold
-        self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
-        self._alive: list[Any] = []  # these cells: no other object may get their numbers
-        self._writing = Recent(KINDS)  # by key: the arguments that are written
-        self._numbers = Recent(KINDS)  # by kind of arguments: Numbers
+        self._alike = Recent(KINDS)  # by ``Call.like``: keys that differ only in the contents of objects
+        self._states: set[int] = set()  # ids of the captured cells of entries that write something
+        self._alive: list[Any] = []  # these cells, kept alive so that their ids stay unique
+        self._writing = Recent(KINDS)  # by key: numbers of the argument leaves that the function writes
+        self._numbers = Recent(KINDS)  # by ``Call.kind`` and leaf types: Numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
+        """Call the function. ``fast_call.install`` puts a native method here, which calls this one if its table does not fit."""
         entry, count = self._last, Structure.count
         if entry is not None and not LOCAL.inside:
             if entry.place == LOCAL.place and entry.holds(count):
@@ -91,14 +91,14 @@ class Jitted:
                     return out
         return self._call(args, kwargs)
 
-    def _next(self, entry: Entry | None) -> None:
-        """Ask this entry first from now on, and the one that was asked first before it second."""
+    def _remember(self, entry: Entry | None) -> None:
+        """Try ``entry`` first at the next call, and the entry that was first until now second."""
         if entry is None or self._last is not None:
             self._other = self._last
         self._last = entry
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method: bound to the instance, which is then part of the key."""
+        """Bind to the instance, which becomes an argument and so part of the key."""
         if instance is None:
             return self
         return functools.partial(self, instance)
@@ -116,57 +116,58 @@ class Jitted:
         if written is not None:
             full = (*key, *shared_key(call.leaves, shared(call.leaves, written, self._states | call.cells.keys())))
         entries = self._entries.get(full) or []
-        for k, known in enumerate(entries):
-            check_writes(call.given, known.lands, self.f)
-            entry = known.bound(call.leaves, call.contents)
+        for k, cached in enumerate(entries):
+            check_writes(call.given, cached.lands, self.f)
+            entry = cached.bound(call.leaves, call.contents)
             out = entry.run_with(call.leaves)
             if out is not MISS:
-                if entry is not known and k < len(entries):
-                    entries[k] = entry  # it keeps no arrays alive that other objects have held before
+                if entry is not cached and k < len(entries):
+                    entries[k] = entry  # the cached entry would keep arrays of other objects alive
                 if entry.quick:
                     entry.count = call.count
-                    self._next(entry)
+                    self._remember(entry)
                 write_back(call.given, call.leaves, entry.lands)
                 return out
-        return self._first(call, key, numbers)
+        return self._trace_and_run(call, key, numbers)
 
-    def _first(self, call: Call, key: Any, numbers: Numbers) -> Any:
+    def _trace_and_run(self, call: Call, key: Any, numbers: Numbers) -> Any:
         self.traces += 1
         leaves, moving = call.leaves, numbers.moving
         states, written = self._states | call.cells.keys(), self._writing.get(key) or frozenset()
-        together = shared(leaves, written, states)
+        groups = shared(leaves, written, states)
         like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
-        collect = leaks < 3  # not for ever: it takes its time
-        traced, still, more = traced_with(moving, self.f, leaves, call.rebuild, states, together, collect, call.contents)
-        self.traces += more
+        collect = leaks < 3  # a garbage collection at each trace is slow
+        traced, dynamic, retraced = traced_with(moving, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
+        self.traces += retraced
         captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
-        if not together:
+        if not groups:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
-            together = shared(leaves, written, states | captured)
-        # one content by two ways, an argument and a captured cell or two arguments: what is written shows in both
-        if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
+            groups = shared(leaves, written, states | captured)
+        # a cell that is reached twice (two arguments, or an argument and a captured cell) and written shows the write in both:
+        # trace again with the arguments as views of one placeholder
+        if groups and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
-            together = shared(leaves, written, states)
+            groups = shared(leaves, written, states)
             numbers.pin(traced.needed)
-            traced, still, _ = traced_with(still, self.f, leaves, call.rebuild, states, together, collect, call.contents)
+            traced, dynamic, _ = traced_with(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
         numbers.pin(traced.needed)
-        grown = self._grown(call)
-        if grown:
-            call, numbers, still = self._without(grown, call, traced, numbers, still)
-        key = call.key(states - call.cells.keys(), still)
+        changed_variables = self._find_changed_variables(call)
+        if changed_variables:
+            call, numbers, dynamic = self._skip_variables(changed_variables, call, traced, numbers, dynamic)
+        key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
-            key = (*key, *shared_key(leaves, together))
+            key = (*key, *shared_key(leaves, groups))
         _materialise_cells(traced.captured)
         run = _run_of(traced)
-        entry = Entry(traced, leaves, run, call.structure, still, call.contents)
+        entry = Entry(traced, leaves, run, call.structure, dynamic, call.contents)
         fast_call.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
         assert out is not MISS
         write_back(call.given, leaves, entry.lands)
-        if traced.survivors or traced.once:  # only the next tracing knows what will hold the arrays then
+        if traced.survivors or traced.once:  # arrays left behind, or a trace for this call only: the entry is not stored
             self._leaky.put(like, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True
@@ -174,17 +175,17 @@ class Jitted:
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
-        if self._keep(like, key, entry) > VARIANTS and traced.tape:
+        if self._store(like, key, entry) > VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
-        self._next(entry if entry.quick else None)
-        told = self._causes.note(self.f, call, key, numbers.pinned, traced)
-        if told is not None:
-            warn(told)
+        self._remember(entry if entry.quick else None)
+        message = self._causes.note(self.f, call, key, numbers.pinned, traced)
+        if message is not None:
+            warn(message)
         return out
 
-    def _keep(self, like: Any, key: Any, entry: Entry) -> int:
-        """How many there are of this key now."""
+    def _store(self, like: Any, key: Any, entry: Entry) -> int:
+        """Store ``entry`` and return the number of entries that have its key."""
         same = self._entries.get(key)
         if same:
             same.append(entry)
@@ -198,73 +199,78 @@ class Jitted:
                 self._entries.put(alike.pop(0), [])
         return 1
 
-    def _grown(self, call: Call) -> list[Any]:
-        """Lists and dicts that are variables, and to which the function has added something, or from which it took something,
-        while it was traced."""
+    def _find_changed_variables(self, call: Call) -> list[Any]:
+        """Return the lists and dicts in variables whose items the function has added or removed while it was traced."""
         records = [record for content in call.contents for record in content.records if not record.deep]
         return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
-    def _without(
-        self, grown: list[Any], call: Call, traced: Traced, numbers: Numbers, still: frozenset[int],
+    def _skip_variables(
+        self, containers: list[Any], call: Call, traced: Traced, numbers: Numbers, dynamic: frozenset[int],
     ) -> tuple[Call, Numbers, frozenset[int]]:
-        """What such lists and dicts hold does not count: it is read while the function is traced, and then only."""
-        self.skipped |= {id(x): x for x in grown}
+        """Exclude ``containers`` from the key: their items are read only while the function is traced.
+
+        Return the call, its numbers and the dynamic leaves without them; unchanged if the trace uses values in the containers.
+        """
+        self.skipped |= {id(x): x for x in containers}
         self._reached = None
-        less = Call(self, call.args, call.kwargs, call)
+        reduced = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
-        values = {name: k for k, name in enumerate(less.named())}
-        records, places = call.records(), less.places()
+        values = {name: k for k, name in enumerate(reduced.named())}
+        records, places = call.records(), reduced.places()
         sets = [records[n].place(k) for n, k in traced.sets]
-        owners = {id(record.owner): n for n, record in enumerate(less.records())}
+        owners = {id(record.owner): n for n, record in enumerate(reduced.records())}
         places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
                    and (owner, name) not in places}
         if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):
-            return call, numbers, still  # it is traced again without them
+            return call, numbers, dynamic  # the next trace excludes them
         traced.moving = tuple([values[before[k]] for k in traced.moving])
-        still = frozenset([first + values[before[k - first]] if k >= first else k for k in still])
+        dynamic = frozenset([first + values[before[k - first]] if k >= first else k for k in dynamic])
         traced.sets = tuple([places[name] for name in sets])
-        numbers = numbers_of(self._numbers, less)
-        numbers.moving |= still
-        return less, numbers, still
+        numbers = numbers_of(self._numbers, reduced)
+        numbers.moving |= dynamic
+        return reduced, numbers, dynamic
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
+        """Return the traced call without compiling or running it. ``wf.explain`` uses it."""
         leaves, rebuild, _, _ = self.flat(args, kwargs)
         floats = [k for k, x in enumerate(leaves) if type(x) is float]
-        given = [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves]
-        return trace(self.f, given, rebuild, moving=floats)
+        arguments = [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves]
+        return trace(self.f, arguments, rebuild, moving=floats)
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """What the traced call numbers as its leaves: the arguments, and what is in their trees."""
+        """Return the leaves of the arguments, in the order in which the traced call numbers them."""
         return self.flat(args, kwargs)[0]
 
     def flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any, list[Any]]:
-        """Leaves, how to make arguments of them again, a hashable structure (the count for plain arguments), and static
-        arguments."""
-        fixed = self.static_argnums or (kwargs and self.static_argnames)
-        if not kwargs and not fixed and not any(is_container(a) and not is_module(a) for a in args):
+        """Flatten the arguments.
+
+        Return the leaves, a function that rebuilds (args, kwargs) from leaves, a hashable structure (the number of arguments if
+        none is a tree), and the values named by ``static_argnums`` and ``static_argnames``.
+        """
+        has_static = self.static_argnums or (kwargs and self.static_argnames)
+        if not kwargs and not has_static and not any(is_container(a) and not is_module(a) for a in args):
             return list(args), lambda leaves: (tuple(leaves), {}), len(args), []
-        held: dict[Any, Any] = {}
-        if fixed:
+        static: dict[Any, Any] = {}
+        if has_static:
             numbers = {n % len(args) for n in self.static_argnums if -len(args) <= n < len(args)}
-            held = {n: args[n] for n in numbers} | {k: v for k, v in kwargs.items() if k in self.static_argnames}
-        positions = tuple(_Nothing if k in held else a for k, a in enumerate(args))
-        moving = (positions, {k: v for k, v in kwargs.items() if k not in held})
-        leaves, structure = flatten(moving, modules=False, ordered=True)
+            static = {n: args[n] for n in numbers} | {k: v for k, v in kwargs.items() if k in self.static_argnames}
+        positions = tuple(_StaticPlaceholder if k in static else a for k, a in enumerate(args))
+        dynamic = (positions, {k: v for k, v in kwargs.items() if k not in static})
+        leaves, structure = flatten(dynamic, modules=False, ordered=True)
 
         def rebuild(new: list[Any]) -> tuple[tuple, dict]:
             positional, named = unflatten(structure, new)
-            full = tuple(held.get(k, a) for k, a in enumerate(positional))
-            return full, {**named, **{k: v for k, v in held.items() if isinstance(k, str)}}
+            full = tuple(static.get(k, a) for k, a in enumerate(positional))
+            return full, {**named, **{k: v for k, v in static.items() if isinstance(k, str)}}
 
-        return leaves, rebuild, (structure, tuple(held)), list(held.values())
+        return leaves, rebuild, (structure, tuple(static)), list(static.values())
 
     def forget(self) -> None:
-        """Look at all objects again, from the beginning."""
+        """Drop the recorded contents of variables and arguments; the next call reads all objects again."""
         self._reached = self.objects = None
 
     def reach(self) -> Content:
-        """What modules, objects and variables hold that the function reaches without being given them."""
+        """Return the content of the modules, objects and variables that the function reaches through closures and globals."""
         reached = self._reached
         if reached is None or not reached.refresh():
             reached = Content(self.words, self.skipped, getattr(self.f, "__module__", ""))
@@ -276,7 +282,7 @@ _slow = Jitted.__call__
 
 
 def _run_of(traced: Traced) -> Run | Placed:
-    """What runs a traced call: where this thread says, or where it is placed."""
+    """Return a callable that runs the graph: on this thread's device, or a ``Placed`` that chooses a device at each call."""
     graph = traced.graph
     if LOCAL.place is LOCAL.device or LOCAL.watch is not None:
         return execute.located(execute.executable(graph), graph, traced.written)
@@ -285,8 +291,8 @@ def _run_of(traced: Traced) -> Run | Placed:
     return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.written)
 
 
-class _Nothing:
-    """Stands where a static argument was taken out."""
+class _StaticPlaceholder:
+    """Placeholder for a static argument in the flattened arguments."""
 
 
 def _materialise_cells(cells: Sequence[Array]) -> None:
@@ -302,30 +308,30 @@ def _as_array(x: Any) -> Array:
 def jit(
     f: Callable | None = None, *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
 ) -> Any:
-    """Compile a function: one native call instead of one operation after the other.
+    """Compile a function, so that a call runs one program instead of one operation after the other.
 
     Parameters
     ----------
     f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Bools, strings and
-        None are static: a new value traces again. Floats are run-time numbers, and integers are from their second value on,
-        but where ``f`` needs the value itself (a shape, an index, ``range``): then they are static.
-    static_argnums, static_argnames : further arguments (hashable) that are static
+        None are static: a new value traces again. Floats are run-time numbers. Integers become run-time numbers when a second
+        value is passed, unless ``f`` needs the value itself (a shape, an index, ``range``): then they are static.
+    static_argnums, static_argnames : positions and names of further arguments (hashable) that are static
 
     Returns
     -------
-    Jitted : called like ``f``, and gives what ``f`` gives: an argument that is returned is that argument, a view shares
-        memory with what it is a view of; what is written shows wherever that memory is. Usable as a decorator, with
-        arguments too
+    Jitted : called like ``f``, with the results of ``f``. A returned argument is that same object, a returned view shares
+        memory with its base, and writes are visible through every array that shares the memory. Usable as a decorator, with
+        or without arguments
 
     Raises
     ------
     TypeError
-        ``f`` is no function.
+        ``f`` is not a function.
     ValueError
-        When called: the function writes a NumPy array that is read-only, or shares memory with another argument.
+        When called: the function writes a NumPy array that is read-only, or that shares memory with another argument.
     TraceError
-        When called: the function looks at the content of an array (``float(x)``, ``if x > 0``); while it is traced only shapes
-        and dtypes are known.
+        When called: the function reads the content of an array (``float(x)``, ``if x > 0``). During a trace only shapes and
+        dtypes are known.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What objects, containers and variables hold, as inputs and outputs of a traced function.
+"""The contents of objects, containers and variables as inputs and outputs of a traced function.
 
-While the function is traced, run-time numbers take the place of constants; what the function sets is noted and put back. Each
-call of the program then reads numbers and arrays where they are, and sets what the function sets.
+During a trace, run-time numbers replace constants in the objects; values that the function sets are recorded, and the objects
+are restored. Each call of the program then reads numbers and arrays from the objects and sets what the function sets.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
 from weft.transforms.values import aliases_of, key_of
 
-_SWAPPING = [threading.RLock()]  # two traces must not find each other's numbers in one object
+_SWAPPING = [threading.RLock()]  # one trace at a time: traces must not read each other's run-time numbers
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _SWAPPING.__setitem__(0, threading.RLock()))  # another thread may have held it
 
 
 class Swap:
-    """Run-time numbers in the place of constants, for the time of a trace."""
+    """Run-time numbers that replace constants in objects for the time of a trace."""
 
     def __init__(self, contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> None:
-        """moving : numbers of values. first : the tape's slot for the first of them."""
+        """moving : numbers of the values to replace. first : the tape slot of the first of them"""
         self.records: list[Record] = [record for content in contents for record in content.records]
         self._placed: dict[tuple[int, int], Any] = {}
         slots = {k: first + n for n, k in enumerate(moving)}
         changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
         k = 0
         for n, record in enumerate(self.records):
-            for n_at, (place, way) in enumerate(record.paths, k):
+            for n_at, (place, indices) in enumerate(record.paths, k):
                 if n_at in slots:
-                    changes.setdefault((n, place), {})[way] = tape.number(at(record.values[place], way), slots[n_at])
+                    changes.setdefault((n, place), {})[indices] = tape.number(at(record.values[place], indices), slots[n_at])
             k += len(record.paths)
-        for (n, place), ways in changes.items():
-            value = replaced(self.records[n].values[place], ways)
+        for (n, place), by_indices in changes.items():
+            value = replaced(self.records[n].values[place], by_indices)
             self._placed[n, place] = value
             self.records[n].put(place, value)
 
     def changes(self) -> Iterator[tuple[int, int | str, Any]]:
-        """Yield what the function has set: the number of a record, the number of the value or the name of a new attribute, and
-        the value."""
+        """Yield each value that the function has set: the number of its record, its number in the record or the name of a new
+        attribute, and the value."""
         for n, record in self._changed():
             names, values = record.read()
             if not (record.names or names) and len(values) != len(record.values):
-                continue  # a list that has grown: it is read while the function is traced, and then only
+                continue  # a list that has grown is read only during the trace, see ``Jitted._skip_variables``
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
-                found = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
-                value = now.get(name, found)
-                if value is not found and value is not MISSING:
+                before = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
+                value = now.get(name, before)
+                if value is not before and value is not MISSING:
                     yield n, place, value
             for name in record.added():
                 yield n, name, now[name]
 
     def restore(self) -> None:
-        """Put back what was there, and remove added attributes; what was added to containers stays, with plain numbers."""
+        """Restore the recorded values and remove added attributes. Items added to containers stay, with plain numbers."""
         for n, record in self._changed():
             names, values = record.read()
             fresh = record.again(names, values)
@@ -81,12 +81,12 @@ class Swap:
         self._placed.clear()
 
     def _changed(self) -> Iterator[tuple[int, Record]]:
-        placed = {n for n, _ in self._placed}
-        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in placed or not r.unchanged()))
+        with_numbers = {n for n, _ in self._placed}
+        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in with_numbers or not r.unchanged()))
 
 
 def _plain(value: Any) -> Any:
-    """A constant, or a tuple of constants, without run-time numbers; those that it held are static."""
+    """Return the constant or tuple with plain numbers for its run-time numbers, which become static."""
     if isinstance(value, tuple):
         return tuple_of(type(value), [_plain(part) for part in value])
     return value.told() if type(value) in GIVEN else value
@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
-    """Trace with run-time numbers in the place of the constants ``moving``."""
+    """Context manager: replace the constants ``moving`` by run-time numbers."""
     lock, swap = _SWAPPING[0], None
     if moving:
         lock.acquire()
@@ -111,12 +111,13 @@ def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, firs
 
 
 class Held:
-    """What a program was made for, beside arguments, and what that is now.
+    """The contents of function and arguments that a program depends on, refreshed at each call.
 
     values : constants and arrays of objects, in the order of ``contents``
-    numbers : those of them that are run-time numbers
+    numbers : the run-time numbers among them
     reached, seen : the first of ``contents``, which other calls may refresh, and its values
-    checks : what says whether the records are as they were; settled : natively where it can be
+    checks : functions that return whether the records are unchanged
+    settled : whether the checks are native ones where the device has them
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class Held:
     )
 
     def __init__(self, contents: Sequence[Content], moving: Sequence[int], still: Collection[int]) -> None:
-        """moving : numbers of values that the program reads. still : of values that may change, the program reads them or not"""
+        """moving : numbers of the values that the program reads. still : numbers of all values that may change"""
         values = [x for content in contents for x in content.values]
         self._moving = moving
         self._arrays = [k for k, x in enumerate(values) if isinstance(x, Array)]
@@ -134,7 +135,7 @@ class Held:
         self.take(contents)
 
     def take(self, contents: Sequence[Content]) -> None:
-        """These are what function and arguments hold now."""
+        """Make ``contents`` the current contents of function and arguments."""
         self.contents = tuple(contents)
         self.reached, self.seen = contents[0], contents[0].values
         self._taken = [content.values for content in contents]
@@ -145,11 +146,11 @@ class Held:
         self.numbers = [values[k] for k in self._moving]
 
     def settle(self) -> None:
-        """Make the checks quick: from one call to the next nothing has changed."""
+        """Replace the checks by native ones. Called when the contents have not changed from one call to the next."""
         self.checks, self.settled = fast_call.checks(self._untold), True
 
     def refresh(self) -> bool:
-        """Read again what has changed. Return False where that needs another program."""
+        """Read changed contents again. Return False if they need another program."""
         contents, before = self.contents, self.values
         for content in contents:
             if not content.refresh():
@@ -163,7 +164,7 @@ class Held:
             return False
         changed = [k for k in self._arrays if before[k] is not now[k]]
         if changed:
-            if not all([_alike(before[k], now[k]) for k in changed]):
+            if not all([_is_replaceable(before[k], now[k]) for k in changed]):
                 return False
             if aliases_of([now[k] for k in self._arrays]) != self._aliases:
                 return False
@@ -171,30 +172,31 @@ class Held:
         return True
 
     def rebound(self, before: Sequence[Any]) -> bool:
-        """Whether an array is another than among the values ``before``."""
+        """Return whether an array differs from the one in ``before``."""
         return any([before[k] is not self.values[k] for k in self._arrays])
 
     def taken(self, contents: Sequence[Content]) -> bool:
-        """Whether these very contents were taken, as they are now."""
+        """Return whether ``contents`` are the current ones, unchanged since :meth:`take`."""
         pairs = zip(self.contents, contents, self._taken, strict=True)
         return all([mine is other and other.values is values for mine, other, values in pairs])
 
     def same(self, contents: Sequence[Content]) -> bool:
-        """Whether these are contents of the same objects, with the same arrays."""
+        """Return whether ``contents`` belong to the same objects and hold the same arrays."""
         for mine, other in zip(self.contents, contents, strict=True):
             if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
                 return False
         return not self.rebound([x for content in contents for x in content.values])
 
     def of(self, contents: Sequence[Content]) -> Held:
-        """The same for other objects."""
+        """Return a copy for the contents of other objects."""
         out: Held = object.__new__(Held)
         out._moving, out._arrays, out._static, out._aliases = self._moving, self._arrays, self._static, self._aliases
         out.take(contents)
         return out
 
     def places(self) -> tuple[dict[int, int], dict[int, tuple[bool, int]]]:
-        """Return, by id, the values that show each cell, and the values and records that arrays and objects are."""
+        """Return two mappings: id of a cell to the number of the first value that shows it; id of an array or record owner to
+        (True, number of the value) or (False, number of the record)."""
         cells: dict[int, int] = {}
         same = {id(record.owner): (False, n) for n, record in enumerate(self.records())}
         for k in self._arrays:
@@ -206,6 +208,6 @@ class Held:
         return [record for content in self.contents for record in content.records]
 
 
-def _alike(a: Any, b: Any) -> bool:
-    """Whether one array may take the place of another."""
+def _is_replaceable(a: Any, b: Any) -> bool:
+    """Return whether one array may replace another without another trace."""
     return type(a) is type(b) and a._base is None and b._base is None and key_of(a) == key_of(b)

@@ -1,4 +1,4 @@
-"""What the code of a function names: global variables, attributes of Python modules and classes, methods."""
+"""Names in the code of functions: global variables, attributes of Python modules and classes, methods."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from typing import Any, NamedTuple
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _SILENT = frozenset(("__new__", "__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__"))
-# by these code may read attributes that it does not name: attributes, global variables, functions of Python modules
+# code with one of these names may read attributes whose names it does not contain
 _ANY_BY_ATTRIBUTE = frozenset(("__dict__", "__getattr__", "__getattribute__", "__getstate__"))
 _ANY_BY_MODULE = frozenset((
     "asdict", "astuple", "attrgetter", "deepcopy", "dumps", "fields", "getmembers", "methodcaller", "replace",
 ))
 _ANY_BY_VARIABLE = _ANY_BY_MODULE | frozenset(("copy", "delattr", "dir", "eval", "exec", "getattr", "setattr", "vars"))
-ANY = "*"  # among words: any attribute may be read
+ANY = "*"  # in ``words``: any attribute may be read
 
 
 class Names(NamedTuple):
-    """What a code object and the functions defined in it name.
+    """Names in a code object and in the functions defined in it.
 
-    variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all other
-    names of attributes and methods, texts that may be such, and ``ANY``. imports: modules that it imports, each with the level of
-    a relative import. stores: names of attributes that it may set.
+    variables : global variables
+    attributes : pairs (global variable, attribute read from it directly)
+    words : all other names of attributes and methods, strings that may be such, and ``ANY``
+    imports : modules imported inside, each with the level of a relative import
+    stores : attributes that may be set
     """
 
     variables: tuple[str, ...]
@@ -39,11 +41,11 @@ class Names(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def names_in(code: types.CodeType) -> Names:
-    """Read the instructions of ``code`` and of the functions defined in it."""
+    """Return the names in ``code`` and in the functions defined in it."""
     variables: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
     imports: dict[tuple[int, str], None] = {}
-    words = set(_texts(code.co_consts))
+    words = set(_identifiers(code.co_consts))
     stores = set(words) if "setattr" in code.co_names else set()
     owner, constants = "", [0, 0]
     for instruction in dis.get_instructions(code):
@@ -52,7 +54,7 @@ def names_in(code: types.CodeType) -> Names:
             constants = [constants[-1], value]
         elif name == "STORE_ATTR":
             stores.add(str(value))
-        elif name == "IMPORT_NAME":  # behind its level and the names that it imports from the module
+        elif name == "IMPORT_NAME":  # follows its level and the imported names
             imports[constants[0], str(value)] = None
         if name in _GLOBAL:
             owner = str(value)
@@ -78,7 +80,7 @@ def names_in(code: types.CodeType) -> Names:
 
 
 class Effects(NamedTuple):
-    """What a code object may do to names outside of it. stores : it binds or deletes some. calls : it calls other functions."""
+    """What a code object may do to names outside. stores : it binds or deletes one. calls : it calls other functions"""
 
     stores: bool
     calls: bool
@@ -86,7 +88,7 @@ class Effects(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def may_rebind(code: types.CodeType) -> Effects:
-    """Read what ``code``, and the functions defined in it, may do to names outside."""
+    """Return whether ``code``, and the functions defined in it, may rebind names outside or call other functions."""
     stores = calls = False
     for instruction in dis.get_instructions(code):
         name = instruction.opname
@@ -102,17 +104,17 @@ def may_rebind(code: types.CodeType) -> Effects:
     return Effects(stores, calls)
 
 
-def _texts(constants: Any) -> Iterator[str]:
-    """Yield the texts among constants that may be names of attributes, as ``case Point(x=0)`` has them."""
+def _identifiers(constants: Any) -> Iterator[str]:
+    """Yield the strings among constants that may be names of attributes, as in ``case Point(x=0)``."""
     for constant in constants:
         if isinstance(constant, tuple | frozenset):
-            yield from _texts(constant)
+            yield from _identifiers(constant)
         elif isinstance(constant, str) and constant.isidentifier():
             yield constant
 
 
 def contents_of(f: types.FunctionType) -> list[Any]:
-    """Return what the closure of ``f`` holds; cells without a content are left out."""
+    """Return the contents of the closure of ``f``, without empty cells."""
     out = []
     for cell in f.__closure__ or ():
         try:
@@ -123,9 +125,9 @@ def contents_of(f: types.FunctionType) -> list[Any]:
 
 
 def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types.FunctionType]:
-    """Yield the methods of ``cls`` that code which names ``words`` may call: those, special methods, and ``forward``.
+    """Yield the methods of ``cls`` that may be called by code with the names ``words``: these, special methods and ``forward``.
 
-    Classes of libraries are left out.
+    Skip classes of libraries.
     """
     for base in cls.__mro__:
         if is_library_class(base):
@@ -144,9 +146,10 @@ _OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
 def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, str]]:
-    """Yield the places where ``cls`` has what code that names ``words`` may read: attributes, methods and properties, special
-    methods and ``forward``; each class that has one, and those before it that may get one. Classes of libraries, members of an
-    Enum and slots are left out."""
+    """Yield pairs (class, name) of attributes of ``cls`` that code with the names ``words`` may read: attributes, methods and
+    properties with these names, special methods and ``forward``. The class is the one that has the attribute or, as an attribute
+    set there later would hide it, one before it in the method resolution order. Skip classes of libraries, members of an Enum
+    and slots."""
     bases = [base for base in cls.__mro__ if not is_library_class(base)] if not isinstance(cls, enum.EnumMeta) else []
     seen: set[str] = set()
     for k, base in enumerate(bases):
@@ -164,14 +167,14 @@ def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, 
 
 @functools.lru_cache(maxsize=4096)
 def is_third_party(name: Any) -> bool:
-    """Whether the module of this name belongs to an installed package, of which it is not known what attributes it reads."""
+    """Return whether the module of this name belongs to an installed package, which may read any attribute."""
     top = name.partition(".")[0] if isinstance(name, str) else ""
     return is_library(name) and top not in sys.stdlib_module_names and top not in ("weft", "numpy")
 
 
 @functools.lru_cache(maxsize=4096)
 def is_library(name: Any) -> bool:
-    """Whether the module of this name belongs to Python, weft, or an installed package: its variables stay what they are."""
+    """Return whether the module of this name belongs to Python, weft or an installed package, whose variables are constant."""
     top = name.partition(".")[0] if isinstance(name, str) else ""
     if top in sys.stdlib_module_names:
         return top != "__main__"

@@ -1,8 +1,8 @@
-"""What the body of a loop rebinds in Python: attributes, items and variables that hold arrays and numbers.
+"""Attributes, items and variables outside that the body of a loop rebinds to other arrays and numbers.
 
-The body is called with placeholders, so what it binds to a name outside is known once, where a Python loop would bind it in
-every step. Arrays are carried from step to step like the loop's own carry. Python numbers are computed by Python itself: a tape
-notes what one step makes of them, and is played once for each step before the loop runs.
+The body is called once, with placeholders, although a Python loop would rebind its names in every step. Rebound arrays become
+part of the loop's carry. Python numbers are computed by Python: a tape records the computation of one step, and is replayed for
+each step before the loop runs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
 from weft.transforms.values import CONSTANTS
 
-Key = tuple[int, int, tuple[int, ...]]  # number of the record, of the value in it, and the way into a tuple
-MAX_STACKED = 64  # steps for which numbers that each call of a jitted function tells are inputs; in longer loops they are static
+Key = tuple[int, int, tuple[int, ...]]  # number of the record, of the value in it, and the indices into nested tuples
+MAX_STACKED = 64  # steps up to which run-time numbers of a jitted function stay inputs; in longer loops they become static
 _NUMBERS = (int, float)
 
 
 class StepTape(Tape):
-    """The tape of a loop: numbers that meet arrays are operands of the loop, with one value for each step."""
+    """The tape of a loop. A number used with arrays becomes an operand of the loop, with one value for each step."""
 
     __slots__ = ()
 
@@ -50,23 +50,24 @@ class StepTape(Tape):
 
 
 class Rebinding:
-    """The names outside that the body of one loop rebinds.
+    """The places outside (attributes, items, variables) that the body of one loop rebinds.
 
     body : the user's function
-    starts : what array places held before the loop, an Array or a number
-    numbers : what number places held before the loop
+    starts : for each place that holds an array after a step, its value before the loop, an Array or a number
+    numbers : for each place that holds a number, its value before the loop
+    after : for each place, its value after the step
     """
 
     def __init__(self, f: Callable, what: str) -> None:
-        """what : names the loop in messages"""
+        """what : the name of the loop in messages"""
         self.body, self._what = f, what
         self._records: list[Record] = []
         self.starts: dict[Key, Any] = {}
         self.numbers: dict[Key, Any] = {}
         self.after: dict[Key, Any] = {}
-        self._fresh: set[Key] = set()  # places that hold an array which the body has made
+        self._fresh: set[Key] = set()  # places that hold an array made by the body
         self._placed: dict[int, dict[int, Any]] = {}
-        self._kept: set[int] = set()  # records of weft's objects, which keep what weft has set in them
+        self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
         if _may_rebind(f):
@@ -74,39 +75,39 @@ class Rebinding:
             self._records = content.close(content.of(f)).records
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
-        """Put placeholders in the places that are known to be rebound. nodes : those of the arrays"""
+        """Put placeholders in the places found by earlier calls. nodes : placeholders of the arrays"""
         if not self.starts and not self.numbers:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
         self.after, self._fresh = {}, set()
-        stands: dict[Key, Any] = {}
+        placeholders: dict[Key, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
-            stands[key] = own(node) if writable else wrap(node)
+            placeholders[key] = own(node) if writable else wrap(node)
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
-            stands[key] = self._tape.number(_plain(start), slot)
+            placeholders[key] = self._tape.number(_plain(start), slot)
         self._placed = {}
-        self._put(stands, self._placed)
+        self._put(placeholders, self._placed)
 
-    def _put(self, values: Mapping[Key, Any], noted: dict[int, dict[int, Any]] | None = None) -> None:
-        found: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
-        for (n, k, way), value in values.items():
-            found.setdefault((n, k), {})[way] = value
-        for (n, k), ways in found.items():
-            value = replaced(self._records[n].values[k], ways)
-            if noted is not None:
-                noted.setdefault(n, {})[k] = value
+    def _put(self, values: Mapping[Key, Any], placed: dict[int, dict[int, Any]] | None = None) -> None:
+        changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
+        for (n, k, indices), value in values.items():
+            changes.setdefault((n, k), {})[indices] = value
+        for (n, k), by_indices in changes.items():
+            value = replaced(self._records[n].values[k], by_indices)
+            if placed is not None:
+                placed.setdefault(n, {})[k] = value
             self._records[n].put(k, value)
 
     def take(self, trace: Trace) -> bool:
-        """Read what the body has bound. Return whether it rebinds places that were not known.
+        """Read the values that the body has bound. Return whether it rebinds further places.
 
-        Raises TraceError for what a loop cannot carry.
+        Raise TraceError for a value that a loop cannot carry.
         """
         if not self._records:
             return False
-        known = len(self.starts), len(self.numbers)
+        before_counts = len(self.starts), len(self.numbers)
         for n, record in enumerate(self._records):
             placed = self._placed.get(n, {})
             if not placed and record.unchanged():
@@ -126,27 +127,27 @@ class Rebinding:
                 form = form_of(new)
                 if form is None or form != form_of(old):
                     if not ours:
-                        self._refuse(record, k, (), f"from {_told(old)} to {_told(new)}")
+                        self._refuse(record, k, (), f"from {_value_text(old)} to {_value_text(new)}")
                     self._kept.add(n)
                     continue
-                for way in ways_into(form):
-                    before, after = at(old, way), at(new, way)
+                for indices in ways_into(form):
+                    before, after = at(old, indices), at(new, indices)
                     if ours and isinstance(after, Array) and not trace.owns(after.cell):
                         self._kept.add(n)
                     elif ours and before is None:
-                        pass  # a layer that the body resets makes its state anew in each step; it is None again after the loop
-                    elif before is not after or (n, k, way) in self.starts or (n, k, way) in self.numbers:
-                        self._take_leaf((n, k, way), before, after)
+                        pass  # a layer's state is created in each step and is None again after the loop
+                    elif before is not after or (n, k, indices) in self.starts or (n, k, indices) in self.numbers:
+                        self._take_leaf((n, k, indices), before, after)
                         if isinstance(after, Array) and trace.owns(after.cell):
-                            self._fresh.add((n, k, way))
-        return (len(self.starts), len(self.numbers)) != known
+                            self._fresh.add((n, k, indices))
+        return (len(self.starts), len(self.numbers)) != before_counts
 
     def _take_growth(self, n: int, record: Record, values: Sequence[Any]) -> bool:
-        """Note the constants that the body appends to a list. Return whether it appends nothing else."""
-        more = values[len(record.values) :]
-        if not more or not all([type(x) in CONSTANTS for x in more]):
+        """Record the constants that the body appends to a list. Return False if it appends nothing or anything else."""
+        appended = values[len(record.values) :]
+        if not appended or not all([type(x) in CONSTANTS for x in appended]):
             return False
-        self._grown[n] = list(more)
+        self._grown[n] = list(appended)
         return True
 
     def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
@@ -160,45 +161,45 @@ class Rebinding:
                 self.numbers.setdefault(key, old)
                 self.after[key] = new
         elif not same_constant(old, new):
-            self._refuse(self._records[key[0]], key[1], key[2], f"from {_told(old)} to {_told(new)}")
+            self._refuse(self._records[key[0]], key[1], key[2], f"from {_value_text(old)} to {_value_text(new)}")
 
     def restore(self) -> None:
-        """Let every place hold what it held before the body was called."""
+        """Restore the value of every place before the body was called."""
         for n, record in enumerate(self._records):
             if n not in self._kept and record.writable and not record.unchanged():
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
-        """Raise TraceError where a place is rebound whose array the body writes in place: other names see some steps."""
+        """Raise TraceError if the body also writes the array of a rebound place in place: other names would see some steps."""
         written = {id(cell) for cell in cells}
-        for (n, k, way), start in self.starts.items():
-            after = self.after.get((n, k, way))
+        for (n, k, indices), start in self.starts.items():
+            after = self.after.get((n, k, indices))
             if any([isinstance(x, Array) and id(x.cell) in written for x in (start, after)]):
-                self._refuse(self._records[n], k, way, "and writes the array that it holds in place, too")
+                self._refuse(self._records[n], k, indices, "and writes the array that it holds in place, too")
 
     @property
     def binds(self) -> bool:
-        """Whether the loop binds anything outside."""
+        """Return whether the loop rebinds anything outside."""
         return bool(self.starts or self.numbers or self._grown)
 
     def refuse_all(self) -> None:
-        """Raise TraceError where anything is rebound. What is appended to lists stays."""
+        """Raise TraceError if anything is rebound. Constants appended to lists stay."""
         self._kept |= self._grown.keys()
-        for n, k, way in (*self.starts, *self.numbers):
-            old = at(self._records[n].values[k], way)
-            self._refuse(self._records[n], k, way, f"from {_told(old)} to {_told(self.after[n, k, way])}")
+        for n, k, indices in (*self.starts, *self.numbers):
+            old = at(self._records[n].values[k], indices)
+            self._refuse(self._records[n], k, indices, f"from {_value_text(old)} to {_value_text(self.after[n, k, indices])}")
 
     def name(self, key: Key) -> str:
-        """Return what the user calls a place."""
+        """Return the name of a place in messages."""
         return self._name(self._records[key[0]], key[1], key[2])
 
-    def _name(self, record: Record, k: int | None, way: tuple[int, ...]) -> str:
+    def _name(self, record: Record, k: int | None, indices: tuple[int, ...]) -> str:
         from weft.transforms.causes import name_of_place
 
-        return name_of_place(self.body, self._records, record, k, way)
+        return name_of_place(self.body, self._records, record, k, indices)
 
-    def _refuse(self, record: Record, k: int, way: tuple[int, ...], how: str) -> NoReturn:
-        name = self._name(record, k, way)
+    def _refuse(self, record: Record, k: int, indices: tuple[int, ...], how: str) -> NoReturn:
+        name = self._name(record, k, indices)
         raise TraceError(f"{user_line(user_frame())}: the body of {self._what} rebinds {name} {how}; {_advice(self._what)}")
 
     def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
@@ -215,19 +216,19 @@ class Rebinding:
     def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Key, Any]]:
         """Compute the numbers of every step.
 
-        Returns the placeholders of the body, the stacked values that they take, and what the places hold after the loop.
+        Return the placeholders of the body, their stacked values, and the value of each place after the loop.
         """
         tape, keys = self._tape, [*self.numbers]
         if tape is None:
             return [], [], {}
         ends = [self.after[key] for key in keys]
-        values = [x if length <= MAX_STACKED else _static(x) for x in self.numbers.values()]
+        values = [x if length <= MAX_STACKED else _make_static(x) for x in self.numbers.values()]
         kinds = [type(_plain(x)) for x in values]
         rows: list[list[Any]] = [[] for _ in tape.nodes]
         for step in range(length):
             for key, kind, value in zip(keys, kinds, values, strict=True):
                 if type(_plain(value)) is not kind:
-                    self._refuse(self._records[key[0]], key[1], key[2], f"from {kind.__name__} to {_told(value)}")
+                    self._refuse(self._records[key[0]], key[1], key[2], f"from {kind.__name__} to {_value_text(value)}")
             slots = self._play_step(tape, values, step)
             for row, (slot, node) in zip(rows, tape.nodes, strict=True):
                 if not fits(_plain(slots[slot]), node.dtype):
@@ -240,37 +241,37 @@ class Rebinding:
 
     def _play_step(self, tape: StepTape, values: list[Any], step: int) -> list[Any]:
         slots = [*values]
-        for function, operands, kind, wanted in tape.steps:
-            found = function(*[slots[s] for s in operands])
-            if not tape.agrees(found, kind, wanted):
+        for function, operands, kind, expected in tape.steps:
+            result = function(*[slots[s] for s in operands])
+            if not tape.agrees(result, kind, expected):
                 roots = tape.roots(len(slots))
                 line = next((line for k, line in tape.conditions.items() if k in roots), "")
                 where = f" in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}" if line else ""
                 key = [*self.numbers][min(roots)]
                 self._refuse(
-                    self._records[key[0]], key[1], key[2], f"and a condition on it, or what needs its value,{where} comes out "
-                    f"otherwise in step {step} than in the first (one body is computed in all steps)",
+                    self._records[key[0]], key[1], key[2], f"and a condition on it, or code that needs its value,{where} has "
+                    f"another result in step {step} than in the first (all steps run one body)",
                 )
-            if type(found) in GIVEN:
-                if kind is bool or wanted is found.value:
-                    found.here()
-            slots.append(found)
+            if type(result) in GIVEN:
+                if kind is bool or expected is result.value:
+                    result.here()
+            slots.append(result)
         return slots
 
     def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], length: int) -> None:
-        """Bind every place to what the last step has bound it to"""
-        for n, more in self._grown.items():
-            self._records[n].owner.extend(more * length)
-        made: dict[int, Array] = {}
+        """Bind every place to its value after the last step."""
+        for n, constants in self._grown.items():
+            self._records[n].owner.extend(constants * length)
+        arrays: dict[int, Array] = {}
         ends: dict[Key, Any] = dict(numbers)
         for key, node in results.items():
             after = self.after[key]
             if key not in self._fresh:
-                ends[key] = after  # an array from outside: it is bound to that very array
+                ends[key] = after  # an existing array from outside
                 continue
-            if id(after) not in made:
-                made[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
-            ends[key] = made[id(after)]
+            if id(after) not in arrays:
+                arrays[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
+            ends[key] = arrays[id(after)]
         self._put(ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()
@@ -278,7 +279,7 @@ class Rebinding:
 
 def _advice(what: str) -> str:
     if what == "wf.vmap":
-        return "one call stands for all examples: return the value instead"
+        return "one call computes all examples: return the value instead"
     keep = "carry the value (return it, and give it to the next step)"
     return f"{keep}, or write into an array that exists, with `a[...] = value`"
 
@@ -288,13 +289,13 @@ def _plain(x: Any) -> Any:
 
 
 def _is_same_number(a: Any, b: Any) -> bool:
-    """Whether two numbers are the same at each call of the function that is traced."""
+    """Return whether two numbers are equal at every call of the traced function."""
     if type(b) in GIVEN:
         return type(a) in GIVEN and (a.tape, a.slot) == (b.tape, b.slot)
     return type(a) not in GIVEN and same_constant(a, b)
 
 
-def _static(x: Any) -> Any:
+def _make_static(x: Any) -> Any:
     return x.told() if type(x) in GIVEN else x
 
 
@@ -302,8 +303,8 @@ def _differs(a: Any, b: Any) -> bool:
     return a is not b
 
 
-def _told(x: Any) -> str:
-    """What a message calls a value."""
+def _value_text(x: Any) -> str:
+    """Return the text of a value in messages."""
     if isinstance(x, Array):
         return f"an array of shape {x.shape} ({x.dtype})"
     x = _plain(x)
@@ -311,7 +312,7 @@ def _told(x: Any) -> str:
 
 
 def _stack(values: Sequence[Any], dtype: Format) -> Node:
-    """Return one array of numbers, some of which may be known at each call only."""
+    """Return one array of numbers, some of which may be run-time numbers."""
     if GIVEN.isdisjoint(map(type, values)):
         return as_node(np.array(values, dtype.numpy))
     rows = [reshape(as_node(x, dtype), (1,)) for x in values]
@@ -319,7 +320,7 @@ def _stack(values: Sequence[Any], dtype: Format) -> Node:
 
 
 def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a function may rebind anything outside; not if it, and all that it calls, bind only their own variables."""
+    """Return whether a function, or a function that it calls, may rebind more than its own variables."""
     if not isinstance(f, types.FunctionType) or id(f) in seen:
         return not isinstance(f, types.FunctionType)
     code = may_rebind(f.__code__)
@@ -330,13 +331,13 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
         return any([not _is_plain(x, seen) for x in contents_of(f)])
     if code.stores:
         return True
-    named = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
-    held = (*named, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
-    return any([not _is_plain(x, seen) for x in held])
+    global_values = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
+    reachable = (*global_values, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
+    return any([not _is_plain(x, seen) for x in reachable])
 
 
 def _is_plain(x: Any, seen: frozenset[int]) -> bool:
-    """Whether nothing outside is rebound when a body calls ``x``, or a method of it."""
+    """Return whether calling ``x`` or a method of it certainly rebinds nothing outside."""
     if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) in GIVEN:
         return True
     if isinstance(x, types.ModuleType):

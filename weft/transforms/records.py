@@ -1,8 +1,8 @@
-"""Records: what an object, a container or the variables of functions held, and whether they still hold it.
+"""Records: the contents of an object, a container or the variables of functions, to detect changes at a later call.
 
 A record has an owner, names and, for each name, a value. Arrays and constants (numbers, strings and the like) among the values,
-and those in tuples among them, are its *leaves*: ``paths`` says where each is. A record whose leaves alone have changed is
-renewed; any other change is one of structure.
+and those in tuples among them, are its *leaves*, found through ``paths``. If only leaves have changed, a renewed record is
+made; any other change is a change of structure, which needs another trace.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ LONGEST = 16  # leaves in a tuple; a longer tuple is compared as a whole
 _content = attrgetter("cell_contents")
 
 Form = Any  # True for a leaf; (type of tuple, forms of its items) for a tuple of leaves
-Path = tuple[int, tuple[int, ...]]  # number of the value, and the way into its tuples
+Path = tuple[int, tuple[int, ...]]  # number of the value, and the indices into its nested tuples
 
 
 def form_of(value: Any) -> Form | None:
-    """Return the form of a leaf or of a tuple of leaves, None of anything else."""
+    """Return the form of a leaf or of a tuple of leaves, None for anything else."""
     kind = type(value)
     if kind in CONSTANTS or kind in GIVEN or isinstance(value, Array):
         return True
@@ -45,24 +45,24 @@ def form_of(value: Any) -> Form | None:
 
 
 def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
-    """Yield the way to each leaf of a form."""
+    """Yield the tuple indices of each leaf of a form."""
     if form is True:
         yield ()
         return
     for k, part in enumerate(form[1]):
-        for way in ways_into(part):
-            yield (k, *way)
+        for indices in ways_into(part):
+            yield (k, *indices)
 
 
-def at(value: Any, way: tuple[int, ...]) -> Any:
-    """Return the leaf to which ``way`` leads."""
-    for k in way:
+def at(value: Any, indices: tuple[int, ...]) -> Any:
+    """Return the leaf at these indices into nested tuples."""
+    for k in indices:
         value = value[k]
     return value
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Whether two leaves are one and the same to a program: there are two zeros, and NaN."""
+    """Return whether a program cannot distinguish two leaves. 0.0 and -0.0 differ; NaN equals NaN."""
     if a is b:
         return True
     kind = type(a)
@@ -70,33 +70,33 @@ def same_constant(a: Any, b: Any) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether there are no run-time numbers in a leaf or a tuple of leaves."""
+    """Return whether a leaf or a tuple of leaves contains no run-time numbers."""
     return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in GIVEN
 
 
-def replaced(value: Any, changes: dict[tuple[int, ...], Any], way: tuple[int, ...] = ()) -> Any:
-    """Return ``value`` with other leaves where the ways lead."""
-    if way in changes:
-        return changes[way]
+def replaced(value: Any, changes: dict[tuple[int, ...], Any], indices: tuple[int, ...] = ()) -> Any:
+    """Return ``value`` with the leaves at the tuple indices in ``changes`` replaced."""
+    if indices in changes:
+        return changes[indices]
     if not isinstance(value, tuple):
         return value
-    parts = [replaced(part, changes, (*way, k)) for k, part in enumerate(value)]
+    parts = [replaced(part, changes, (*indices, k)) for k, part in enumerate(value)]
     return tuple_of(type(value), parts)
 
 
 def tuple_of(kind: Any, parts: Sequence[Any]) -> Any:
-    """Return a tuple, or a named one, of these parts."""
+    """Return a tuple or named tuple of class ``kind`` with these parts."""
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
 
 class Record:
-    """What one owner held. Subclasses say how its names and values are read, and how a value is set.
+    """The contents of one owner. Subclasses implement how its names and values are read, and how a value is set.
 
-    paths : where its leaves are
-    deep : whether it belongs to an object, and not to variables
+    paths : the places of its leaves
+    deep : whether the owner belongs to an object, not to a variable
     """
 
-    told: ClassVar[bool] = False  # whether the owner counts its changes in ``Structure.count``
+    told: ClassVar[bool] = False  # whether changes of the owner raise ``Structure.count``
     writable: ClassVar[bool] = True  # whether single values can be set
     __slots__ = ("deep", "names", "owner", "paths", "values")
 
@@ -106,25 +106,25 @@ class Record:
         self.owner, self.names, self.values, self.paths, self.deep = owner, names, values, paths, deep
 
     def read(self) -> tuple[tuple, tuple]:
-        """Return the names and the values that the owner has now."""
+        """Return the owner's current names and values."""
         raise NotImplementedError
 
     def put(self, k: Any, value: Any) -> None:
-        """Set the value of number ``k``."""
+        """Set value ``k`` in the owner."""
         raise TypeError(f"{type(self).__name__} sets no values")
 
     def reset(self) -> None:
-        """Let the owner hold again what it held."""
+        """Restore the recorded values in the owner."""
         for k, value in enumerate(self.values):
             if value is not MISSING:
                 self.put(k, value)
 
     def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
-        """Return a record of the same owner."""
+        """Return a new record of the same owner."""
         return type(self)(self.owner, names, values, paths, self.deep)
 
     def added(self) -> list[str]:
-        """Return the names of attributes that the owner has now and did not have."""
+        """Return the names of attributes that the owner has gained."""
         return []
 
     def remove(self, name: str) -> None:
@@ -132,22 +132,22 @@ class Record:
         raise TypeError(f"{type(self).__name__} removes nothing")
 
     def place(self, k: int | str) -> tuple[int, Any]:
-        """Return what tells the value of number ``k``, or of a new attribute ``k``, from all others."""
+        """Return a unique identifier of value ``k``, or of the new attribute ``k``: the owner's id, and the name or index."""
         return id(self.owner), self.names[k] if self.names and isinstance(k, int) else k
 
     def unchanged(self) -> bool:
-        """Whether the owner holds the very things that it held."""
+        """Return whether the owner holds the same objects under the same names."""
         names, values = self.read()
         return _alike(names, self.names) and _alike(values, self.values)
 
     def leaves(self) -> list[Any]:
-        """Return the leaves; another thread may be tracing with run-time numbers in their places."""
+        """Return the leaves. Run-time numbers, which a trace in another thread may have put in, are replaced by their values."""
         values = self.values
-        found = [at(values[k], way) if way else values[k] for k, way in self.paths]
-        return [x.value if type(x) in GIVEN else x for x in found] if not GIVEN.isdisjoint(map(type, found)) else found
+        result = [at(values[k], indices) if indices else values[k] for k, indices in self.paths]
+        return [x.value if type(x) in GIVEN else x for x in result] if not GIVEN.isdisjoint(map(type, result)) else result
 
     def renewed(self) -> Record | None:
-        """Return a record of what the owner holds now, None if more than leaves has changed."""
+        """Return a record of the owner's current contents, None if more than leaves has changed."""
         names, values = self.read()
         if not _alike(names, self.names) or len(values) != len(self.values):
             return None
@@ -157,9 +157,8 @@ class Record:
         return self.again(names, values, self.paths)
 
     def watch(self) -> list[Watched] | None:
-        """Return rows by which a device sees in a warm call that nothing has changed, None if there are none.
-
-        See ``weft.devices.native_protocols``."""
+        """Return the comparisons by which native code detects a change (see ``weft.devices.native_protocols``), None if it
+        cannot."""
         return None
 
 
@@ -181,13 +180,13 @@ class DictRecord(Record):
         self.owner.update(zip(self.names, self.values, strict=True))
 
     def watch(self) -> list[Watched] | None:
-        if isinstance(self.owner, OrderedDict):  # its order is not that of the dict beneath it
+        if isinstance(self.owner, OrderedDict):  # its order differs from that of its underlying dict
             return None
         return _rows_of_dict(self.owner, self.names, self.values)
 
 
 class ListRecord(Record):
-    """A list or a deque."""
+    """The record of a list or a deque."""
 
     __slots__ = ()
 
@@ -212,7 +211,7 @@ class ListRecord(Record):
 
 
 class SetRecord(Record):
-    """A set: what is in it is no constant, for nothing can take its place."""
+    """The record of a set. Its items are not leaves, because a single item cannot be replaced."""
 
     writable = False
     __slots__ = ()
@@ -222,7 +221,7 @@ class SetRecord(Record):
 
 
 class BufferRecord(Record):
-    """A NumPy array or a bytearray: a digest of its bytes."""
+    """The record of a NumPy array or a bytearray: a digest of its bytes."""
 
     writable = False
     __slots__ = ()
@@ -239,7 +238,7 @@ class BufferRecord(Record):
 
 
 class ItemsRecord(Record):
-    """A NumPy array of Python objects."""
+    """The record of a NumPy array of Python objects."""
 
     __slots__ = ()
 
@@ -251,9 +250,9 @@ class ItemsRecord(Record):
 
 
 class ObjectRecord(Record):
-    """The attributes of an object, those in slots too.
+    """The record of an object's attributes, including slots.
 
-    words : what the function and all that it calls name: of other attributes nothing counts. Without words all count
+    words : attribute names in the code of the function and its callees; other attributes are not recorded. None: all are
     every : the names of all attributes
     """
 
@@ -268,14 +267,14 @@ class ObjectRecord(Record):
         return type(self)(self.owner, *read, self.deep, words=self.words)
 
     def counts(self, name: str, value: Any) -> bool:
-        """Whether an attribute counts."""
+        """Return whether an attribute is recorded."""
         return self.words is None or name in self.words or ANY in self.words
 
     def read(self) -> tuple[tuple, tuple]:
-        found = attributes_of(self.owner)
+        attributes = attributes_of(self.owner)
         if self.words is not None:
-            found = {name: value for name, value in found.items() if self.counts(name, value)}
-        return tuple(found), tuple(found.values())
+            attributes = {name: value for name, value in attributes.items() if self.counts(name, value)}
+        return tuple(attributes), tuple(attributes.values())
 
     def unchanged(self) -> bool:
         attributes = attributes_of(self.owner)
@@ -314,7 +313,7 @@ class ObjectRecord(Record):
 
 
 class ModuleRecord(ObjectRecord):
-    """The attributes of a module, which counts the changes of its attributes. weft reads all but constants that nobody names."""
+    """The record of a module, whose changes raise ``Structure.count``: all attributes except constants that no code names."""
 
     told = True
     __slots__ = ()
@@ -327,7 +326,7 @@ class ModuleRecord(ObjectRecord):
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value is a constant, or a tuple, list, dict or set of constants; of a long one the first items tell."""
+    """Return whether a value is a constant or a tuple, list, dict or set of constants, judged by its first ``_FIRST`` items."""
     if isinstance(value, dict):
         value = list(itertools.islice(value.values(), _FIRST))
     elif isinstance(value, list | tuple | set | frozenset | deque):
@@ -341,7 +340,7 @@ _FIRST = 8
 
 
 class OptimizerRecord(ModuleRecord):
-    """Those attributes of an object that its method ``__structure__`` names; it counts their changes, too."""
+    """The record of the attributes that an object's method ``__structure__`` names, whose changes raise ``Structure.count``."""
 
     __slots__ = ()
 
@@ -357,24 +356,24 @@ class OptimizerRecord(ModuleRecord):
 
 
 class CellsRecord(Record):
-    """The variables of closures: ``owner`` is a tuple of cells, ``names`` their names."""
+    """The record of closure variables: ``owner`` is a tuple of cells, ``names`` their names."""
 
     __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
-        return self.names, tuple(map(_held_by, self.owner))
+        return self.names, tuple(map(_cell_content, self.owner))
 
     def unchanged(self) -> bool:
         try:
             return all(map(is_, map(_content, self.owner), self.values))
-        except ValueError:  # a cell without a content
-            return all(map(is_, map(_held_by, self.owner), self.values))
+        except ValueError:  # an empty cell
+            return all(map(is_, map(_cell_content, self.owner), self.values))
 
     def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
-        """Return a record of the same owner."""
+        """Return a new record of the same owner."""
         return type(self)(self.owner, names, values, paths, self.deep)
 
-    def place(self, k: int) -> tuple[int, Any]:
+    def place(self, k: Any) -> tuple[int, Any]:
         return id(self.owner[k]), None
 
     def put(self, k: int, value: Any) -> None:
@@ -386,7 +385,7 @@ class CellsRecord(Record):
         return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
 
 
-def _held_by(cell: types.CellType) -> Any:
+def _cell_content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
@@ -394,7 +393,7 @@ def _held_by(cell: types.CellType) -> Any:
 
 
 class VariablesRecord(Record):
-    """Global variables: ``owner`` is the dict of a Python module, ``names`` are those that functions name."""
+    """The record of global variables: ``owner`` is the dict of a Python module, ``names`` are those in the code of functions."""
 
     __slots__ = ("_getter",)
 
@@ -406,13 +405,13 @@ class VariablesRecord(Record):
 
     def unchanged(self) -> bool:
         try:
-            found = self._getter(self.owner)
+            values = self._getter(self.owner)
         except AttributeError:
-            self._getter = itemgetter(*self.names, self.names[0])  # of one name alone it would give no tuple
+            self._getter = itemgetter(*self.names, self.names[0])  # with one name it would return no tuple
             return self.unchanged()
         except KeyError:
             return False
-        return all(map(is_, found, self.values))
+        return all(map(is_, values, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
@@ -422,7 +421,7 @@ class VariablesRecord(Record):
 
 
 class ClassRecord(Record):
-    """Attributes and methods of a class that functions read through its name, or by its instances."""
+    """The record of the attributes and methods of a class that functions read through its name or its instances."""
 
     __slots__ = ()
 
@@ -437,10 +436,10 @@ class ClassRecord(Record):
             delattr(self.owner, self.names[k])
 
     def watch(self) -> list[Watched] | None:
-        (attributes,) = gc.get_referents(vars(self.owner))  # what a mappingproxy shows
-        there = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
-        rows: list[Watched] = [("variable", attributes, name, value) for name, value in there]
-        return rows if len(there) == len(self.names) else [("keys", attributes, len(attributes), None), *rows]
+        (attributes,) = gc.get_referents(vars(self.owner))  # the dict behind the mappingproxy
+        bound = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
+        rows: list[Watched] = [("variable", attributes, name, value) for name, value in bound]
+        return rows if len(bound) == len(self.names) else [("keys", attributes, len(attributes), None), *rows]
 
 
 def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
@@ -453,7 +452,7 @@ def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[Watched]:
 
 
 def record_for(x: Any) -> type[Record] | None:
-    """Return the kind of record that a container has, None of what is no container."""
+    """Return the record class for a container, None for anything else."""
     if isinstance(x, dict):
         return DictRecord
     if isinstance(x, list | deque):

@@ -1,12 +1,12 @@
-"""What a traced function gives back: arrays of its own, its arguments, arrays from outside, and views of any of these.
+"""Results of a traced function: new arrays, its arguments, arrays from outside, and views of any of these.
 
-A jitted function gives what it gives without jit. An argument that is returned is that very argument, two results that share
-memory share it still. So a result is not only a value of the Program: it may be a handle that exists, or a view of one.
+A jitted function returns the same as without jit: a returned argument is that object, and results that share memory still share
+it. So a result may be an output of the Program, an object that existed before, or a view.
 
-An end is a pair: ("node", node) an array of its own, ("static", value) what exists already, ("leaf", k) an argument
-(or what the tape has in slot k, see ``weft/runtime/traced_int.py``),
-("same", j) the very Array that another result is, ("view", (owner, path)), where the owner is an end as well: of kind
-leaf, static, same, or base (k): the cell of which an argument is a view.
+An *end* describes one result: ("node", node) a new array, ("static", value) an object that existed before, ("leaf", k) an
+argument (or slot k of the tape, see ``weft/runtime/traced_int.py``), ("same", j) the same Array as result j,
+("view", (owner, path)) a view, whose owner is an end of kind leaf, static, same or base; ("base", k) is the cell that argument
+k views.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from weft.transforms.trace import Trace
 from weft.transforms.tree import attributes_of, has_structure, is_module, is_only_attributes
 
 End = tuple[str, Any]
-# what a result is in a call: an output, an input's content, or what exists already (the object, or the leaf's number);
-# LATER: what is made of other results
+# kinds of results in a call: an output, an input's content, an existing object, an argument leaf;
+# LATER: derived from other results
 OUT, IN, STATIC, LEAF, LATER = range(5)
 _EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 
 
 @dataclass(slots=True)
 class Ends:
-    """The ends of a traced call, as far as they are known while its Arrays are alive; :meth:`settled` says the rest.
+    """The ends of a traced call, found while its Arrays are alive. :meth:`settled` completes them.
 
-    shows: of every result the node, or what it is where it is no array of the trace.
+    shows : the node of each result, or the result itself if it is not an array of the trace
     """
 
     ends: list[End] = field(default_factory=list)
     shows: list[Any] = field(default_factory=list)
-    _first: dict[int, int] = field(default_factory=dict)  # id of an Array -> the result that is it
-    _views: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)  # id of a cell made inside -> results that are views
-    _bases: dict[int, Node] = field(default_factory=dict)  # what these cells hold
+    _first: dict[int, int] = field(default_factory=dict)  # id of an Array -> its first result
+    _views: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)  # id of a cell made inside -> its views
+    _bases: dict[int, Node] = field(default_factory=dict)  # the nodes of these cells
 
     def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
-        """The ends, after those of the results more where memory is shared that is no result itself; and which end a cell
-        of ``alive`` is (by id), which has outlived the trace."""
+        """Return the ends of the results, followed by ends for arrays that are not results but whose memory results share, and
+        the number of the end of each cell in ``alive`` (the Arrays that outlive the trace), by id."""
         ends = list(self.ends)
         at = dict(self._first)
         for key, views in self._views.items():
             node = self._bases[key]
             if key not in at:
-                if key not in alive and not _meet(node, [path for _, path in views]):
-                    continue  # nothing shows that they were one array: each is one of its own
+                if key not in alive and not _any_overlap(node, [path for _, path in views]):
+                    continue  # the views do not overlap and the array is gone: each becomes an array of its own
                 at[key] = len(ends)
                 ends.append(("node", node))
             for k, path in views:
@@ -65,17 +65,17 @@ class Ends:
 
 
 def needs_numbers(ends: Sequence[End], leaves: int) -> bool:
-    """Whether results are made of run-time numbers, beside int arguments that are returned."""
+    """Return whether a result depends on run-time numbers other than returned int arguments."""
     views = [what[1] for kind, what in ends if kind == "view"]
     starts = [start for path in views for name, params in path if name == "slice" for start in params["start"]]
     return any([type(start) is Slot for start in starts]) or any([kind == "leaf" and what >= leaves for kind, what in ends])
 
 
 def is_made_in(trace: Trace, known: Collection[int] = (), new: Callable[[], set[int]] | None = None) -> Callable[[Any], bool]:
-    """Return what says whether an object was made in a trace. Dataclasses are trees, and no such objects.
+    """Return a function that returns whether an object was made in a trace. It returns False for dataclasses, which are trees.
 
-    known : objects (by id) that were there before
-    new : gives the objects that were not, where that can be told; else they are those that hold something of the trace
+    known : ids of objects that existed before
+    new : returns the ids of the objects made in the trace; None: an object that holds something of the trace counts as made in it
     """
 
     def holds(x: Any, seen: set[int]) -> bool:
@@ -106,21 +106,21 @@ def _is_object(x: Any) -> bool:
 
 
 def ends_of(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> Ends:
-    """What each of ``results`` is.
+    """Return the end of each result.
 
-    handles : id of what the function was called with -> number of the argument
-    owners : id of the cell that such a handle shows -> the end that it is
+    handles : id of a leaf passed to the function -> its number
+    owners : id of the cell that such a leaf shows -> the end of that cell
     """
-    found = Ends()
+    ends = Ends()
     for k, result in enumerate(results):
-        end, node = _end(result, handles, owners, inner, found, k)
-        found.ends.append(end)
-        found.shows.append(node)
-    return found
+        end, node = _end(result, handles, owners, inner, ends, k)
+        ends.ends.append(end)
+        ends.shows.append(node)
+    return ends
 
 
 def _end(
-    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, found: Ends, k: int,
+    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, ends: Ends, k: int,
 ) -> tuple[End, Any]:
     if not isinstance(result, Array):
         if isinstance(result, np.ndarray):
@@ -131,7 +131,7 @@ def _end(
         return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
     if id(result) in handles and not result.weak:
         return ("leaf", handles[id(result)]), result.node
-    first = found._first.setdefault(id(result), k)
+    first = ends._first.setdefault(id(result), k)
     if first != k:
         return ("same", first), result.node
     base = result._base
@@ -146,18 +146,18 @@ def _end(
         return ("view", (owners[id(base)], path)), result.node
     if not inner.owns(base):
         return (("view", (("static", base), path)) if inner.owns(result) else ("static", result)), result.node
-    found._views.setdefault(id(base), []).append((k, path))
-    found._bases[id(base)] = base.node
+    ends._views.setdefault(id(base), []).append((k, path))
+    ends._bases[id(base)] = base.node
     return ("node", result.node), result.node
 
 
-def _meet(node: Node, paths: Sequence[Path]) -> bool:
-    """Whether any two of some views of one array show an element in common."""
+def _any_overlap(node: Node, paths: Sequence[Path]) -> bool:
+    """Return whether any two of these views of one array overlap."""
     return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])
 
 
 def row_of(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
-    """(OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
+    """Return (OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
     kind, k = source
     if kind in _EXISTS:
         return (_EXISTS[kind], k, None, None)
@@ -166,7 +166,7 @@ def row_of(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tupl
 
 
 def view_of(what: tuple[End, Path], leaves: Sequence[Any], out: Sequence[Any]) -> Array:
-    """The view that a result is: its owner and its path. Slices begin where the numbers of the call say, which follow leaves."""
+    """Make the view described by an end's owner and path. Traced starts of slices are read from ``leaves``, by tape slot."""
     (kind, k), path = what
     owner = out[k] if kind == "same" else k if kind == "static" else leaves[k] if kind == "leaf" else leaves[k].cell
     return owner._view(with_starts(path, lambda number: leaves[number.slot]))

@@ -3,9 +3,9 @@
 Each has a function that sets it for the process (``set_device``) and a context manager (``device``). Jitted functions are traced
 again when one changes.
 
-A program runs on the device that its thread uses when it is called or read. Inputs that lie elsewhere are moved there first; the
-array then holds the new copy alone, so weights follow the first step that uses them and every write has one place. With "auto"
-each program is placed by its estimated time on each device: see ``weft/runtime/auto_device.py``.
+A program runs on the device that its thread uses when it is called or read. Inputs on another device are moved first; the array
+then holds only the new copy, so weights move once, with the first step that uses them, and a write has only one copy to change.
+With "auto" each program runs where its estimated time is shortest: see ``weft/runtime/auto_device.py``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class Changeable(Protocol[T]):
 
 
 def choose(choice: Changeable[T], value: T) -> None:
+    """Change a setting."""
     if value != choice.value:
         choice.value = value
-        Structure.count += 1  # jitted functions look again at what they are called in
+        Structure.count += 1  # jitted functions compare the settings again
 
 
 @contextmanager
 def chosen(choice: Changeable[T], value: T) -> Iterator[None]:
+    """Context manager: change a setting, and restore it at the end."""
     before = choice.value
     choose(choice, value)
     try:
@@ -50,11 +52,11 @@ def chosen(choice: Changeable[T], value: T) -> Iterator[None]:
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Choose what floats are from here on that nobody gave a dtype: float32, as weft has it, or float64, as NumPy has it.
+    """Set the dtype of floats created without a dtype: float32, weft's default, or float64, NumPy's.
 
     With float64 all dtypes are NumPy's: Python's floats, ``zeros``, ``linspace`` and random numbers are float64, so are means
-    and quotients of integers, complex numbers are complex128, and ``int64 + float32`` is float64. What is there already stays as
-    it is, and a jitted function is traced again. It holds for all threads.
+    and quotients of integers, complex numbers are complex128, and ``int64 + float32`` is float64. Existing arrays keep their
+    dtypes, and jitted functions are traced again. The setting applies to all threads.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def get_default_dtype() -> np.dtype:
-    """The dtype that floats have of which nobody said one.
+    """Return the dtype of floats created without a dtype.
 
     Returns
     -------
@@ -94,7 +96,7 @@ def get_default_dtype() -> np.dtype:
 
 
 def default_dtype(dtype: Any) -> AbstractContextManager[None]:
-    """Choose it for what is written inside; as :func:`set_default_dtype`, it holds for all threads.
+    """Set the default dtype inside a ``with`` block, for all threads; see :func:`set_default_dtype`.
 
     Parameters
     ----------
@@ -122,20 +124,20 @@ def default_dtype(dtype: Any) -> AbstractContextManager[None]:
 
 
 def _check_dtype(function: str, dtype: Any) -> Format:
-    found = None if dtype is None else spelled(dtype)  # None is float64 to NumPy
-    if found is not FLOAT32 and found is not FLOAT64:
-        raise DTypeError(f"{function}: dtype={found} must be float32 or float64")
-    return found
+    chosen_format = None if dtype is None else spelled(dtype)  # None is float64 to NumPy
+    if chosen_format is not FLOAT32 and chosen_format is not FLOAT64:
+        raise DTypeError(f"{function}: dtype={chosen_format} must be float32 or float64")
+    return chosen_format
 
 
 def set_deterministic(on: bool) -> None:
-    """Choose whether a program has to give the same bits in every run, as it does unless this says otherwise.
+    """Set whether a program must return the same bits in every run. The default is True.
 
-    ``False`` permits to add numbers in any order where indices repeat: in ``scatter_add``, ``np.add.at``, ``bincount`` with
-    weights, and in the derivatives of ``x[indices]`` and of embeddings. GPUs then add all at once, by atomic additions, where
-    otherwise those that meet are added one after the other; the last bits of sums of floats differ from run to run. The CPU
-    adds in order in any case. Operations have the order that is asked for where they are written, derivatives where they are
-    taken, and a jitted function is traced once for each. It holds for all threads.
+    ``False`` permits additions in any order where indices repeat: in ``scatter_add``, ``np.add.at``, ``bincount`` with
+    weights, and in the derivatives of ``x[indices]`` and of embeddings. GPUs then use atomic additions instead of adding the
+    values of equal indices one after the other, and the last bits of float sums differ from run to run. The CPU always adds in
+    order. An operation uses the setting in force when it is written, a derivative the one when it is taken, and a jitted
+    function is traced once for each setting. The setting applies to all threads.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ def set_deterministic(on: bool) -> None:
 
 
 def get_deterministic() -> bool:
-    """Whether what is written now has to give the same bits in every run.
+    """Return whether programs must return the same bits in every run.
 
     Returns
     -------
@@ -174,7 +176,7 @@ def get_deterministic() -> bool:
 
 
 def deterministic(on: bool) -> AbstractContextManager[None]:
-    """Choose it for what is written inside; as :func:`set_deterministic`, it holds for all threads.
+    """Set determinism inside a ``with`` block, for all threads; see :func:`set_deterministic`.
 
     Parameters
     ----------
@@ -206,24 +208,25 @@ def _check_bool(function: str, on: Any) -> bool:
         raise TypeError(f"{function}: on={on!r} must be True (the same bits in every run) or False (additions in any order)")
     return on
 
-_ELSEWHERE = {  # what PyTorch and JAX call them
+
+_ELSEWHERE = {  # the names in PyTorch and JAX
     "highest": "float32", "high": "tf32x3", "medium": "tf32", "default": "float32", "tensorfloat32": "tf32",
     "bfloat16": "tf32, or cast the operands", "ieee": "float32",
 }
 
 
 def set_matmul_precision(precision: str) -> None:
-    """Choose how exactly products and convolutions of float32 have to be computed from here on; float32 is the default.
+    """Set the minimum precision of products and convolutions of float32. The default is float32.
 
-    It is a permission: a device that gains nothing by it computes as ever. The CPU does; GPUs compute on their tensor cores.
-    Sums are float32 in any case, and so are arrays. Operations have the precision that holds where they are written, their
-    derivatives have the same, and a jitted function is traced once for each. It holds for all threads.
+    A lower precision is a permission: GPUs then use their tensor cores, the CPU, which would gain nothing, computes as before.
+    Sums and arrays are always float32. An operation uses the precision in force when it is written, its derivatives use the
+    same, and a jitted function is traced once for each setting. The setting applies to all threads.
 
     Parameters
     ----------
     precision : str
-        ``"float32"``: each product as IEEE 754 has it. ``"tf32"``: operands are rounded to 11 significant bits, as float16's,
-        which is the quickest. ``"tf32x3"``: three such products, of upper and lower bits, nearly as exact as float32.
+        ``"float32"``: IEEE 754 products. ``"tf32"``: operands are rounded to 11 significant bits, as many as float16 has, which
+        is the fastest. ``"tf32x3"``: three such products, of upper and lower bits, nearly as exact as float32.
 
     Raises
     ------
@@ -242,7 +245,7 @@ def set_matmul_precision(precision: str) -> None:
 
 
 def get_matmul_precision() -> str:
-    """How exactly products of float32 have to be computed that are written now.
+    """Return the minimum precision of products of float32.
 
     Returns
     -------
@@ -258,7 +261,7 @@ def get_matmul_precision() -> str:
 
 
 def matmul_precision(precision: str) -> AbstractContextManager[None]:
-    """Choose it for what is written inside; as :func:`set_matmul_precision`, it holds for all threads.
+    """Set the precision of products inside a ``with`` block, for all threads; see :func:`set_matmul_precision`.
 
     Parameters
     ----------
@@ -287,18 +290,18 @@ def matmul_precision(precision: str) -> AbstractContextManager[None]:
 
 def _check_precision(function: str, precision: Any) -> str:
     if precision not in PRECISIONS:
-        known = _ELSEWHERE.get(str(precision).lower())
-        here = f"; what others call {precision} is {known} here" if known else ""
-        raise ValueError(f'{function}: precision={precision!r} must be "float32", "tf32" or "tf32x3"{here}')
+        equivalent = _ELSEWHERE.get(str(precision).lower())
+        hint = f"; what others call {precision} is {equivalent} here" if equivalent else ""
+        raise ValueError(f'{function}: precision={precision!r} must be "float32", "tf32" or "tf32x3"{hint}')
     return precision
 
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Programs that run inside flush denormal numbers to zero, in this Python thread and in the workers.
+    """Flush denormal numbers to zero in programs that run inside the ``with`` block, in this Python thread and in the workers.
 
-    Adam's moments of silent units decay into denormals, and arithmetic on those is many times slower;
-    ``wf.train.fit`` uses this by itself.
+    Adam's moments of inactive units decay into denormals, and arithmetic on denormals is many times slower. ``wf.train.fit``
+    uses this context manager.
 
     Returns
     -------
@@ -313,7 +316,7 @@ def flush_denormals() -> Iterator[None]:
     """
     before = LOCAL.flush
     LOCAL.flush = True
-    Structure.count += 1  # jitted functions look again at what they are called in
+    Structure.count += 1  # jitted functions compare the settings again
     try:
         yield
     finally:
@@ -322,25 +325,25 @@ def flush_denormals() -> Iterator[None]:
 
 
 def set_device(name: str) -> None:
-    """Run everything on a device from here on: in this thread, and in threads that are made later.
+    """Set the device on which programs run in this thread and in threads started later.
 
-    Without it programs run on ``$WEFT_DEVICE``, and without that on the CPU. Arrays that a program reads are moved to where it
-    runs, and stay there until a program on another device reads them; ``x.numpy()`` and ``float(x)`` move nothing.
+    The default is ``$WEFT_DEVICE``, or the CPU if that is not set. The arrays that a program reads are moved to its device and
+    stay there until a program on another device reads them; ``x.numpy()`` and ``float(x)`` move nothing.
 
     Parameters
     ----------
     name : str
-        "cpu"; "gpu", of several cards the next is "gpu:1"; "gpu-sim", which interprets the code for a GPU over the memory of the
-        host, slowly, and checks every access (these need ``pip install weft[gpu]``); or "auto": each program runs where it takes
-        least, by the figures of what is here (``$WEFT_PROFILE``, or measured once), copies of its arrays included. Where nothing
-        but a CPU is, that is the CPU.
+        "cpu"; "gpu", "gpu:1" for the second card; "gpu-sim", which interprets GPU code in the memory of the host, slowly, and
+        checks every access (the last three need ``pip install weft[gpu]``); or "auto": each program runs where its estimated
+        time, including copies of its arrays, is shortest. The estimate uses the figures of this machine (``$WEFT_PROFILE``, or
+        measured once). Without a GPU "auto" is the CPU.
 
     Raises
     ------
     ValueError
         No such device.
     DeviceError
-        It cannot be used here: the sentence says what is missing.
+        The device cannot be used; the message names what is missing.
     DataError
         With "auto": ``$WEFT_PROFILE`` names a file that holds something else.
 
@@ -351,16 +354,16 @@ def set_device(name: str) -> None:
     >>> wf.ones(3).device
     'cpu'
     """
-    type(LOCAL).chosen = _found(name)
-    _use(type(LOCAL).chosen)
-    Structure.count += 1  # jitted functions look again at what they are called in
+    type(LOCAL).chosen = _parse_device(name)
+    _set_place(type(LOCAL).chosen)
+    Structure.count += 1  # jitted functions compare the settings again
 
 
 @contextmanager
 def device(name: str) -> Iterator[None]:
-    """Run what is looked at or called inside on a device, in this thread.
+    """Run programs inside the ``with`` block on a device, in this thread.
 
-    What was asked for before and not looked at yet runs where it is looked at.
+    A pending array created before the block is computed on the device in use when it is read.
 
     Parameters
     ----------
@@ -376,7 +379,7 @@ def device(name: str) -> Iterator[None]:
     ValueError
         No such device.
     DeviceError
-        It cannot be used here: the sentence says what is missing.
+        The device cannot be used; the message names what is missing.
     DataError
         With "auto": as :func:`set_device`.
 
@@ -388,23 +391,23 @@ def device(name: str) -> Iterator[None]:
     3.0
     """
     before = LOCAL.place
-    _use(_found(name))
+    _set_place(_parse_device(name))
     Structure.count += 1
     try:
         yield
     finally:
-        _use(before)
+        _set_place(before)
         Structure.count += 1
 
 
-def _found(name: str) -> Any:
-    """How ``LOCAL`` says it; an error where the device cannot be used."""
+def _parse_device(name: str) -> Any:
+    """Return the value of ``LOCAL.place`` for the device, or raise an error if it cannot be used."""
     if name == "auto":
         return figures()
-    found = get_device(name).name
-    return None if found == "cpu" else found
+    device_name = get_device(name).name
+    return None if device_name == "cpu" else device_name
 
 
-def _use(place: Any) -> None:
+def _set_place(place: Any) -> None:
     LOCAL.place = place
     LOCAL.device = place if isinstance(place, str) else None

@@ -1,7 +1,7 @@
-"""Trace: what a transform keeps while it calls the user's function.
+"""Trace: the record that a transform keeps while it calls the user's function.
 
-Cells from outside are not touched by a trace. Reading one gives what the trace knows of it; writing one is recorded
-and lands when the trace is over. Cells made inside belong to the trace and hold their nodes themselves.
+A trace does not change cells from outside: it stores the node that a read returns and the node of the last write, and the
+transform writes the cells when the trace is over. Cells made inside belong to the trace and hold their nodes themselves.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from weft.runtime.traced_int import Tape
 
 
 class Trace:
-    """The base: reads fall through to the trace outside, writes stay here until :meth:`land`."""
+    """Base class: reads fall through to the enclosing trace, writes are recorded in ``nodes`` and ``written``."""
 
-    looks = ""
+    looks = ""  # the traced function in an error message, if values cannot be read
     fixes_numbers = False
-    where: Any = None  # the user's line where what is traced begins, if a look may have to name it
-    tape: Any = None  # of the numbers that each call tells
+    where: Any = None  # the user's line where the traced function begins, for error messages
+    tape: Any = None  # the ``Tape`` of run-time numbers
 
     def __init__(self) -> None:
         self.parent: Trace | None = None
         self.nodes: dict[int, Node] = {}
         self.written: dict[int, Cell] = {}
-        self.made: list[weakref.ref] = []  # handles made in the trace
-        self.once = False  # whether it made something that other calls find as it is, or anew
-        self.forgetful: set[int] = set()  # by id: layers that forgot their state in it
+        self.made: list[weakref.ref] = []  # arrays made in the trace
+        self.once = False  # whether the trace is valid for this call only
+        self.forgetful: set[int] = set()  # ids of layers whose state was reset in the trace
 
     def __enter__(self) -> Any:
         self.parent = LOCAL.trace
@@ -51,12 +51,12 @@ class Trace:
         return node if node is not None else self.outer(cell)
 
     def outer(self, cell: Cell) -> Node:
-        """What the cell holds outside this trace."""
+        """Return the node of the cell in the enclosing trace, or its own node if there is none."""
         parent = self.parent
         return cell._node if parent is None or parent.owns(cell) else parent.read(cell)
 
     def owns(self, cell: Cell) -> bool:
-        """Whether the cell was made in this trace, or in one inside it that has ended."""
+        """Return whether the cell was made in this trace, or in an inner trace that has ended."""
         trace = cell._trace
         while trace is not None:
             if trace is self:
@@ -72,7 +72,7 @@ class Trace:
         self.written[id(cell)] = cell
 
     def unwrite(self, cell: Cell, node: Node | None) -> None:
-        """Take back what was written since the trace knew ``node`` of the cell; None: nothing."""
+        """Restore ``node`` as the content of the cell in this trace; None if the trace had no node of the cell."""
         if self.owns(cell) and node is not None:
             cell._node = node
         elif node is not None:
@@ -82,13 +82,13 @@ class Trace:
             self.written.pop(id(cell), None)
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
-        """A run-time number, given as a float64 leaf, in another dtype."""
+        """Return the run-time number of the float64 leaf ``leaf`` in ``dtype``."""
         assert self.parent is not None
         return self.parent.scalar(leaf, dtype)
 
 
 class JitTrace(Trace):
-    """Outside cells become inputs of the program when they are read."""
+    """The trace of ``jit``: cells from outside become inputs of the program when they are read."""
 
     looks = "a function traced by wf.jit"
     fixes_numbers = True
@@ -98,7 +98,7 @@ class JitTrace(Trace):
     def __init__(self, leaves: int) -> None:
         super().__init__()
         self.tape = Tape(leaves)
-        self.captured: list[tuple[Array, Node]] = []  # cell, placeholder
+        self.captured: list[tuple[Array, Node]] = []  # cells and their placeholders
         self.scalars: dict[Node, dict[Format, Node]] = {}
 
     def read(self, cell: Cell) -> Node:
@@ -113,7 +113,7 @@ class JitTrace(Trace):
         return node
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
-        """A leaf of its own for each dtype that a float argument is used in: no cast inside kernels."""
+        """Return the leaf of a float argument for ``dtype``. One leaf per dtype saves casts inside kernels."""
         leaves = self.scalars.setdefault(leaf, {leaf.dtype: leaf})
         if dtype not in leaves:
             leaves[dtype] = scalar_leaf(None, dtype)
@@ -121,14 +121,14 @@ class JitTrace(Trace):
 
 
 class VmapTrace(Trace):
-    """One example stands for all: contents are not known."""
+    """The trace of ``vmap``: its arrays are placeholders of one example, without values."""
 
     looks = "a function under wf.vmap"
 
     def __init__(self, f: Any) -> None:
         super().__init__()
         self.where = getattr(f, "__code__", None), -1
-        self.seen: set[int] = set()  # cells from outside that were read
+        self.seen: set[int] = set()  # ids of cells from outside that were read
 
     def outer(self, cell: Cell) -> Node:
         self.seen.add(id(cell))

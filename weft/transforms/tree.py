@@ -1,7 +1,7 @@
 """Trees: arguments and results made of dicts, lists, tuples, dataclasses and modules.
 
-optree does the walking (namespace "weft"); it is imported when a tree is first met, plain Arrays never need it.
-A module is a tree of its parameters; for ``jit`` it is one leaf, known by identity and by its structure.
+optree flattens them (namespace "weft"); it is imported with the first tree, so programs with plain Arrays do not need it.
+A module is a tree of its parameters; for ``jit`` it is one leaf, compared by identity and structure.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from weft.process.signals import uninterrupted
 from weft.runtime.traced_int import GIVEN
 
 _MODULES: set[type] = set()
-_UNTOLD: list[type] = []  # modules of which optree does not know yet
-_OPTREE: list[Any] = []  # once it is loaded, and what keeps the order of keys in the namespace ``_CALLS``
-_CALLS = "weft.calls"  # of arguments: here dicts whose keys come in another order are others
-_LEAVES: set[type] = set()  # classes that are known to be no trees
+_UNREGISTERED: list[type] = []  # module classes to be registered with optree
+_OPTREE: list[Any] = []  # the module when it is loaded, and the context manager that keeps the order of keys in ``_CALLS``
+_CALLS = "weft.calls"  # namespace of call arguments, in which the order of a dict's keys is part of the structure
+_LEAVES: set[type] = set()  # classes known to be leaves
 
 
 class Structure:
-    """A count that every change of a module's structure raises, so that jitted functions look again."""
+    """A counter that every change of a module's structure raises, so that jitted functions compare contents again."""
 
     count = 0
 
 
 def structure_changed() -> None:
-    """Modules call this when an attribute other than an Array's content is set."""
+    """Raise the counter. Modules call this when an attribute is set; writing an Array's content is no such change."""
     Structure.count += 1
 
 
 def register_module(cls: type) -> None:
     """Make a class a module: its instances are trees of the float Arrays in their attributes.
 
-    Arrays whose attribute is named in ``cls.buffers``, and arrays of integers and bools, are not leaves: they belong
-    to the structure, like all other attributes.
+    Attributes named in ``cls.buffers``, and arrays of integers and bools, are not leaves: they belong to the structure, like
+    all other attributes.
     """
     if cls not in _MODULES:
         _MODULES.add(cls)
-        _UNTOLD.append(cls)
+        _UNREGISTERED.append(cls)
 
 
 def is_module(x: Any) -> bool:
@@ -55,12 +55,12 @@ def is_module(x: Any) -> bool:
 
 
 def has_structure(x: Any) -> bool:
-    """Whether ``x`` is known to ``jit`` by identity and structure: a module, or what has a method ``__structure__``."""
+    """Return whether ``jit`` compares ``x`` by identity and structure: a module, or an object with a method ``__structure__``."""
     return type(x) in _MODULES or hasattr(type(x), "__structure__")
 
 
 def is_container(x: Any) -> bool:
-    """Whether ``x`` is a tree with something inside, not a leaf."""
+    """Return whether ``x`` is a tree, not a leaf."""
     return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
 
@@ -74,15 +74,15 @@ def _holds_arrays(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_holds_arrays, value))
 
 
-class _Rest:
-    """What of a module is not a leaf. Equal for equal classes and attribute names."""
+class _ModuleStructure:
+    """The parts of a module that are not leaves. Equal for equal classes and attribute names."""
 
     def __init__(self, cls: type, names: tuple[str, ...], others: dict[str, Any], order: tuple[str, ...]) -> None:
         """names : of the leaves. order : of all attributes"""
         self.cls, self.names, self.others, self.order = cls, names, others, order
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Rest) and (self.cls, self.names) == (other.cls, other.names)
+        return isinstance(other, _ModuleStructure) and (self.cls, self.names) == (other.cls, other.names)
 
     def __hash__(self) -> int:
         return hash((self.cls, self.names))
@@ -91,21 +91,21 @@ class _Rest:
         return f"{self.cls.__name__}({', '.join(self.names)})"
 
 
-def _flatten_module(module: Any) -> tuple[list[Any], _Rest, tuple[str, ...]]:
+def _flatten_module(module: Any) -> tuple[list[Any], _ModuleStructure, tuple[str, ...]]:
     buffers = getattr(type(module), "buffers", ())
     children: dict[str, Any] = {}
-    others: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
     for name, value in module.__dict__.items():
-        into = children if name not in buffers and _holds_arrays(value) else others
+        into = children if name not in buffers and _holds_arrays(value) else rest
         into[name] = value
     names = tuple(children)
-    return [*children.values()], _Rest(type(module), names, others, tuple(module.__dict__)), names
+    return [*children.values()], _ModuleStructure(type(module), names, rest, tuple(module.__dict__)), names
 
 
 def _unflatten_module(rest: Any, children: Any) -> Any:
     module: Any = object.__new__(rest.cls)
-    held = rest.others | dict(zip(rest.names, children, strict=True))
-    module.__dict__.update({name: held[name] for name in rest.order})
+    attributes = rest.others | dict(zip(rest.names, children, strict=True))
+    module.__dict__.update({name: attributes[name] for name in rest.order})
     return module
 
 
@@ -122,21 +122,21 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
 
 
 def _optree() -> Any:
-    if _UNTOLD or not _OPTREE:
-        with uninterrupted():  # a class that left the list is registered
+    if _UNREGISTERED or not _OPTREE:
+        with uninterrupted():  # an interrupt must not lose a class between list and registration
             optree = needed("optree", "lists, dicts and modules as arguments")
-            while _UNTOLD:
-                optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
+            while _UNREGISTERED:
+                optree.register_pytree_node(_UNREGISTERED.pop(), _flatten_module, _unflatten_module, namespace="weft")
             if not _OPTREE:
                 order = optree.dict_insertion_ordered(True, namespace=_CALLS)
                 order.__enter__()
-                atexit.register(order.__exit__, None, None, None)  # else the interpreter closes it when optree is half gone
+                atexit.register(order.__exit__, None, None, None)  # at exit the interpreter would close it after parts of optree
                 _OPTREE[:] = [optree, order]
     return _OPTREE[0]
 
 
 def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[list[Any], Any]:
-    """The leaves of a tree and its structure; ``modules=False`` leaves modules whole, as leaves.
+    """Return the leaves of a tree and its structure. ``modules=False``: modules are leaves
 
     ``ordered``, with ``modules=False``: the order of a dict's keys is part of the structure.
 
@@ -162,26 +162,26 @@ def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[lis
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
-    """The tree that :func:`flatten` or :func:`flatten_results` took apart, with other leaves."""
+    """Rebuild the tree that :func:`flatten` or :func:`flatten_results` flattened, with other leaves."""
     return structure.unflatten(leaves)
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:
     """Return the names of the attributes that a class keeps in slots."""
-    found = [n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
-    return tuple([n for n in found if n != "__dict__"])
+    names = [n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
+    return tuple([n for n in names if n != "__dict__"])
 
 
 slots_of: Callable[[type], tuple[str, ...]] = lru_cache(maxsize=1024)(_slots_of)
 
 
 def is_only_attributes(kind: type) -> bool:
-    """Whether the instances of a class are made of nothing but their attributes, so that another one can be made of these."""
+    """Return whether an instance of the class can be rebuilt from its attributes alone."""
     return kind.__new__ in (object.__new__, types.SimpleNamespace.__new__)
 
 
 def attributes_of(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object, those in slots too; not to be changed."""
+    """Return the attributes of an object, including slots. Callers must not change the dict."""
     slots = slots_of(type(x))
     if not slots:
         return x.__dict__ if hasattr(x, "__dict__") else {}
@@ -191,9 +191,9 @@ def attributes_of(x: Any) -> dict[str, Any]:
 _LEAF = object()
 
 
-class _Made:
-    """An object of a result: its class and number, and a part for each attribute. A part is a leaf, a :class:`_Constant`, a tuple
-    (structure, parts) of a container, a number of an object that is there already, or an object."""
+class _NewObject:
+    """An object in a result: its class and number, and a part for each attribute. A part is ``_LEAF``, a :class:`_Constant`, a
+    tuple (structure, parts) for a container, the number of an earlier object, or a ``_NewObject``."""
 
     __slots__ = ("kind", "number", "parts")
 
@@ -203,7 +203,7 @@ class _Made:
 
 
 class _Constant:
-    """What an attribute holds that is no leaf."""
+    """The value of an attribute that is not a leaf."""
 
     __slots__ = ("value",)
 
@@ -212,7 +212,7 @@ class _Constant:
 
 
 class Results:
-    """The structure of results in which there are objects that a function has made."""
+    """The structure of results that contain objects made by the function."""
 
     __slots__ = ("part",)
 
@@ -220,23 +220,23 @@ class Results:
         self.part = part
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        return _built(self.part, iter(leaves), {})
+        return _build(self.part, iter(leaves), {})
 
 
-def _built(part: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
+def _build(part: Any, leaves: Iterator[Any], new_objects: dict[int, Any]) -> Any:
     if part is _LEAF:
         return next(leaves)
     if type(part) is _Constant:
         return part.value
     if type(part) is tuple:
         structure, parts = part
-        return structure.unflatten([_built(p, leaves, made) for p in parts])
+        return structure.unflatten([_build(p, leaves, new_objects) for p in parts])
     if type(part) is int:
-        return made[part]
+        return new_objects[part]
     out: Any = part.kind.__new__(part.kind)
-    made[part.number] = out
+    new_objects[part.number] = out
     for name, inner in part.parts.items():
-        value = _built(inner, leaves, made)
+        value = _build(inner, leaves, new_objects)
         if hasattr(out, "__dict__"):
             out.__dict__[name] = value
         else:
@@ -245,42 +245,42 @@ def _built(part: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
 
 
 def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = False) -> tuple[list[Any], Any]:
-    """As :func:`flatten` of what a function gives, but objects that it has made (``is_made``) are taken apart, too: all arrays,
-    objects and containers in their attributes are in the tree.
+    """Flatten the result of a function like :func:`flatten`, including objects that it has made (``is_made``): all arrays,
+    objects and containers in their attributes are part of the tree.
 
-    modules : whether other modules are trees of their float Arrays; else they are leaves, and so are run-time numbers
+    modules : whether other modules are trees of their float Arrays; otherwise they are leaves, and so are run-time numbers
     """
     if not (is_container(tree) and (modules or not is_module(tree))) and not is_made(tree):
         return [tree], None
     leaves: list[Any] = []
     numbers: dict[int, int] = {}
-    kept: list[Any] = []
+    new_objects: list[Any] = []
 
     def part_of(x: Any, inside: bool) -> Any:
         if id(x) in numbers:
             return numbers[id(x)]
         if is_made(x):
-            made = _Made(type(x), len(numbers))
-            numbers[id(x)] = made.number
-            kept.append(x)
-            made.parts = {name: part_of(value, True) for name, value in attributes_of(x).items()}
-            return made
+            new_object = _NewObject(type(x), len(numbers))
+            numbers[id(x)] = new_object.number
+            new_objects.append(x)
+            new_object.parts = {name: part_of(value, True) for name, value in attributes_of(x).items()}
+            return new_object
         if is_container(x) and (modules or not is_module(x)):
-            found, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
-            return structure, [part_of(item, inside) for item in found]
+            items, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
+            return structure, [part_of(item, inside) for item in items]
         if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in GIVEN):
             return _Constant(x)
         leaves.append(x)
         return _LEAF
 
     part = part_of(tree, False)
-    if kept:
+    if new_objects:
         return leaves, Results(part)
     return flatten(tree, modules=modules)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
-    """``f`` of every leaf (and the leaves at its place in the other trees); the result has the tree's structure.
+    """Apply ``f`` to every leaf (and the leaves at its place in the other trees) and return a tree of the results.
 
     Parameters
     ----------
@@ -303,21 +303,21 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     {'a': 2, 'b': (3, 4)}
     """
     leaves, structure = flatten(tree)
-    others = []
+    rest_leaves = []
     for k, other in enumerate(rest):
-        more, shape = flatten(other)
+        other_leaves, shape = flatten(other)
         if shape != structure:
             raise ValueError(f"tree_map: tree {k + 1} has structure {shape}, the first has {structure}")
-        others.append(more)
-    return unflatten(structure, [f(*xs) for xs in zip(leaves, *others, strict=True)])
+        rest_leaves.append(other_leaves)
+    return unflatten(structure, [f(*xs) for xs in zip(leaves, *rest_leaves, strict=True)])
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree, modules taken apart.
+    """Return the leaves of a tree, including those of modules.
 
     Parameters
     ----------
-    tree : anything; what is no tree is a leaf
+    tree : anything; an object that is not a tree is a leaf
 
     Returns
     -------
@@ -333,7 +333,7 @@ def tree_leaves(tree: Any) -> list[Any]:
 
 
 def arrays_in(tree: Any) -> Iterator[Array]:
-    """Every Array that a tree holds, buffers of modules included."""
+    """Yield every Array in a tree, including the buffers of modules."""
     stack = [tree]
     while stack:
         item = stack.pop()

@@ -1,4 +1,4 @@
-"""Arrays and constants that objects hold, as keys: what a program depends on of them."""
+"""Keys of the arrays and constants that objects hold."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from weft.transforms.aliases import path_key
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
 CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None))) | _SCALARS
-EXACT = frozenset((float, complex)) | _SCALARS  # compared by their text: there are two zeros, and NaN
+EXACT = frozenset((float, complex)) | _SCALARS  # compared by their text: 0.0 and -0.0 differ, NaN equals NaN
 
 
 class Hashed:
-    """A long key, whose hash is computed once."""
+    """A long key with a cached hash."""
 
     __slots__ = ("_hash", "key")
 
@@ -32,7 +32,7 @@ class Hashed:
 
 
 def key_of(x: Array) -> tuple[Any, ...]:
-    """Return the key of an array: shape and dtype of its cell, and how it shows that."""
+    """Return the key of an array: shape and dtype of its cell, its class, memory layout and view path."""
     if x._base is None:
         node = x.node
         return node.shape, node.dtype, type(x), lies(x), ()
@@ -41,14 +41,14 @@ def key_of(x: Array) -> tuple[Any, ...]:
 
 
 def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
-    """Return, for each array, the numbers of the first that is the same, and of the first that shows the same cell."""
+    """Return, for each array, the number of the first identical one, and of the first that shows the same cell."""
     same: dict[int, int] = {}
     cells: dict[int, int] = {}
     return [(same.setdefault(id(x), k), cells.setdefault(id(x.cell), k)) for k, x in enumerate(arrays)]
 
 
 def cells_of(values: Sequence[Any]) -> dict[int, int]:
-    """Return the cells that arrays among values show (by id), each with the number of the first."""
+    """Map the id of each cell that arrays among the values show to the number of the first such value."""
     cells: dict[int, int] = {}
     for k, x in enumerate(values):
         if isinstance(x, Array):
@@ -57,7 +57,7 @@ def cells_of(values: Sequence[Any]) -> dict[int, int]:
 
 
 def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Collection[int]) -> Hashed:
-    """Return the key of values. cells : those that arrays among them show. moving : numbers of those that each call tells"""
+    """Return the key of values. cells : as :func:`cells_of` returns them. moving : numbers of the run-time numbers among them"""
     keys: list[Any] = []
     same: dict[int, int] = {}
     for k, x in enumerate(values):

@@ -1,7 +1,7 @@
-"""vmap: a function of one example becomes a function of many.
+"""vmap: map a function of one example over many.
 
-The function is called once, with one example's shapes; the graph it made is then evaluated for all of them by the
-batching rules of the table.
+The function is called once, with the shapes of one example; its graph is then rewritten for all examples by the batching rules
+of the primitives.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
     Parameters
     ----------
-    f : function of Arrays or trees. What it writes in place into a mapped argument is written into each example's part of it
-    in_axes : int, None (not mapped) or a tuple with one entry an argument; an entry may be a tree like its argument
-    out_axes : int, None, or a tree like the result: where the mapped axis goes. What ``f`` gives as None stays None
+    f : function of Arrays or trees. Its writes into a mapped argument are done in each example's part of the argument
+    in_axes : int, None (not mapped) or a tuple with one entry per argument; an entry may be a tree like its argument
+    out_axes : int, None, or a tree like the result: the position of the mapped axis. None in the result of ``f`` stays None
 
     Returns
     -------
@@ -45,8 +45,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     ShapeError, AxisError, ValueError
         When called: an argument lacks the axis, or extents differ; ``in_axes`` does not fit the arguments, or maps none.
     TraceError
-        ``f`` looks at the content of an array, rebinds an attribute, an item or a variable from outside, or writes a mapped
-        argument whose memory it knows by another name too.
+        ``f`` reads the content of an array, rebinds an attribute, an item or a variable from outside, or writes a mapped
+        argument that shares memory with another array.
 
     Examples
     --------
@@ -64,55 +64,56 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             raise ValueError(f"vmap of {name}: in_axes has {len(axes)} entries for {len(args)} arguments")
         mapping: dict[Node, Batched] = {}
         sizes: dict[int, str] = {}
-        given: list[_Mapped] = []
-        called = [
-            _one(a, ax, f"vmap of {name}: argument {k}", mapping, sizes, given)
+        records: list[_Mapped] = []
+        positional = [
+            _map_argument(a, ax, f"vmap of {name}: argument {k}", mapping, sizes, records)
             for k, (a, ax) in enumerate(zip(args, axes, strict=True))
         ]
-        named = {k: _one(v, 0, f"vmap of {name}: argument {k}", mapping, sizes, given) for k, v in kwargs.items()}
+        keywords = {k: _map_argument(v, 0, f"vmap of {name}: argument {k}", mapping, sizes, records) for k, v in kwargs.items()}
         if not sizes:
             raise ValueError(f"vmap of {name}: no argument is mapped; give at least one axis in in_axes")
         if len(sizes) > 1:
-            found = ", ".join(f"{n} ({what})" for n, what in sizes.items())
-            raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {found}")
+            extents = ", ".join(f"{n} ({what})" for n, what in sizes.items())
+            raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {extents}")
         (size,) = sizes
         names = Rebinding(f, "wf.vmap")
         with VmapTrace(f) as trace:
-            for m in given:
+            for m in records:
                 m.handle._trace = trace
             try:
-                out = f(*called, **named)
+                out = f(*positional, **keywords)
                 names.take(trace)
                 names.refuse_all()
             finally:
                 names.restore()
             leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
             nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
-        places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
+        places = _axes_of_leaves(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
         writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]
-        changed = [m for m in given if m.handle._node is not m.node]
-        _refuse_aliases(given, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
-        done = batch([*nodes, *(n for _, n in writes), *(m.handle._node for m in changed)], mapping)
-        for node, dim in done[len(nodes) : len(nodes) + len(writes)]:
+        changed = [m for m in records if m.handle._node is not m.node]
+        _refuse_aliases(records, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
+        batched = batch([*nodes, *(n for _, n in writes), *(m.handle._node for m in changed)], mapping)
+        for node, dim in batched[len(nodes) : len(nodes) + len(writes)]:
             if dim is not None:
                 raise ShapeError(
                     f"vmap of {name}: the function writes an array from outside (shape {node.shape} for all examples); "
                     "one array cannot hold every example's value: return it instead"
                 )
-        ends = zip(changed, done[len(nodes) + len(writes) :], strict=True)
-        wholes = [_placed(node, dim, m.axis, size) for m, (node, dim) in ends]
-        if writes or changed:  # what fails has written nothing
-            proven([*[node for node, _ in done], *wholes])
-        for (cell, _), (node, _) in zip(writes, done[len(nodes) :], strict=False):
+        ends = zip(changed, batched[len(nodes) + len(writes) :], strict=True)
+        wholes = [_move(node, dim, m.axis, size) for m, (node, dim) in ends]
+        if writes or changed:  # a vmap that fails must not have written anything
+            proven([*[node for node, _ in batched], *wholes])
+        for (cell, _), (node, _) in zip(writes, batched[len(nodes) :], strict=False):
             cell._set(node)  # type: ignore[attr-defined]
         for m, whole in zip(changed, wholes, strict=True):
             if isinstance(m.given, Array):
                 m.given._set(whole)
             else:
                 m.given[...] = look(whole)
-        made = iter(done)
+        remaining = iter(batched)
         results = [
-            None if leaf is None else wrap(_placed(*next(made), place, size)) for leaf, place in zip(leaves, places, strict=True)
+            None if leaf is None else wrap(_move(*next(remaining), place, size))
+            for leaf, place in zip(leaves, places, strict=True)
         ]
         return results[0] if structure is None else unflatten(structure, results)
 
@@ -121,7 +122,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Mapped:
-    """A mapped array: what was given, its axis, and the handle of one example with the placeholder it begins with."""
+    """A mapped array: the argument, its mapped axis, and the array of one example with its initial placeholder."""
 
     given: Any
     axis: int
@@ -130,15 +131,15 @@ class _Mapped:
     what: str
 
 
-def _one(
+def _map_argument(
     value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str], mapped: list[_Mapped],
 ) -> Any:
-    """The argument for one example; mapped Arrays become placeholders."""
+    """Return the argument for one example, in which mapped Arrays are placeholders."""
     if axes is None or is_module(value):
         return value
     leaves, structure = flatten(value, modules=False) if is_container(value) else ([value], None)
     out = []
-    for leaf, axis in zip(leaves, _spread(axes, value, leaves, structure, what), strict=True):
+    for leaf, axis in zip(leaves, _axes_of_leaves(axes, value, leaves, structure, what), strict=True):
         if axis is None or is_module(leaf) or isinstance(leaf, str | int | float) or leaf is None:
             if isinstance(leaf, int | float) and axis is not None and structure is None:
                 raise ShapeError(f"{what} is the number {leaf!r}, which has no axis to map over: give None for it in in_axes")
@@ -149,37 +150,37 @@ def _one(
             raise AxisError(f"{what} has shape {node.shape}, it has no axis {axis} to map over")
         axis %= len(node.shape)
         sizes.setdefault(node.shape[axis], what.rsplit(": ", 1)[-1])
-        same = [m.handle for m in mapped if m.given is leaf and m.axis == axis]  # given twice it is one array
+        same = [m.handle for m in mapped if m.given is leaf and m.axis == axis]  # an array passed twice is one array
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            mapped.append(_Mapped(leaf, axis, _example(leaf, example, axis), example, what))
+            mapped.append(_Mapped(leaf, axis, _placeholder(leaf, example, axis), example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return out[0] if structure is None else unflatten(structure, out)
 
 
-def _example(leaf: Any, node: Node, axis: int) -> Array:
+def _placeholder(leaf: Any, node: Node, axis: int) -> Array:
     return standing_for(leaf, node, lies(leaf, axis)) if node.shape else wrap(node)
 
 
 def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:
-    """One example's part of an array is a placeholder: another name for the same memory would not see what is written to it."""
+    """Raise TraceError if a written array shares memory with another one: writes to a placeholder do not show in aliases."""
     for m in mapped:
         if m in changed:
             check_writable(m.given, what)
         cell = id(m.given.cell) if isinstance(m.given, Array) else None
         other = next((o.what for o in mapped if o is not m and touch(o.given, m.given)), "")
         if not other and (cell in trace.seen or cell in written):
-            other = "an array that it knows without being given it, or that is not mapped"
+            other = "an array from outside, or one that is not mapped"
         if other and (m in changed or cell in written):
             raise TraceError(
                 f"{user_line(user_frame())}: {m.what} shares memory with {other.removeprefix(what + ': ')}, and one of them is "
-                "written in place: what each example would see of that is not known; give a copy (.copy()) of one of them"
+                "written in place, so the other's content is ambiguous; give a copy (.copy()) of one of them"
             )
 
 
-def _spread(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:
-    """One axis a leaf: a single one for all, or a tree whose leaves may stand for whole branches."""
+def _axes_of_leaves(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:
+    """Return one axis per leaf of ``tree``. ``axes``: one axis for all leaves, or a tree whose leaves may stand for branches"""
     if axes is None or isinstance(axes, int):
         return [axes] * len(leaves)
     if isinstance(tree, dict) and isinstance(axes, dict):
@@ -193,13 +194,13 @@ def _spread(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) 
     out: list[Any] = []
     for ax, branch in pairs:
         inner, shape = flatten(branch, modules=False) if is_container(branch) else ([branch], None)
-        inner = [] if branch is None else inner  # a None in a tree is no leaf of it
-        out.extend(_spread(ax, branch, inner, shape, what))
+        inner = [] if branch is None else inner  # None in a tree is not a leaf
+        out.extend(_axes_of_leaves(ax, branch, inner, shape, what))
     return out
 
 
-def _placed(node: Node, dim: int | None, place: Any, size: int) -> Node:
-    """The result with its mapped axis where ``place`` says."""
+def _move(node: Node, dim: int | None, place: Any, size: int) -> Node:
+    """Return the result with its mapped axis moved from ``dim`` to ``place``."""
     if place is None:
         if dim is not None:
             raise ShapeError("vmap: out_axes is None for a result that depends on the mapped arguments")

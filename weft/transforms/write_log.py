@@ -1,8 +1,8 @@
-"""What a function writes outside: all of it or, where the function, the gradient or what was written fails, nothing.
+"""Write log: a function's writes to outside arrays are undone if the function, its gradient or the computation of a value fails.
 
-A gradient's function, and an optimizer's update, write as they go, for later lines read that. So what arrays held before is
-remembered meanwhile, and given back by whatever is raised: errors of Python, those of what is computed when all is over (nothing
-can be, until the graph of a gradient has been walked), Ctrl-C. One within another takes back its own part.
+The function of a gradient and the update of an optimizer write immediately, because later lines read the arrays. The log keeps
+the previous content of each written array and restores it on any exception: Python's, Ctrl-C, and errors of values that are
+only computed at the end (the graph of a gradient is walked first). Nested logs restore their own part.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from weft.transforms.tree import arrays_in
 
 
 def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """``f(*args, **kwargs)``, which has written all or nothing when this is over."""
+    """Return ``f(*args, **kwargs)``; if it raises, restore every array that it wrote."""
     me = get_ident()
     outer = UNDO.get(me)
-    mine = UNDO[me] = _Noted(LOCAL.trace)
+    log = UNDO[me] = _WriteLog(LOCAL.trace)
     try:
         try:
             out = f(*args, **kwargs)
@@ -32,52 +32,52 @@ def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
                 UNDO.pop(me, None)
             else:
                 UNDO[me] = outer
-        if mine.held and not LOCAL.inside and (written := mine.written()):
+        if log.held and not LOCAL.inside and (written := log.written()):
             proven([*written, *[a.node for a in arrays_in(out)]])
     except BaseException:
-        mine.give_back()
+        log.give_back()
         raise
-    if outer is not None and mine.held:
-        outer.take(mine)
+    if outer is not None and log.held:
+        outer.take(log)
     return out
 
 
-class _Noted:
-    """What cells held before they were written, as one trace sees them (``trace``; None outside), by the cell's id."""
+class _WriteLog:
+    """The contents of cells before they were written, by id, as seen by ``trace`` (None outside traces)."""
 
     __slots__ = ("held", "trace")
 
     def __init__(self, trace: Any) -> None:
         self.trace = trace
-        self.held: dict[int, tuple[Any, Node | None]] = {}  # a weak reference, and the node; None: the trace knew of none
+        self.held: dict[int, tuple[Any, Node | None]] = {}  # a weak reference, and the node; None: the trace had none
 
     def note(self, cell: Cell) -> None:
-        """Remember what the cell holds, if it is about to be written for the first time."""
+        """Record the content of a cell before its first write."""
         trace = self.trace
         if LOCAL.trace is not trace:
-            return  # what is written in a trace further inside lands here when that is over
-        known = self.held.get(id(cell))
-        if known is None or known[0]() is not cell:
+            return  # an inner trace writes its cells here when it is over
+        entry = self.held.get(id(cell))
+        if entry is None or entry[0]() is not cell:
             own = trace is None or trace.owns(cell)
             node = cell._node if own else trace.nodes.get(id(cell))
             self.held[id(cell)] = weakref.ref(cell), node
 
-    def take(self, later: _Noted) -> None:
-        """Remember what was remembered in something inside that is over."""
+    def take(self, later: _WriteLog) -> None:
+        """Add the records of an inner log that is over."""
         if later.trace is not self.trace:
             return
         for key, note in later.held.items():
-            known = self.held.get(key)
-            if known is None or known[0]() is not note[0]():
+            entry = self.held.get(key)
+            if entry is None or entry[0]() is not note[0]():
                 self.held[key] = note
 
     def written(self) -> list[Node]:
-        """What cells hold now that held something else."""
+        """Return the current nodes of the cells whose content has changed."""
         cells = [(ref(), node) for ref, node in self.held.values()]
         return [cell._node for cell, node in cells if cell is not None and cell._node is not node]
 
     def give_back(self) -> None:
-        """Let all cells hold what they held."""
+        """Restore the recorded contents."""
         for ref, node in self.held.values():
             cell = ref()
             if cell is None:
