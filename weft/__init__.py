@@ -1,7 +1,7 @@
-"""weft: NumPy code becomes a few fused native kernels.
+"""weft: NumPy programs compiled to a few fused native kernels.
 
-The array API's functions under its names and NumPy's, ``wf.jit`` and ``wf.grad``, ``wf.nn`` and what trains it.
-Everything is loaded when it is first used: importing weft costs next to nothing.
+The array API's functions under its names and NumPy's, ``wf.jit``, ``wf.grad``, ``wf.nn`` and training. Every module is loaded
+when it is first used, so importing weft takes almost no time.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _NAMES: dict[str, str] = {
     "weft.devices": "counters get_num_threads set_num_threads",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to hide Python's own
+_RENAMED = {"eval": "evaluate"}  # another name in its module, which keeps Python's own visible
 _MODULES = {
     **{
         name: f"weft.{name}"
@@ -122,7 +122,7 @@ _MODULES = {
     **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
     **{name: f"weft.functions.numpy_compat.{name}" for name in ("lib", "testing")},
     "emath": "weft.functions.elementwise.emath",
-    # NumPy's own, which take arrays of weft
+    # NumPy's modules, whose functions accept weft's arrays
     **{name: f"numpy.{name}" for name in ("exceptions", "polynomial", "typing")},
 }
 
@@ -136,26 +136,26 @@ def __getattr__(name: str) -> Any:
     if home is None and name not in _MODULES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     with uninterrupted():
-        found = importlib.import_module(_MODULES[name] if home is None else home)
+        value = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
-            found = getattr(found, _RENAMED.get(name, name))
-        globals()[name] = found
-    return found
+            value = getattr(value, _RENAMED.get(name, name))
+        globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
     return __all__
 
 
-class _Face(types.ModuleType):
-    """Keeps ``weft.array`` the function: Python would bind the submodule of that name when it is imported."""
+class _Package(types.ModuleType):
+    """The class of this module, which keeps ``weft.array`` the function: an import of the submodule would rebind the name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOME and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Face
+sys.modules[__name__].__class__ = _Package
 install()
-if os.environ.get("WEFT_DEVICE") == "auto":  # by the figures of what is here, which have to be known before the first program
+if os.environ.get("WEFT_DEVICE") == "auto":  # reads the devices' figures, which the first program needs
     __getattr__("set_device")("auto")

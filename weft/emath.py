@@ -1,8 +1,8 @@
-"""``from weft.emath import ...``, where a program has ``from numpy.emath import ...``: the module that ``wf.emath`` is."""
+"""Support ``from weft.emath import ...`` in place of ``from numpy.emath import ...``: the module ``wf.emath``."""
 
 import sys
 
-from weft.functions.elementwise import emath as found
-from weft.functions.elementwise.emath import *  # noqa: F403  what type checkers see
+from weft.functions.elementwise import emath as module
+from weft.functions.elementwise.emath import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

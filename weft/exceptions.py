@@ -1,8 +1,8 @@
-"""``from weft.exceptions import ...``, where a program has ``from numpy.exceptions import ...``: NumPy's own."""
+"""Support ``from weft.exceptions import ...`` in place of ``from numpy.exceptions import ...``: NumPy's module."""
 
 import sys
 
-from numpy import exceptions as found
-from numpy.exceptions import *  # noqa: F403  what type checkers see
+from numpy import exceptions as module
+from numpy.exceptions import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

@@ -1,8 +1,8 @@
-"""``from weft.fft import ...``, where a program has ``from numpy.fft import ...``: the module that ``wf.fft`` is."""
+"""Support ``from weft.fft import ...`` in place of ``from numpy.fft import ...``: the module ``wf.fft``."""
 
 import sys
 
-from weft.functions import fft as found
-from weft.functions.fft import *  # noqa: F403  what type checkers see
+from weft.functions import fft as module
+from weft.functions.fft import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

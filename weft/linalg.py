@@ -1,8 +1,8 @@
-"""``from weft.linalg import ...``, where a program has ``from numpy.linalg import ...``: the module that ``wf.linalg`` is."""
+"""Support ``from weft.linalg import ...`` in place of ``from numpy.linalg import ...``: the module ``wf.linalg``."""
 
 import sys
 
-from weft.functions import linalg as found
-from weft.functions.linalg import *  # noqa: F403  what type checkers see
+from weft.functions import linalg as module
+from weft.functions.linalg import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

@@ -1,11 +1,11 @@
-"""``from weft.polynomial import ...``, where a program has ``numpy.polynomial``: NumPy's own, which takes arrays of weft."""
+"""Support ``from weft.polynomial import ...`` in place of ``numpy.polynomial``: NumPy's module, which accepts weft's arrays."""
 
 import sys
 
-from numpy import polynomial as found
-from numpy.polynomial import *  # noqa: F403  what type checkers see
+from numpy import polynomial as module
+from numpy.polynomial import *  # noqa: F403  for type checkers
 
 _PARTS = ("chebyshev", "hermite", "hermite_e", "laguerre", "legendre", "polynomial", "polyutils")
 
-sys.modules[__name__] = found
-sys.modules.update({f"{__name__}.{name}": getattr(found, name) for name in _PARTS})
+sys.modules[__name__] = module
+sys.modules.update({f"{__name__}.{name}": getattr(module, name) for name in _PARTS})

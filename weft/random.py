@@ -1,8 +1,8 @@
-"""``from weft.random import ...``, where a program has ``from numpy.random import ...``: the module that ``wf.random`` is."""
+"""Support ``from weft.random import ...`` in place of ``from numpy.random import ...``: the module ``wf.random``."""
 
 import sys
 
-from weft.functions import random as found
-from weft.functions.random import *  # noqa: F403  what type checkers see
+from weft.functions import random as module
+from weft.functions.random import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

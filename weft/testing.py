@@ -1,8 +1,8 @@
-"""``from weft.testing import ...``, where a program has ``from numpy.testing import ...``: the module that ``wf.testing`` is."""
+"""Support ``from weft.testing import ...`` in place of ``from numpy.testing import ...``: the module ``wf.testing``."""
 
 import sys
 
-from weft.functions.numpy_compat import testing as found
-from weft.functions.numpy_compat.testing import *  # noqa: F403  what type checkers see
+from weft.functions.numpy_compat import testing as module
+from weft.functions.numpy_compat.testing import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

@@ -1,8 +1,8 @@
-"""``from weft.typing import ...``, where a program has ``from numpy.typing import ...``: NumPy's own."""
+"""Support ``from weft.typing import ...`` in place of ``from numpy.typing import ...``: NumPy's module."""
 
 import sys
 
-from numpy import typing as found
-from numpy.typing import *  # noqa: F403  what type checkers see
+from numpy import typing as module
+from numpy.typing import *  # noqa: F403  for type checkers
 
-sys.modules[__name__] = found
+sys.modules[__name__] = module

@@ -90,7 +90,7 @@ def test_one_run_at_a_time_in_a_folder(tmp_path: Path, monkeypatch: pytest.Monke
         for more in ((), ("--resume",), ("--resume", "--quick"), ("--only", "attention")):
             assert bench(tmp_path, *more) == 1
             said = capsys.readouterr()
-            assert f"weft: bench gpu: the folder '{tmp_path}' is another run's while that lasts" in said.err and not said.out
+            assert f"weft: bench gpu: the folder '{tmp_path}' is in use by another run" in said.err and not said.out
             assert f"(process {process.pid} on " in said.err and "name another by --out" in said.err
     finally:
         process.send_signal(signal.SIGTERM)

@@ -341,7 +341,7 @@ def test_where_and_as_what_it_is_asked_for(card: Card) -> None:
         wf.asarray(Producer(driver, given), dtype="int8", copy=False)
     with pytest.raises(ValueError, match=r"asked for as float32 on cpu"):
         wf.asarray(Producer(driver, given), device="cpu", copy=False)
-    with pytest.raises(BufferError, match=r"^from_dlpack: with copy=False the memory is shared, which lies on gpu, not cpu"):
+    with pytest.raises(BufferError, match=r"^from_dlpack: with copy=False the result shares memory on gpu and cannot be on cpu"):
         wf.from_dlpack(Producer(driver, given), device="cpu", copy=False)
 
 

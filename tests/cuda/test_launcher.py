@@ -423,7 +423,8 @@ def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(devices, "get_device", get)
     monkeypatch.setattr(all_figures, "_KNOWN", {})
     machines.opens.cache_clear()
-    with pytest.warns(RuntimeWarning, match="'auto' does without it: device 'gpu': it is another's alone"), wf.device("auto"):
+    message = "'auto' skips a device that cannot be opened: device 'gpu': it is another's alone"
+    with pytest.warns(RuntimeWarning, match=message), wf.device("auto"):
         assert (wf.ones(3) + 1).device == "cpu"
         assert all_figures.figures() is None
     machines.opens.cache_clear()

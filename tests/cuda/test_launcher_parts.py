@@ -141,7 +141,7 @@ def test_without_memory_what_is_kept_is_given_back_and_then_it_says_who_has_it()
     assert driver.trims == 1 and device.memories.kept == 0
     with pytest.raises(MemoryError, match=(
         r"a stub of a card has no 0\.00186 GiB left of its 0\.000977 GiB: arrays of this process hold .* in 5 pieces "
-        r"\(the largest: 1 of .*, 4 of .*\), others 0 GiB, and .* are free"
+        r"\(the largest: 1 of .*, 4 of .*\), other programs hold 0 GiB, and .* are free"
     )):
         device.allocate(2_000_000)
     del large, held

@@ -140,7 +140,7 @@ def _no_library(name: str) -> Any:
 
 @pytest.mark.parametrize(("load", "said"), [
     (_no_library, "no NVIDIA driver"),
-    (lambda name: _Driver(starts=999), r"does not start \(cuInit gives 999\)"),
+    (lambda name: _Driver(starts=999), r"does not start \(cuInit returns 999\)"),
     (lambda name: _Driver(cards=0), "sees no card"),
     (lambda name: _Driver(capability=(7, 5)), r"compute capability 7.5, and weft needs 8.0"),
     (lambda name: _Driver(version=11080), "driver is for CUDA 11.8, and weft needs one for 12.0 or later: update it"),

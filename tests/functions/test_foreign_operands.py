@@ -129,5 +129,5 @@ def test_without_a_copy() -> None:
     x = wf.ones(3)
     assert wf.array(x, copy=False) is x and wf.array(x, copy=None) is x and wf.array([1], copy=None).tolist() == [1]
     for given, dtype in (([1, 2], None), (3.0, None), (np.ones(2), None), (x, "float64"), (range(3), None)):
-        with pytest.raises(ValueError, match="array: with copy=False only an Array of the dtype can be taken"):
+        with pytest.raises(ValueError, match="array: copy=False needs an Array that already has the dtype"):
             wf.array(given, dtype, copy=False)

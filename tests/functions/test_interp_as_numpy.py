@@ -78,7 +78,7 @@ def test_dtypes_of_complex_heights() -> None:
     line = [1j, 2.0]
     assert wf.interp(0.5, [0, 1], line).dtype == wf.complex64 and wf.interp(wf.float64(0.5), [0, 1], line).dtype == wf.complex128
     for bad in ((wf.ones(1) * 1j, [0, 1], line), (0.5, [0, 1j], line)):
-        with pytest.raises(wf.errors.DTypeError, match=r"^interp: xp? is complex64; places must be real"):
+        with pytest.raises(wf.errors.DTypeError, match=r"^interp: xp? is complex64; coordinates must be real"):
             wf.interp(*bad)
 
 

@@ -301,7 +301,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "multi_dot": (lambda: wf.linalg.multi_dot([A]), ValueError, "multi_dot: at least two arrays"),
     "multi_dot of stacks": (lambda: wf.linalg.multi_dot([A, wf.ones((3, 2, 2)), A]), LA.LinAlgError, "multi_dot: matrices are"),
     "tensorsolve": (lambda: wf.linalg.tensorsolve(A, wf.ones(2)), LA.LinAlgError, r"tensorsolve: a \(2, 3\) and b \(2,\)"),
-    "tensorinv": (lambda: wf.linalg.tensorinv(A, 1), LA.LinAlgError, r"tensorinv: a \(2, 3\) with ind=1 is no square"),
+    "tensorinv": (lambda: wf.linalg.tensorinv(A, 1), LA.LinAlgError, r"tensorinv: a \(2, 3\) with ind=1 is not square"),
     "ind": (lambda: wf.linalg.tensorinv(A, 0), ValueError, "tensorinv: ind=0 must be positive"),
     "cross": (lambda: wf.linalg.cross(wf.ones(2), wf.ones(3)), ShapeError, r"cross: x1 has shape \(2,\); 3 elements along"),
     "axis": (lambda: wf.linalg.cross(A, A, axis=2), AxisError, "cross: axis=2, but the array has axes -2 to 1"),

@@ -157,7 +157,7 @@ def test_dtypes_are_classes_as_numpys_are(name: str) -> None:
 
 def test_a_class_of_all_dtypes_is_no_dtype() -> None:
     for kind in (wf.Scalar, wf.Array, wf.ndarray):
-        with pytest.raises(TypeError, match="issubdtype: arg1=.* is the class of numbers of every dtype; ask x.dtype in place"):
+        with pytest.raises(TypeError, match="issubdtype: arg1=.* is the class of numbers of every dtype; use x.dtype instead"):
             wf.issubdtype(kind, wf.floating)
     assert wf.issubdtype(wf.float32(1).__class__, wf.floating)
 

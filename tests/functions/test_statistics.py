@@ -149,7 +149,7 @@ def test_cumulative_sum(shape: tuple, axis: object, dtype: str) -> None:
         longer = np.insert(want, 0, 0, axis=axis)
         check(wf.cumulative_sum(x, axis=axis, include_initial=True), longer, atol=1e-5 if dtype != "float16" else 1e-2)
     elif len(shape) > 1:
-        with pytest.raises(ValueError, match=r"^cumulative_sum: x has shape \(3, 4\): .*axis= must be named"):
+        with pytest.raises(ValueError, match=r"^cumulative_sum: x has shape \(3, 4\): .*axis= must be given"):
             wf.cumulative_sum(x)
 
 

@@ -63,7 +63,7 @@ def test_where_and_dtype() -> None:
     found = wf.add([1, 2], [3, 4], dtype="float64")
     assert found.dtype == wf.float64 and found.tolist() == [4.0, 6.0]
     assert wf.less(x, 5, dtype=bool).tolist() == [True, False, False]
-    with pytest.raises(wf.errors.DTypeError, match=r"^less: dtype=float64 is not what it makes of .*bool; cast the result"):
+    with pytest.raises(wf.errors.DTypeError, match=r"^less: operands of .* give bool, not dtype=float64; cast the result"):
         wf.less(x, 5, dtype="float64")
     assert wf.add(x, x, dtype="int32", casting="unsafe").dtype == wf.int32
     with pytest.raises(wf.errors.DTypeError, match=r"^add: dtype=int32 cannot hold operands of float32.*casting='unsafe'"):
@@ -78,7 +78,7 @@ def test_refusals() -> None:
         wf.maximum.reduce(a[:0])
     with pytest.raises(ValueError, match=r"^maximum\.reduce: where= needs initial="):
         wf.maximum.reduce(a, where=a > 0)
-    with pytest.raises(ValueError, match=r"^subtract\.reduce: subtract goes along one axis"):
+    with pytest.raises(ValueError, match=r"^subtract\.reduce: axis=.* must be one axis"):
         wf.subtract.reduce(a, axis=None)
     with pytest.raises(IndexError, match=r"^add\.reduceat: index 5 is out of bounds for axis 0 with size 2"):
         wf.add.reduceat(a, [5])

@@ -75,9 +75,9 @@ def test_some_have_no_word_there(dtype: str) -> None:
     x = wf.ones(3, dtype=dtype)
     assert not hasattr(x, "__array_interface__")
     assert np.asarray(x).dtype == getattr(wf, dtype) and np.array([x, x]).shape == (2, 3)
-    with pytest.raises(AttributeError, match=rf"no word for {dtype}; \.astype\('float32'\) has one"):
+    with pytest.raises(AttributeError, match=rf"no type for {dtype}; use \.astype\('float32'\)"):
         x.__array_interface__  # noqa: B018
-    with pytest.raises(BufferError, match=rf"no word for {dtype}; \.astype\('float32'\) has one"):
+    with pytest.raises(BufferError, match=rf"no type for {dtype}; use \.astype\('float32'\)"):
         memoryview(x)
 
 

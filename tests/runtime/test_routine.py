@@ -122,7 +122,7 @@ def test_misuse_is_told_where_the_text_is_made() -> None:
         f.call(product, f.constant("ptr", None), a)
     with pytest.raises(TypeError, match="of type i64, not ptr"):
         f.call("Py_DecRef", a)
-    with pytest.raises(ValueError, match="returns nothing"):
+    with pytest.raises(ValueError, match="does not return a value"):
         text_of_all([routine("i64 lost(i64 a)")(lambda f, a: None)])
     assert Signature.parsed("i64 syscall(i64, ...)") == Signature("i64", "syscall", ("i64",), True)
 

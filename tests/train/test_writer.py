@@ -50,11 +50,12 @@ def test_a_second_run_is_refused_and_told_whose_it_is(tmp_path: Path) -> None:
     child = holding(path)
     try:
         for resume in (True, False, None):
-            with pytest.raises(DataError, match=rf"run' is another run's.* \(process {child.pid} on '.*' has it since 20..-"):
+            owner = rf"\(process {child.pid} on '.*' has it since 20..-"
+            with pytest.raises(DataError, match=rf"run' is in use by another run.* {owner}"):
                 fit(path, resume=resume)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["run.lock"]
         os.symlink(path, tmp_path / "link")
-        with pytest.raises(DataError, match="another run's"):  # the same file by another name
+        with pytest.raises(DataError, match="in use by another run"):  # the same file by another name
             fit(tmp_path / "link")
         os.unlink(tmp_path / "link")
     finally:
@@ -71,7 +72,7 @@ def test_two_runs_of_one_process(tmp_path: Path) -> None:
         def on_epoch(self, state: Any) -> None:
             fit(path)
 
-    with pytest.raises(DataError, match=r"another run's.* \(this process has it since"):
+    with pytest.raises(DataError, match=r"in use by another run.* \(this process has it since"):
         fit(path, callbacks=[Second()])
     with pytest.raises(Broken):
         with only_writer(path):

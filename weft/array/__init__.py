@@ -1,11 +1,10 @@
-"""Arrays: the classes, and what makes objects of them.
+"""Arrays: the classes, and the conversion of objects to arrays.
 
-``operations`` has a record for each operation: operators, methods, functions and NumPy's ufuncs all ask it. ``core`` is the
-class, ``operators`` and ``methods`` hang on it what the records and the functions say, ``looks`` is what Python and other
-libraries see.
+``operations`` has one record per elementwise operation, used by operators, methods, functions and NumPy's ufuncs. ``core``
+defines the classes; ``operators`` and ``methods`` add operators and methods to them; ``looks`` has what reads a value.
 
-An Array holds a node of a graph and nothing of how it will be computed. What can be written in array code is a function
-(``weft.functions``), not a method of its own.
+An Array holds a node of a graph and no information on how it is computed. What can be written in array code is a function in
+``weft.functions``, not a method.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from weft.array.core import Array, Scalar, _unpickle, holding, like, own, standing_for, wrap
 
 if TYPE_CHECKING:
-    ndarray = Array  # functions say that they give an Array: to type checkers both are one
+    ndarray = Array  # functions are annotated with Array, so type checkers take both for one class
 else:
     from weft.array.core import ndarray
 

@@ -1,8 +1,8 @@
-"""NumPy's functions called with Arrays: ``np.mean(a, axis=0)`` is ``wf.mean(a, axis=0)``, and what weft lacks NumPy does.
+"""NumPy's functions on Arrays: ``np.mean(a, axis=0)`` calls ``wf.mean(a, axis=0)``, or NumPy where weft has no such function.
 
-What a call gives is an Array wherever weft has a function of that name. A keyword that weft's function does not have is left
-out where it says what NumPy does anyway; otherwise NumPy computes, and the results come back as Arrays. Functions that weft does
-not have, and operands that it cannot hold (text, objects, None), give what NumPy gives.
+The result is an Array if weft has a function of that name. A keyword that weft's function lacks is dropped if it has NumPy's
+default value; otherwise NumPy computes and its results become Arrays. Functions that weft does not have, and operands that it
+cannot hold (text, objects, None), return NumPy's result.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from weft.array.core import Array, wrap
 from weft.dtypes.formats import FROM_NUMPY
 from weft.errors import DTypeError
 
-_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
-_WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into what they are given first
-_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # created from numbers, not from arrays
+_WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into their first argument
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
-    """What NumPy's functions that are no ufuncs ask of an Array."""
+    """Handle a NumPy function that is not a ufunc; NumPy calls this."""
     import weft
 
     if not all([issubclass(kind, Array | np.ndarray) for kind in types]):
-        return NotImplemented  # whose arrays these are may know weft; weft does not know them
+        return NotImplemented  # the other library may support weft's arrays
     refuse_subclasses((args, tuple(kwargs.values())), set(types))
     home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
-    found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    function = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
     if func.__name__ in _WRITES and not isinstance((*args, *kwargs.values())[0], Array):
-        found = None
-    if found is None:
+        function = None
+    if function is None:
         return func(*plain(args), **plain(kwargs))
-    given = as_ours(func, found, args, kwargs)
-    if given is None:
+    arguments = as_ours(func, function, args, kwargs)
+    if arguments is None:
         return arrays(func(*plain(args), **plain(kwargs)))
     try:
-        return found(*given[0], **given[1])
+        return function(*arguments[0], **arguments[1])
     except DTypeError:
         if holdable(args) and holdable(kwargs):
             raise
@@ -50,54 +50,54 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
 def as_ours(
     theirs: Any, ours: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Arguments of NumPy's function as weft's takes them: by its names and places. None where it does not take them."""
-    have = _parameters(ours)
-    if have is None:
+    """Return the arguments of NumPy's function as weft's function takes them. Return None if it does not take them."""
+    accepted = _read_parameters(ours)
+    if accepted is None:
         return args, kwargs
-    if len(args) > len(have.places) and not have.many:
+    if len(args) > len(accepted.places) and not accepted.many:
         return None
-    if have.names.issuperset(kwargs):
+    if accepted.names.issuperset(kwargs):
         return args, kwargs
-    asked = inspect.signature(theirs).parameters
-    places = [name for name, p in asked.items() if p.kind in _PLACED]
-    listed, named = list(args), dict(kwargs)
-    for k in range(len(args), len(places)):  # places follow each other without a gap
-        if places[k] in have.names or places[k] not in named or k >= len(have.places) or k != len(listed):
+    expected = inspect.signature(theirs).parameters
+    places = [name for name, p in expected.items() if p.kind in _POSITIONAL]
+    positional, named = list(args), dict(kwargs)
+    for k in range(len(args), len(places)):  # positional arguments must be contiguous
+        if places[k] in accepted.names or places[k] not in named or k >= len(accepted.places) or k != len(positional):
             continue
-        if have.places[k] != places[k] and have.places[k] in asked:  # it means something else, or stands elsewhere
+        if accepted.places[k] != places[k] and accepted.places[k] in expected:  # weft's parameter in this place is another one
             break
-        listed.append(named.pop(places[k]))
-    for name in [name for name in named if name not in have.names]:
-        other = have.places[places.index(name)] if name in places and places.index(name) < len(have.places) else None
-        if other in have.names and other not in asked:
-            named[other] = named.pop(name)
-        elif name in asked and _same(named[name], asked[name].default):
+        positional.append(named.pop(places[k]))
+    for name in [name for name in named if name not in accepted.names]:
+        candidate = accepted.places[places.index(name)] if name in places and places.index(name) < len(accepted.places) else None
+        if candidate in accepted.names and candidate not in expected:
+            named[candidate] = named.pop(name)
+        elif name in expected and _same(named[name], expected[name].default):
             del named[name]
         else:
             return None
-    return tuple(listed), named
+    return tuple(positional), named
 
 
 class _Parameters:
-    """places : names of what may be given by place. names : of what may be given by name. many : ``*args``."""
+    """places : names of positional parameters. names : names of keyword parameters. many : whether there is ``*args``"""
 
     __slots__ = ("many", "names", "places")
 
-    def __init__(self, found: inspect.Signature) -> None:
-        parameters = found.parameters.values()
+    def __init__(self, signature: inspect.Signature) -> None:
+        parameters = signature.parameters.values()
         self.many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        self.places = [p.name for p in parameters if p.kind in _PLACED]
+        self.places = [p.name for p in parameters if p.kind in _POSITIONAL]
         self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 
 @functools.cache
-def _parameters(function: Any) -> _Parameters | None:
-    """What a function of weft takes; None where that cannot be told, or where it takes any name."""
+def _read_parameters(function: Any) -> _Parameters | None:
+    """Return the parameters of weft's function; None if they are unknown or if it accepts any keyword."""
     try:
-        found = inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         return None
-    return None if any(p.kind is p.VAR_KEYWORD for p in found.parameters.values()) else _Parameters(found)
+    return None if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()) else _Parameters(signature)
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -105,7 +105,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def plain(x: Any) -> Any:
-    """Arguments with NumPy's arrays for weft's, in lists, tuples and dicts too."""
+    """Replace weft's arrays by NumPy's, in lists, tuples and dicts too."""
     if isinstance(x, Array):
         return x.numpy()
     if type(x) in (list, tuple):
@@ -114,16 +114,16 @@ def plain(x: Any) -> Any:
 
 
 def arrays(x: Any) -> Any:
-    """Results as Arrays, where weft has their dtype."""
+    """Convert results to Arrays if weft has their dtype."""
     if isinstance(x, tuple | list):
-        made = [arrays(item) for item in x]
-        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
-    held = isinstance(x, np.ndarray | np.generic) and x.dtype.newbyteorder("=") in FROM_NUMPY
-    return wrap(numpy_node(np.asarray(x))) if held else x
+        results = [arrays(item) for item in x]
+        return type(x)(*results) if hasattr(x, "_fields") else type(x)(results)
+    supported = isinstance(x, np.ndarray | np.generic) and x.dtype.newbyteorder("=") in FROM_NUMPY
+    return wrap(numpy_node(np.asarray(x))) if supported else x
 
 
 def holdable(x: Any) -> bool:
-    """Whether nothing is among the operands that only NumPy can hold."""
+    """Return whether weft can hold all operands: none is None or an array of a dtype that only NumPy has."""
     if type(x) is dict:
         return all(holdable(item) for item in x.values() if item is not None)
     if type(x) in (list, tuple):

@@ -1,4 +1,4 @@
-"""``ndarray(shape, dtype, buffer)``, and what is said of classes made from ndarray, and of shapes and dtypes that are set."""
+"""``ndarray(shape, dtype, buffer)``, and the errors for subclasses of ndarray and for assignments to shape and dtype."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.errors import ShapeError
 
 
 def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
-    """What calling the class gives."""
+    """Return the array for a call of the class."""
     import weft
 
     if cls is weft.Array:
@@ -20,19 +20,20 @@ def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, str
     refuse_classes(cls, "ndarray")
     if buffer is None:
         return weft.empty(shape, dtype)
-    extents, held = read_integers(shape, "ndarray: shape"), stored(dtype)
-    (begin,) = read_integers(offset, "ndarray: offset")
-    steps = None if strides is None else read_integers(strides, "ndarray: strides")
-    ours = isinstance(buffer, weft.ndarray)
-    memory = buffer if ours else memoryview(buffer)
-    _refuse_outside(extents, held.itemsize, begin, steps, memory.nbytes)
-    if ours and steps is None and order in (None, "C") and held.isnative:
-        return buffer.reshape(-1).view("uint8")[begin : begin + prod(extents) * held.itemsize].view(held).reshape(extents)
-    return weft.array(np.ndarray(extents, held, memoryview(buffer), begin, steps, order))
+    extents, numpy_dtype = read_integers(shape, "ndarray: shape"), stored(dtype)
+    (start,) = read_integers(offset, "ndarray: offset")
+    byte_strides = None if strides is None else read_integers(strides, "ndarray: strides")
+    is_weft = isinstance(buffer, weft.ndarray)
+    memory = buffer if is_weft else memoryview(buffer)
+    _check_bounds(extents, numpy_dtype.itemsize, start, byte_strides, memory.nbytes)
+    if is_weft and byte_strides is None and order in (None, "C") and numpy_dtype.isnative:
+        content = buffer.reshape(-1).view("uint8")[start : start + prod(extents) * numpy_dtype.itemsize]
+        return content.view(numpy_dtype).reshape(extents)
+    return weft.array(np.ndarray(extents, numpy_dtype, memoryview(buffer), start, byte_strides, order))
 
 
-def _refuse_outside(shape: tuple[int, ...], itemsize: int, offset: int, strides: tuple[int, ...] | None, nbytes: int) -> None:
-    """Raise an error if elements lie outside of the buffer. NumPy's own check overflows: it then reads memory of others."""
+def _check_bounds(shape: tuple[int, ...], itemsize: int, offset: int, strides: tuple[int, ...] | None, nbytes: int) -> None:
+    """Raise an error if elements would lie outside of the buffer. NumPy's own check overflows and then reads foreign memory."""
     if any(n < 0 for n in shape):
         raise ShapeError(f"ndarray: shape={shape} has a negative extent")
     if strides is not None and len(strides) != len(shape):
@@ -42,29 +43,29 @@ def _refuse_outside(shape: tuple[int, ...], itemsize: int, offset: int, strides:
     first = offset + sum(end for end in ends if end < 0)
     last = offset + sum(end for end in ends if end > 0) + (0 if 0 in shape else itemsize)
     if not 0 <= first <= last <= nbytes:
-        lies = f" and strides={strides}" if strides is not None else ""
-        what = f"shape={shape}, offset={offset}{lies} reach from byte {first} to {last}, and buffer has {nbytes} bytes"
+        strides_text = f" and strides={strides}" if strides is not None else ""
+        message = f"shape={shape}, offset={offset}{strides_text} reach from byte {first} to {last}, and buffer has {nbytes} bytes"
         if strides is None:
-            raise TypeError(f"ndarray: buffer is too small: {what}")
-        raise ValueError(f"ndarray: strides do not fit: {what}")
+            raise TypeError(f"ndarray: buffer is too small: {message}")
+        raise ValueError(f"ndarray: strides do not fit: {message}")
 
 
 def refuse_classes(cls: Any, function: str) -> None:
-    """Only the class itself is made, under weft's or NumPy's name."""
+    """Raise an error unless ``cls`` is ndarray itself, of weft or NumPy."""
     import weft
 
     if cls is not weft.ndarray and cls is not np.ndarray:
         name = getattr(cls, "__name__", cls)
         raise TypeError(
-            f"{function}: no arrays of the class {name} are made: operations on weft's arrays give wf.ndarray, and ask for no "
+            f"{function}: weft makes no arrays of the class {name}: operations on its arrays return wf.ndarray and do not call "
             "__array_finalize__; keep an array in an attribute and give the class __array__, or derive it from numpy.ndarray"
         )
 
 
 def not_set(value: Any) -> NoReturn:
-    """An array keeps its shape and dtype, by which its views and jitted functions know it."""
+    """Raise the error for an assignment to shape or dtype, which views and jitted functions rely on."""
     raise AttributeError(
-        f"the shape and the dtype of an array cannot be set, here to {value!r}: its views know it by them; "
-        "x = x.reshape(shape) and x = x.view(dtype) are views of the same elements, x = wf.resize(x, shape) is another array of "
-        "as many as that takes"
+        f"the shape and the dtype of an array cannot be set, here to {value!r}: its views rely on them; "
+        "x = x.reshape(shape) and x = x.view(dtype) are views of the same elements, x = wf.resize(x, shape) is a new array with "
+        "elements repeated or dropped"
     )

@@ -1,4 +1,4 @@
-"""Nodes from what users write: Arrays, NumPy arrays, numbers, lists; and operands brought to one dtype."""
+"""Conversion of user input to nodes: Arrays, NumPy arrays, numbers, lists; and promotion of operands to a common dtype."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct_
 
 
 def is_argument(value: Any, dtype: Format) -> bool:
-    """Whether a Python number in ``dtype`` is an argument of a Program, and does not belong to its text."""
+    """Return whether a Python number in ``dtype`` becomes a run-time argument of a Program instead of a constant."""
     kind = type(value)
     return kind is float or (kind is int and dtype in FLOATS and -65504 <= value <= 65504 and not -1 <= value <= 2)
 
 
 def number_node(value: Any, dtype: Format) -> Node:
-    """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
-    nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
-    division by what is known takes a quarter of the time, and (inside a traced function) all numbers."""
+    """Return a Python number as a node of ``dtype``. Floats, and integers beside floats, are arguments of the Program, so that
+    new values compile nothing. Constants are: bools; -1 to 2, which rewrite rules look for; integers beside integers, since a
+    division by a constant takes a quarter of the time; and all numbers inside a traced function that fixes numbers."""
     kind = type(value)
     if kind is Given:
         return given_node(value, dtype)
@@ -67,14 +67,14 @@ def number_node(value: Any, dtype: Format) -> Node:
         raise beyond(value, value, dtype) from None
 
 
-def beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
-    """What is said of a number out of an integer's range; ``given``: as the user has written it."""
+def beyond(original: Any, value: float | int, dtype: Format) -> OverflowError:
+    """Return the error for a number out of an integer's range; ``original`` is the value as the user wrote it."""
     kind = "integer" if isinstance(value, int) else "float"
-    return OverflowError(f"{told(given)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
+    return OverflowError(f"{told(original)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
-    """A number for complex arrays: a content of its own outside of traces, so that new numbers compile nothing."""
+    """Return a complex number as a node. Outside of traces it is a leaf with a buffer, so that new numbers compile nothing."""
     if dtype is BOOL:
         return constant(value != 0, dtype)
     if dtype not in COMPLEX:
@@ -86,13 +86,13 @@ def _complex_node(value: complex, dtype: Format) -> Node:
     return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
 
 
-def _alone(x: bool | int | float | complex) -> Format:
-    """The format of a Python number that meets no array."""
+def _lone_format(x: bool | int | float | complex) -> Format:
+    """Return the format of a Python number that is combined with no array."""
     return UINT64 if type(x) is int and x > INT64.greatest else spelled(type(x))
 
 
 def given_node(x: Given, dtype: Format) -> Node:
-    """The same of a number of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
+    """Return a run-time number as a node: an argument of the Program if ``dtype`` can hold it, else a guarded constant."""
     if dtype in COMPLEX:
         return cast(given_node(x, dtype.part), dtype)
     if not x.tape.open or not fits(x.value, dtype):
@@ -101,44 +101,44 @@ def given_node(x: Given, dtype: Format) -> Node:
 
 
 def warn_of_overflow(value: Any, dtype: Format) -> None:
-    """As NumPy does, but at the user's line."""
+    """Warn as NumPy does if a float format cannot hold a number, with the user's line."""
     try:
         if dtype not in FLOATS or not math.isfinite(value):
             return
-    except OverflowError:  # an integer beyond all floats, which constant refuses
+    except OverflowError:  # an integer beyond all floats: constant raises the error
         return
     with np.errstate(over="ignore"):
-        found = converted(np.asarray(float(value)), dtype.numpy)
-    if not np.isfinite(found):
-        what = "NaN" if dtype.finite else "infinite"
-        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes {what}")
+        rounded = converted(np.asarray(float(value)), dtype.numpy)
+    if not np.isfinite(rounded):
+        outcome = "NaN" if dtype.finite else "infinite"
+        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes {outcome}")
 
 
 def cast(node: Node, dtype: Format) -> Node:
-    """``node`` in ``dtype``."""
+    """Return ``node`` in ``dtype``."""
     return node if node.dtype is dtype else bind(TABLE["cast"], node, dtype=dtype)
 
 
 def as_node(x: Any, like: Format | None = None) -> Node:
-    """The node of anything that can be an array.
+    """Return the node of anything that can become an array.
 
     Parameters
     ----------
     x : Array, NumPy array or scalar (dtypes are kept), Python number, or nested lists of these
-    like : the dtype of the array that a Python number meets; without it floats are float32, integers int64
+    like : the dtype of the array that a Python number is combined with; without it floats are float32, integers int64
 
     Raises
     ------
     DTypeError
-        when ``x`` is nothing that can be an array, or has a dtype that weft does not have.
+        ``x`` cannot become an array, or has a dtype that weft does not have.
     """
     if isinstance(x, Cell):
         return x.node  # type: ignore[attr-defined]
     kind = type(x)
     if kind in NUMBERS:
-        return number_node(x, weak(kind, like) if like is not None else _alone(x))
+        return number_node(x, weak(kind, like) if like is not None else _lone_format(x))
     if kind is Given:
-        if like is None and _alone(x.value) is UINT64:
+        if like is None and _lone_format(x.value) is UINT64:
             return as_node(x.here())
         return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
     if kind is GivenScalar:
@@ -147,8 +147,8 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         refuse_subclass(x)
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
-        found = _listed(x)
-        return found if isinstance(found, Node) else in_dtype(found, _default(found))
+        content = _read_list(x)
+        return content if isinstance(content, Node) else in_dtype(content, _default_format(content))
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if is_foreign(x):
@@ -156,28 +156,28 @@ def as_node(x: Any, like: Format | None = None) -> Node:
 
         if lies_on_a_card(x):
             return card_node(x, "array", copy=True)
-        found = foreign(x)
-        return as_node(found) if isinstance(found, Cell) else numpy_node(found)
+        content = foreign(x)
+        return as_node(content) if isinstance(content, Cell) else numpy_node(content)
     if hasattr(x, "__float__") and not isinstance(x, str | bytes | type):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
-    if _exports(x):
+    if _has_buffer(x):
         return numpy_node(np.asarray(x))
     function, argument = place_of(x)
     if x is None and argument:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
-    what = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
+    message = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
     if hasattr(kind, "__iter__") and not isinstance(x, str | bytes | dict):
-        what += ": use list(...)"
-    raise DTypeError(f"{told(x)}cannot make {what}")
+        message += ": use list(...)"
+    raise DTypeError(f"{told(x)}cannot make {message}")
 
 
 def is_stripped(kind: type) -> bool:
-    """Return whether weft would lose what a class adds to NumPy's arrays: a mask, units, another meaning of operators."""
+    """Return whether weft would drop what a class adds to NumPy's arrays: a mask, units, other operators."""
     return kind is not np.ndarray and issubclass(kind, np.ndarray) and not issubclass(kind, np.memmap)
 
 
 def refuse_subclass(x: Any) -> None:
-    """Raise an error for an array of a class of which weft would keep the plain numbers alone."""
+    """Raise an error for an array of a class of which weft would keep only the plain numbers."""
     kind = type(x)
     if not is_stripped(kind):
         return
@@ -193,12 +193,14 @@ def refuse_subclass(x: Any) -> None:
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether an object offers its content as an array, by one of NumPy's protocols, DLPack or that of CUDA's libraries."""
+    """Return whether an object offers its content as an array: by a protocol of NumPy, by DLPack or by the CUDA array
+    interface."""
     return any([hasattr(x, name) for name in _PROTOCOLS])
 
 
-def _exports(x: Any) -> bool:
-    """Whether an object shows its memory, as ``array.array`` and ``bytearray`` do; bytes are text to NumPy."""
+def _has_buffer(x: Any) -> bool:
+    """Return whether an object supports the buffer protocol, as ``array.array`` and ``bytearray`` do. NumPy treats bytes as
+    text."""
     try:
         return not isinstance(x, bytes) and memoryview(x) is not None
     except TypeError:
@@ -206,16 +208,16 @@ def _exports(x: Any) -> bool:
 
 
 def foreign(x: Any) -> Any:
-    """The content of another library's array; an Array, where that is what an object's ``__array__`` gives."""
+    """Return the content of another library's array, or the Array that an object's ``__array__`` returns."""
     if hasattr(x, "__array__") or not hasattr(x, "__dlpack__"):
         try:
             return np.asarray(x)
-        except ValueError:  # so NumPy says of what is none of its own arrays
-            found = x.__array__() if hasattr(x, "__array__") else None
-            if not isinstance(found, Cell):
+        except ValueError:  # NumPy raises it for an ``__array__`` that returns no NumPy array
+            content = x.__array__() if hasattr(x, "__array__") else None
+            if not isinstance(content, Cell):
                 raise
-            return found
-        except TypeError:  # so PyTorch says of a dtype that NumPy lacks
+            return content
+        except TypeError:  # PyTorch raises it for a dtype that NumPy lacks
             if not hasattr(x, "__dlpack__"):
                 raise
     from weft.interop.dlpack import taken
@@ -224,7 +226,7 @@ def foreign(x: Any) -> Any:
 
 
 def numpy_node(array: np.ndarray) -> Node:
-    """A leaf with a copy of a NumPy array."""
+    """Return a leaf with a copy of a NumPy array."""
     try:
         dtype = FROM_NUMPY.get(array.dtype) or of_any_order(array.dtype)
     except DTypeError:
@@ -236,51 +238,52 @@ def numpy_node(array: np.ndarray) -> Node:
 
 
 def shared_node(array: np.ndarray) -> Node:
-    """A leaf over the memory of a NumPy array that lies row by row; BufferError where the device has memory of its own."""
+    """Return a leaf over the memory of a contiguous NumPy array. Raise BufferError if the device has memory of its own."""
     buffer = execute.over(array) if array.size else execute.to_buffer(array)
     if buffer is None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
     return input_leaf(array.shape, spelled(array.dtype), buffer)
 
 
-def from_list(x: Any, given: Any) -> np.ndarray:
-    """Nested lists as NumPy reads them; ``given``: as the user has written them."""
+def from_list(x: Any, original: Any) -> np.ndarray:
+    """Return nested lists as a NumPy array; ``original`` is the value as the user wrote it, for messages."""
     try:
         return np.asarray(x)
     except ValueError:
-        raise ShapeError(f"{told(given)}cannot make an array of {short(x)}: its rows have different lengths") from None
+        raise ShapeError(f"{told(original)}cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
-def _listed(x: Any) -> Any:
-    """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
-    (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
-    given, kinds = x, kinds_in(x)
+def _read_list(x: Any) -> Any:
+    """Return nested lists as a node; but floats, and lists with run-time numbers, in a form that :func:`in_dtype` converts
+    exactly to any dtype (floats as a float64 array)."""
+    original, kinds = x, kinds_in(x)
     if not kinds.isdisjoint(GIVEN):
-        found = _of_run_time(x, kinds)
-        if found is not None:
-            return found
+        result = _read_run_time_list(x, kinds)
+        if result is not None:
+            return result
         x = asked(x)
         kinds = kinds_in(x)
-    foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
-    if foreign:
+    has_numpy = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
+    if has_numpy:
         refuse_subclasses(x, kinds)
     if any([issubclass(kind, Cell) for kind in kinds]):
-        if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
-            return _Varying(x)
-        found = join_arrays(x) if all([issubclass(kind, Cell) and not getattr(kind, "weak", False) for kind in kinds]) else None
-        if found is not None:
-            return found
-        nodes = _of_list(*leaves(x))
+        if not has_numpy and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
+            return _RunTimeList(x)
+        result = join_arrays(x) if all([issubclass(kind, Cell) and not getattr(kind, "weak", False) for kind in kinds]) else None
+        if result is not None:
+            return result
+        nodes = _promote_items(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
-    array = from_list(x, given)
-    weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
+    array = from_list(x, original)
+    weak_floats = array.dtype in (np.float64, np.complex128) and not has_numpy
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
-        return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
+        return numpy_node(array)  # NumPy makes float64 of integers that fit only uint64 and int64 together
     return array
 
 
 def _is_signed(x: Any) -> bool:
-    """Whether this is one of NumPy's signed integers: beside others NumPy's lists are of dtypes that arrays would not be of."""
+    """Return whether ``x`` is a signed NumPy integer. Lists of other NumPy numbers have dtypes that arrays would not promote
+    to."""
     return isinstance(x.value if type(x) is GivenScalar else x, np.signedinteger)
 
 
@@ -288,31 +291,31 @@ def _is_narrow(number: int) -> bool:
     return INT64.least <= number <= INT64.greatest
 
 
-def _of_run_time(x: Any, kinds: set[type]) -> Any:
-    """Nested lists of numbers some of which are run-time numbers; None where their value is needed."""
+def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
+    """Return nested lists of numbers that include run-time numbers; None if their values are needed."""
     if GivenScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
-        nodes = _of_list(*leaves(x))
+        nodes = _promote_items(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
     if not all([kind in (int, float, Given) or getattr(kind, "weak", False) for kind in kinds]):
         return None
-    given = list(leaves(x))
-    types = {type(leaf.value) if type(leaf) is Given else type(leaf) for leaf in given}
+    items = list(leaves(x))
+    types = {type(leaf.value) if type(leaf) is Given else type(leaf) for leaf in items}
     if bool in types:
         return None
-    if not all([computed(_is_narrow, leaf) for leaf in given if is_int(leaf)]):
-        return None  # NumPy makes objects of wider ones
+    if not all([computed(_is_narrow, leaf) for leaf in items if is_int(leaf)]):
+        return None  # NumPy makes an object array of wider integers
     if types != {int}:
-        return _Varying(x)
-    return _rows(x, (as_node(leaf) for leaf in given), INT64)
+        return _RunTimeList(x)
+    return _stack_rows(x, (as_node(leaf) for leaf in items), INT64)
 
 
-def _default(found: Any) -> Format:
-    """The dtype of a list of numbers, read by :func:`_listed`, that meets no array."""
-    return DEFAULT.complex if type(found) is np.ndarray and found.dtype.kind == "c" else DEFAULT.real
+def _default_format(operand: Any) -> Format:
+    """Return the dtype of a list of numbers, read by :func:`_read_list`, that is combined with no array."""
+    return DEFAULT.complex if type(operand) is np.ndarray and operand.dtype.kind == "c" else DEFAULT.real
 
 
-class _Varying:
-    """Nested lists of numbers some of which are run-time numbers: like a list of floats, it takes any dtype exactly."""
+class _RunTimeList:
+    """Nested lists of numbers that include run-time numbers. Like a list of floats, they convert exactly to any dtype."""
 
     __slots__ = ("items",)
 
@@ -320,11 +323,11 @@ class _Varying:
         self.items = items
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)), dtype)
+        return _stack_rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)), dtype)
 
 
 def kinds_in(x: Any) -> set[type]:
-    """The types of what nested lists hold."""
+    """Return the types of the items of nested lists."""
     kinds = set(map(type, x))
     if any([issubclass(kind, list | tuple) for kind in kinds]):
         kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
@@ -333,14 +336,14 @@ def kinds_in(x: Any) -> set[type]:
 
 
 def refuse_subclasses(x: Any, kinds: set[type]) -> None:
-    """Call :func:`refuse_subclass` for what nested lists hold, given its types."""
+    """Call :func:`refuse_subclass` on the items of nested lists if ``kinds``, their types, include a stripped class."""
     if any(map(is_stripped, kinds)):
         for leaf in leaves(x):
             refuse_subclass(leaf)
 
 
 def leaves(x: Any) -> Iterator[Any]:
-    """What nested lists hold."""
+    """Yield the items of nested lists."""
     for item in x:
         if isinstance(item, list | tuple):
             yield from leaves(item)
@@ -349,131 +352,132 @@ def leaves(x: Any) -> Iterator[Any]:
 
 
 def joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
-    """Nested lists that hold ``nodes``, which are of ``dtype``, as one array: copied now if all are small and have values, else
-    stacked lazily."""
-    found = join_nodes(x, nodes)
-    return _rows(x, iter(nodes), dtype) if found is None else found
+    """Return nested lists of ``nodes`` of ``dtype`` as one array: copied now if all are small and materialised, else stacked as a
+    pending node."""
+    leaf = join_nodes(x, nodes)
+    return _stack_rows(x, iter(nodes), dtype) if leaf is None else leaf
 
 
-def _rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
-    """Nested lists with Arrays in them, whose leaves are ``nodes`` of ``dtype``: stacked lazily."""
+def _stack_rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
+    """Stack nested lists with Arrays in them as a pending node; ``nodes`` are their items in ``dtype``."""
     if not x:
         return numpy_node(np.zeros(0, dtype.numpy))
-    parts = [_rows(item, nodes, dtype) if isinstance(item, list | tuple) else next(nodes) for item in x]
+    parts = [_stack_rows(item, nodes, dtype) if isinstance(item, list | tuple) else next(nodes) for item in x]
     shapes = {n.shape for n in parts}
     if len(shapes) != 1:
-        what = sorted(shapes)
-        raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {what}")
+        listing = sorted(shapes)
+        raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {listing}")
     (shape,) = shapes
     rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
 
 
 def array_operands(*xs: Any) -> tuple[Node, ...]:
-    """Return the nodes of operands that a function makes arrays of, as concatenate and inner do, in their common dtype.
+    """Return operands as nodes of their common dtype, as concatenate and inner promote them.
 
-    A Python number has the dtype that it has alone, so an integer is int64 whatever lies beside it; none loses digits on the way.
+    A Python number counts with its own dtype, so an integer is int64 beside any array. No operand loses digits on the way.
     """
-    found, dtype = _read_items(xs, _beside)
-    return tuple([in_dtype(x, dtype) for x in found])
+    values, dtype = _read_items(xs, _promote_item)
+    return tuple([in_dtype(x, dtype) for x in values])
 
 
 def exact_operands(*xs: Any) -> list[Node]:
-    """Return the nodes of operands, each in a dtype of its own.
+    """Return the nodes of operands, each in its own dtype.
 
-    Python floats, alone or in lists, are read in the widest float dtype among the operands: read alone they would be float32, and
-    would have lost digits when they meet a float64 array.
+    Python floats, alone or in lists, are read in the widest float dtype among the operands. Read alone they would be float32, and
+    would have lost digits when they are combined with a float64 array.
     """
-    found, dtype = _read_items(xs, _beside) if xs else ((), INT64)
-    return [x if type(x) is Node else as_node(x) if is_int(x) or type(x) is bool else in_dtype(x, dtype) for x in found]
+    values, dtype = _read_items(xs, _promote_item) if xs else ((), INT64)
+    return [x if type(x) is Node else as_node(x) if is_int(x) or type(x) is bool else in_dtype(x, dtype) for x in values]
 
 
-def _of_list(*xs: Any) -> tuple[Node, ...]:
-    """The same for a list, whose dtype NumPy finds from one item to the next: integers between floats make wider ones."""
-    found, dtype = _read_items(xs)
+def _promote_items(*xs: Any) -> tuple[Node, ...]:
+    """Return the items of a list in their common dtype. NumPy promotes them in order: integers between floats make wider ones."""
+    values, dtype = _read_items(xs)
     if DEFAULT.wide:
-        dtype = functools.reduce(promote, map(_own_dtype, found))
-    return tuple([in_dtype(x, dtype) for x in found])
+        dtype = functools.reduce(promote, map(_own_dtype, values))
+    return tuple([in_dtype(x, dtype) for x in values])
 
 
-def _strong(kind: type, form: Format) -> Format:
+def _promote_number(kind: type, form: Format) -> Format:
     return promote(form, spelled(kind))
 
 
-def _beside(kind: type, form: Format) -> Format:
-    """Return the dtype of a number and an array: 8-bit floats mix with no other float, so a Python float takes their dtype."""
-    return form if form.alone and kind is float else _strong(kind, form)
+def _promote_item(kind: type, form: Format) -> Format:
+    """Return the dtype of a number beside an array. A Python float takes an 8-bit float dtype, since these do not promote."""
+    return form if form.alone and kind is float else _promote_number(kind, form)
 
 
-def _read_items(xs: Sequence[Any], beside: Callable[[type, Format], Format] = _strong) -> tuple[list[Any], Format]:
+def _read_items(xs: Sequence[Any], beside: Callable[[type, Format], Format] = _promote_number) -> tuple[list[Any], Format]:
     xs = [as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs]
     return common(xs, promote, beside)
 
 
 def _own_dtype(x: Any) -> Format:
-    """The dtype of what :func:`common` has read, beside nothing else."""
+    """Return the dtype that an operand read by :func:`common` has alone."""
     if type(x) is Node:
         return x.dtype
     return spelled(type(x.value) if type(x) is Given else type(x) if type(x) in NUMBERS else float)
 
 
 def operands(*xs: Any) -> tuple[Node, ...]:
-    """The nodes of several operands, cast to the one dtype that NumPy's rules give them.
+    """Return the nodes of several operands, cast to their common dtype by NumPy's rules.
 
-    Python numbers take the dtype of the arrays they meet; a Python float among integers makes float32.
+    Python numbers take the dtype of the arrays; a Python float among integers makes float32.
     """
-    found, dtype = common(xs, promote, weak)
-    return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found])
+    values, dtype = common(xs, promote, weak)
+    return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in values])
 
 
 def common(
     xs: Sequence[Any], both: Callable[..., Format], beside: Callable[[type, Format], Format],
 ) -> tuple[list[Any], Format]:
-    """Several operands, read, and the dtype for all: ``both(a, b)`` of arrays, ``beside(type of number, dtype)`` with numbers.
+    """Return several operands, read, and their common dtype: ``both(a, b)`` of arrays, ``beside(type of number, dtype)`` with
+    numbers.
 
-    What was read is a node, or what takes any dtype exactly: a Python number, a list of them as float64. :func:`in_dtype`
-    makes nodes of these.
+    An operand is read as a node, or as a value that converts exactly to any dtype: a Python number, or a list of them as float64.
+    :func:`in_dtype` makes nodes of these.
     """
     dtype: Format | None = None
-    found: list[Any] = []
-    others: list[Format] = []
+    values: list[Any] = []
+    further: list[Format] = []
     kinds: set[type] = set()
     for x in xs:
         kind = type(x)
         if kind in NUMBERS:
             kinds.add(kind)
-            found.append(x)
+            values.append(x)
             continue
         if kind is Given:
             kinds.add(type(x.value))
-            found.append(x)
+            values.append(x)
             continue
         node: Any = x
         if isinstance(x, Cell):
             if getattr(x, "weak", False):
                 kinds.add(float)
-                found.append(x)
+                values.append(x)
                 continue
             node = x.node  # type: ignore[attr-defined]
         elif kind is not Node:
-            node = _listed(x) if isinstance(x, list | tuple) else as_node(x)
-        own = node.dtype if type(node) is Node else _default(node)
+            node = _read_list(x) if isinstance(x, list | tuple) else as_node(x)
+        own = node.dtype if type(node) is Node else _default_format(node)
         if dtype is None or dtype is own:
             dtype = own
         else:
-            others.append(own)
-        found.append(node)
-    if dtype is not None and others:  # floats first: integers between them would make wider ones
-        dtype = functools.reduce(both, sorted((dtype, *others), key=lambda form: form not in INEXACT))
+            further.append(own)
+        values.append(node)
+    if dtype is not None and further:  # floats first: integers between them would widen the result
+        dtype = functools.reduce(both, sorted((dtype, *further), key=lambda form: form not in INEXACT))
     if kinds:
         strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
         dtype = beside(strongest, dtype) if dtype is not None else spelled(strongest)
     assert dtype is not None
-    return found, dtype
+    return values, dtype
 
 
 def in_dtype(x: Any, dtype: Format) -> Node:
-    """What :func:`common` has read, as a node of ``dtype``."""
+    """Return an operand read by :func:`common` as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
     if type(x) in NUMBERS:

@@ -1,7 +1,7 @@
-"""Array: what the user holds, an ndarray or a Scalar, which NumPy gives as a scalar. Nothing runs until a result is looked at.
+"""Array, the object that users hold: an ndarray, or a Scalar where NumPy returns a scalar. Nothing runs until a value is read.
 
-An Array is the Cell of its own content, or a view: a path into another Array's content (``_base``, ``_path``),
-through which it reads and writes. A Scalar is an Array without dimensions whose content never changes.
+An Array is the Cell of its own content, or a view: it refers to another Array (``_base``) and reads and writes it through the
+steps in ``_path``. A Scalar is an Array without dimensions whose content never changes.
 """
 
 from __future__ import annotations
@@ -48,41 +48,42 @@ from weft.runtime.context import LOCAL
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
-_ASK = object()
+_CURRENT = object()
 _ref = weakref.ref
 
 
-def wrap(node: Node, trace: Any = _ASK, kind: type[Array] | None = None) -> Array:
-    """What an operation gives the user: an Array of its own that holds ``node``, a Scalar where there are no dimensions.
+def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> Array:
+    """Return a new Array that holds ``node``: a Scalar if it has no dimensions, else an ndarray.
 
-    trace : the trace this thread is in, where that is known
-    kind : ndarray, where it is to be one whatever its dimensions
+    trace : the current trace, if the caller has it
+    kind : the class, to override the choice
     """
-    if trace is _ASK:
+    if trace is _CURRENT:
         trace = LOCAL.trace
     out = _new(kind or (ndarray if node.shape else Scalar))
     out._node = node
     out._base = None
     out._trace = trace
     if trace is not None:
-        node.holder = held = _ref(out)
-        trace.made.append(held)
+        node.holder = ref = _ref(out)
+        trace.made.append(ref)
     elif node.value is None and not compute_now.computed(node):
-        node.holder = held = _ref(out)
+        node.holder = ref = _ref(out)
         handles = LOCAL.handles
-        handles.append(held)
+        handles.append(ref)
         if len(handles) >= handles.limit:
             cut(node)
     return out
 
 
 def own(node: Node) -> Array:
-    """As :func:`wrap`, but always an ndarray: something to write into, such as what ``wf.zeros(())`` makes."""
+    """Return a new ndarray that holds ``node``, even without dimensions: something to write into, such as ``wf.zeros(())``."""
     return wrap(node, LOCAL.trace, ndarray)
 
 
 def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
-    """A placeholder for ``x``. Its elements lie as those of ``x`` do (see :func:`lies`), for that decides what is a view."""
+    """Return a placeholder for ``x``. It has the strides of ``x`` (see :func:`lies`), since these decide which results are
+    views."""
     out = wrap(node) if isinstance(x, Scalar | float) else own(node)
     if getattr(x, "read_only", False):
         out.__class__ = type(x)
@@ -92,7 +93,7 @@ def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
 
 
 def like(x: Any, node: Node) -> Array:
-    """``node``, which holds what ``x`` does in another form, as what ``x`` is: a Scalar of a Scalar, else an ndarray."""
+    """Return ``node``, the content of ``x`` in another form, in the class of ``x``: a Scalar or an ndarray."""
     return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
@@ -111,8 +112,8 @@ class Array(Habits):
 
     _base: Array | None
     _path: Path
-    _source: weakref.ref[Node] | None  # what a view was followed from
-    _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
+    _source: weakref.ref[Node] | None  # of a view: the node of the base that its own node was read from
+    _lies: tuple[int, ...]  # of a placeholder for a view: the strides of that view
     weak = is_value = read_only = False  # a run-time number; a Scalar; see ``read_only.py``
 
     def __hash__(self) -> int:
@@ -122,28 +123,28 @@ class Array(Habits):
 
     @property
     def node(self) -> Node:
-        """The content as it is now, as a Node."""
+        """The current content, as a Node."""
         base = self._base
         if base is None:
             trace = LOCAL.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
-        followed = _ref(source)  # there is one of each object; it does not hold it: what nobody else holds is written in place
-        if self._source is followed:
+        current = _ref(source)  # CPython has one weak reference per object; a strong one would prevent writes in place
+        if self._source is current:
             return self._node
         self._node = node = follow(source, self._path)
-        self._source = followed
+        self._source = current
         FOLLOWED[0] += 1
         node.holder = _ref(self)
         return node
 
     @property
     def cell(self) -> Array:
-        """The Cell whose content this shows: itself, or what it is a view of."""
+        """The Cell whose content this shows: itself, or the base of a view."""
         return self if self._base is None else self._base
 
     def _set(self, node: Node) -> None:
-        """Replace the content (of the same shape and dtype); a view writes through."""
+        """Replace the content by one of the same shape and dtype; a view writes through."""
         base = self._base
         if base is None:
             if UNDO:
@@ -152,9 +153,9 @@ class Array(Habits):
                 looking.proven((node,))
             write(self, node)
             if node.value is None and not (LOCAL.trace is None and compute_now.computed(node)):
-                node.holder = held = _ref(self)
+                node.holder = ref = _ref(self)
                 if LOCAL.trace is None:
-                    enlist(held, node)
+                    enlist(ref, node)
         else:
             with WRITING:
                 if not element_access.written(base, self._path, node):
@@ -202,54 +203,54 @@ class Array(Habits):
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element."""
+        """The number of bytes of an element."""
         return self.node.dtype.bytes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The number of bytes of all elements."""
         return self.node.nbytes
 
     @property
     def device(self) -> str:
-        """The name of the device on which the content lies, or, where it is not computed yet, of the one in use."""
+        """The name of the device that holds the content; of the device in use if the content is pending."""
         value = self.cell._node.value
         return (execute.device() if value is None else execute.owner(value)).name
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """An array with this content on a device, this very one where it lies there. Programs move what they read to where they
-        run by themselves (see ``wf.set_device``); this chooses the moment. In jit and gradients nothing is moved."""
-        there = execute.get_device(device)
+        """Return an array with this content on a device; the array itself if it is there already. Programs move their inputs by
+        themselves (see ``wf.set_device``); this chooses the moment. Inside jit and gradients nothing is moved."""
+        target = execute.get_device(device)
         if LOCAL.trace is not None or LOCAL.keep:
             return self
         if self.cell._node.value is None:
-            with execute.on(there.name):  # what is computed for this is computed there
+            with execute.on(target.name):  # the pending content is computed there
                 looking.materialise((self.cell._node,))
-        if self.device == there.name:
+        if self.device == target.name:
             return self
         content = self.numpy()
-        leaf = input_leaf(content.shape, self.node.dtype, there.upload(content))
+        leaf = input_leaf(content.shape, self.node.dtype, target.upload(content))
         return wrap(leaf) if isinstance(self, Scalar) else own(leaf)
 
     @property
     def real(self) -> Array:
-        """The real parts: a view of them, itself where the dtype is real. What is assigned to it is written."""
+        """The real parts as a view; the array itself if the dtype is real. Assignment writes them."""
         return self._view(REAL) if self.node.dtype in COMPLEX else self
 
     @real.setter
     def real(self, value: Any) -> None:
-        self[...] = wrap(_joined(value, self.imag)) if self.node.dtype in COMPLEX else value
+        self[...] = wrap(_join_parts(value, self.imag)) if self.node.dtype in COMPLEX else value
 
     @property
     def imag(self) -> Array:
-        """The imaginary parts: a view of them, zeros where the dtype is real. What is assigned to it is written."""
+        """The imaginary parts as a view; zeros if the dtype is real. Assignment writes them."""
         return self._view(IMAG if self.node.dtype in COMPLEX else NONE)
 
     @imag.setter
     def imag(self, value: Any) -> None:
         if self.node.dtype not in COMPLEX:
             raise TypeError(f"a {self.dtype.name} array has no imaginary part to be set; cast it with .astype('complex64')")
-        self[...] = wrap(_joined(self.real, value))
+        self[...] = wrap(_join_parts(self.real, value))
 
     # ---- indexing
 
@@ -260,27 +261,27 @@ class Array(Habits):
             return value
         if type(index) is Scalar and (ints := as_ints(index)) is not index:
             return self[ints]
-        chosen = plain(index, self._node.shape if self._base is None else self.node.shape)
-        if chosen is None:
+        selection = plain(index, self._node.shape if self._base is None else self.node.shape)
+        if selection is None:
             index = as_ints(index)
-            found = eager_indexing.read(self, index)
-            if found is not None:
-                return _maker(index)(found)
-            chosen = select(index, self.node.shape)
-        if not chosen.axes:
-            return self._element(index, chosen) if chosen.element else self._view(chosen.path)
+            result = eager_indexing.read(self, index)
+            if result is not None:
+                return _choose_wrapper(index)(result)
+            selection = select(index, self.node.shape)
+        if not selection.axes:
+            return self._element(index, selection) if selection.element else self._view(selection.path)
         node = self.node
-        found = gathered(follow(node, chosen.path), chosen)
-        if not found.size:
-            refuse_at_once(chosen.indices)
-        return _maker(index)(found)
+        result = gathered(follow(node, selection.path), selection)
+        if not result.size:
+            refuse_at_once(selection.indices)
+        return _choose_wrapper(index)(result)
 
-    def _element(self, index: Any, chosen: Selection) -> Array:
-        found = element_access.element(self, as_ints(index))
-        if found is None:
-            return wrap(follow(self.node, chosen.path))
+    def _element(self, index: Any, selection: Selection) -> Array:
+        leaf = element_access.element(self, as_ints(index))
+        if leaf is None:
+            return wrap(follow(self.node, selection.path))
         start()
-        return wrap(found)
+        return wrap(leaf)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         native = ELEMENTS.store
@@ -289,22 +290,22 @@ class Array(Habits):
         with WRITING:
             if index is Ellipsis:
                 return self._fill(value)
-            chosen = plain(index, self._node.shape if self._base is None else self.node.shape)
+            selection = plain(index, self._node.shape if self._base is None else self.node.shape)
             index = as_ints(index)
-            if chosen is not None and chosen.element:
+            if selection is not None and selection.element:
                 if native(self, index, value):
                     return
                 if self._base is None and element_access.number_written(self, index, value):
                     return start()
-            if chosen is not None or not eager_indexing.written(self, index, value):
-                self._write(index, chosen, value)
+            if selection is not None or not eager_indexing.written(self, index, value):
+                self._write(index, selection, value)
 
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
-        """What this shows of its cell's memory; None where no view of NumPy's does."""
+        """Return the part of the cell's memory that this array shows, or None if no NumPy view shows it."""
         return memory if self._base is None else shown(memory, self._path)
 
     def _onward(self, path: Path) -> Path:
-        """A path from here, as one from the cell."""
+        """Return a path that starts at this array as one that starts at the cell."""
         return path if self._base is None else onward(self._path, path)
 
     def _fill(self, value: Any) -> None:
@@ -315,35 +316,35 @@ class Array(Habits):
         node = self.node
         self._set(fitted(stored(value, node.dtype), node.shape))
 
-    def _write(self, index: Any, chosen: Selection | None, value: Any) -> None:
-        if chosen is not None:
-            if chosen.element:
+    def _write(self, index: Any, selection: Selection | None, value: Any) -> None:
+        if selection is not None:
+            if selection.element:
                 refuse_rows(value)
-            if type(value) is ndarray and value._base is self.cell and value._path == self._onward(chosen.path):
+            if type(value) is ndarray and value._base is self.cell and value._path == self._onward(selection.path):
                 return  # the second half of a[i] += b: the view has been written
             if LOCAL.trace is None and element_access.part_written(self, index, value):
                 return
         node = self.node
-        mask = mask_of(index, node.shape) if chosen is None else None
-        if chosen is None and mask is None:
-            chosen = select(index, node.shape)  # a wrong index is told before a wrong value
-        given = (assigned if mask is not None or (chosen is not None and chosen.axes) else stored)(value, node.dtype)
-        if mask is not None and given.size == 1:
-            one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
+        mask = mask_of(index, node.shape) if selection is None else None
+        if selection is None and mask is None:
+            selection = select(index, node.shape)  # report a wrong index before a wrong value
+        converted = (assigned if mask is not None or (selection is not None and selection.axes) else stored)(value, node.dtype)
+        if mask is not None and converted.size == 1:
+            one = bind(TABLE["reshape"], converted, shape=()) if converted.shape else converted
             self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))
             return
-        chosen = chosen or select(index, node.shape)
-        if chosen.axes:
-            refuse_at_once(chosen.indices)
-            self._set(scattered(node, chosen, given))
+        selection = selection or select(index, node.shape)
+        if selection.axes:
+            refuse_at_once(selection.indices)
+            self._set(scattered(node, selection, converted))
             return
-        view = follow(node, chosen.path)
-        fresh = fitted(given, view.shape)
-        del node, view  # nobody but the cell holds its content
-        if element_access.written(self.cell, self._onward(chosen.path), fresh):
+        view = follow(node, selection.path)
+        fresh = fitted(converted, view.shape)
+        del node, view  # the cell's node must have no other reference, to be written in place
+        if element_access.written(self.cell, self._onward(selection.path), fresh):
             return
         node = self.node
-        self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
+        self._set(put(node, selection.path, fresh) if selection.path else fresh)
 
     # ---- copies
 
@@ -357,7 +358,7 @@ class Array(Habits):
         return own(self.node)
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        """The content in ``dtype``."""
+        """Return the content in ``dtype``, as a node."""
         return cast(self.node, dtype)
 
     def _in_place(self, node: Node, name: str) -> Array:
@@ -396,7 +397,7 @@ class Array(Habits):
 
 
 class ndarray(Array):  # noqa: N801  NumPy's name
-    """What holds numbers and can be written to: the class of arrays, under NumPy's name. A Scalar is none.
+    """A mutable array of numbers, under NumPy's name. A Scalar is not an ndarray.
 
     Examples
     --------
@@ -416,11 +417,11 @@ class ndarray(Array):  # noqa: N801  NumPy's name
 
 
 class Scalar(Value, Array):
-    """One number with a dtype: what NumPy gives as a scalar. A full index, a sum of everything and ``x + y`` of two of them are.
+    """One number with a dtype, where NumPy returns a scalar: a full index, a sum over all axes, ``x + y`` of two Scalars.
 
-    ``wf.Scalar(x)`` of a Python number holds it whole, in float64 or int64; ``wf.float32(x)`` in the dtype that is named.
-    It is a value: no operator changes it, ``s += 1`` binds the name to another one. So it hashes, and it may be a key of a
-    dict or, where it holds an integer, an index. It is as lazy as any Array.
+    ``wf.Scalar(x)`` of a Python number keeps it exactly, in float64 or int64; ``wf.float32(x)`` converts it to the named dtype. A
+    Scalar is immutable: ``s += 1`` binds the name to a new one. So it hashes, and it can be a key of a dict or, if it holds an
+    integer, an index. It is lazy like any Array.
 
     Examples
     --------
@@ -433,25 +434,25 @@ class Scalar(Value, Array):
     """
 
     __slots__ = ()
-    __iter__ = None  # type: ignore[assignment]  # for Python would iterate over whatever has an index
+    __iter__ = None  # type: ignore[assignment]  # else Python would iterate through __getitem__
     is_value = True
 
     def __new__(cls, x: Any = 0.0) -> Scalar:
-        given = x if isinstance(x, int | complex | Array | np.generic) else float(x)
-        return wrap(as_node(given, FLOAT64 if type(given) in (float, complex) else None))  # type: ignore[return-value]
+        number = x if isinstance(x, int | complex | Array | np.generic) else float(x)
+        return wrap(as_node(number, FLOAT64 if type(number) in (float, complex) else None))  # type: ignore[return-value]
 
     def __init__(self, x: Any = 0.0) -> None:
-        """It has been made."""
+        """Do nothing: ``__new__`` has created the Scalar."""
 
     def _set(self, node: Node) -> None:
         raise TypeError(f"a scalar ({self.dtype.name}) cannot be written to: it is a value; make an array of it with wf.array(x)")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        what = f"a scalar ({self.dtype.name}) does not support item assignment"
-        raise TypeError(f"{what}: it is a value; make an array of it with wf.array(x)")
+        message = f"a scalar ({self.dtype.name}) does not support item assignment"
+        raise TypeError(f"{message}: it is a value; make an array of it with wf.array(x)")
 
     def _view(self, path: Path) -> Array:
-        """Nothing looks into a value: other shapes of it are arrays of their own."""
+        """Return a new array: a Scalar has no views."""
         have = self.node
         node = follow(have, path)
         if node.shape:
@@ -459,11 +460,11 @@ class Scalar(Value, Array):
         return self if node.dtype is have.dtype and path is not NONE else wrap(node)
 
     def __getitem__(self, index: Any) -> Array:
-        found = super().__getitem__(index)
-        return own(found.node) if found is self else found
+        result = super().__getitem__(index)
+        return own(result.node) if result is self else result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """As NumPy makes of its scalars: an array of its own, which may be written to."""
+        """Return a writable copy, as NumPy does for its scalars."""
         return super().__array__(dtype, True if copy is None else copy)
 
     def _exported(self, flags: int) -> np.ndarray:
@@ -473,13 +474,13 @@ class Scalar(Value, Array):
         return _unpickle_scalar, (np.array(self.numpy()),)
 
 
-def _maker(index: Any) -> Callable[[Node], Array]:
-    """What makes an array of what is chosen: with "..." in the index it is one without dimensions, too, and no value."""
+def _choose_wrapper(index: Any) -> Callable[[Node], Array]:
+    """Return the function that wraps the result of an index. With "..." in the index it always makes an ndarray."""
     return own if type(index) is tuple and any([part is Ellipsis for part in index]) else wrap
 
 
-def _joined(real: Any, imag: Any) -> Node:
-    """Complex numbers of two parts, of which one is an Array that a complex one was taken apart into."""
+def _join_parts(real: Any, imag: Any) -> Node:
+    """Return complex numbers from real and imaginary parts, one of which is an Array."""
     dtype = (real if isinstance(real, Array) else imag).node.dtype
     return bind(TABLE["complex"], *[assigned(x, dtype) for x in (real, imag)])
 
@@ -493,9 +494,9 @@ def _unpickle_scalar(content: np.ndarray) -> Array:
 
 
 def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
-    """An ndarray or a Scalar of a buffer that exists: what a run has computed."""
+    """Return an ndarray or a Scalar that holds a computed buffer."""
     out = _new(kind)
-    out._node = node = _new(Node)  # by hand: this is part of every warm call, and __init__ costs more than all of it
+    out._node = node = _new(Node)  # set by hand: every warm call does this, and __init__ costs more than the rest
     node.op = INPUT
     node.inputs = ()
     node.params = _NOTHING

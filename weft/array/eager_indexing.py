@@ -1,7 +1,7 @@
-"""Index arrays and masks that are there: NumPy reads and writes at once what they choose.
+"""Eager reads and writes through index arrays and masks that are materialised, in NumPy.
 
-How many elements a mask chooses is the shape of the result, so it has to be looked at anyway; and where shapes differ at every
-turn of a loop, nothing would be won by compiling. Whatever is not plain is left to those who ask.
+The number of elements that a mask selects is the shape of the result, so the mask must be read anyway; and if shapes differ in
+every iteration of a loop, compiling does not pay off. Cases that are not plain are left to the caller.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
-_CHOOSING = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # whose largest NumPy takes for -1
-_FEW = 16  # times what is read or written may be as large as what runs at once, if its shape depends on what masks hold
+_INDEX_FORMATS = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # NumPy reads the largest uint64 as -1
+_MASK_FACTOR = 16  # masks may select from arrays this much larger than the eager limit
 
 
 def read(array: Any, index: Any) -> Node | None:
-    """What an index with arrays chooses, as a leaf; None where it is left to others."""
-    key = _key(index, looks=True)
+    """Return the elements that an index with arrays selects, as a leaf; None if the case is not plain."""
+    key = _numpy_key(index, compute_masks=True)
     if key is None:
         return None
     source = array.cell._node
@@ -39,22 +39,22 @@ def read(array: Any, index: Any) -> Node | None:
         return None
     if ELSEWHERE and not execute.fetched(source):
         return None
-    seen = array._shown(execute.memory(source.value, source.shape, source.dtype))
+    view = array._shown(execute.memory(source.value, source.shape, source.dtype))
     try:
-        if seen is None or _moved(key, seen) > LOCAL.at_once:
+        if view is None or _count_bytes(key, view) > LOCAL.at_once:
             return None
-        found = np.asarray(seen[key])
-    except (IndexError, ValueError):  # told by others, with the line
+        result = np.asarray(view[key])
+    except (IndexError, ValueError):  # the caller raises it with the line
         return None
-    return input_leaf(found.shape, element_access.shown_dtype(array), execute.to_buffer(found))
+    return input_leaf(result.shape, element_access.shown_dtype(array), execute.to_buffer(result))
 
 
 def written(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
-    """Write where an index with arrays chooses, or add there; whether it is done. Nothing is written where it is not.
+    """Write or accumulate where an index with arrays selects. Return whether it was done; if not, nothing was written.
 
-    To be called under ``WRITING``. put : called with NumPy's array, index and value
+    The caller holds ``WRITING``. put : called with NumPy's array, index and value
     """
-    key = _key(index, looks=False)
+    key = _numpy_key(index, compute_masks=False)
     if key is None:
         return False
     cell = array.cell
@@ -63,22 +63,22 @@ def written(array: Any, index: Any, value: Any, put: Callable[..., None] = opera
         return False
 
     def write(memory: np.ndarray) -> bool:
-        seen = array._shown(memory)
-        if seen is None or _moved(key, seen) > LOCAL.at_once:
+        view = array._shown(memory)
+        if view is None or _count_bytes(key, view) > LOCAL.at_once:
             return False
-        put(seen, key, content)
+        put(view, key, content)
         return True
 
     try:
         return in_place.in_own_memory(cell, write)
-    except (IndexError, TypeError, ValueError):  # told by others, or NumPy takes less than they
+    except (IndexError, TypeError, ValueError):  # the caller raises it, or accepts what NumPy does not
         return False
 
 
-def _key(index: Any, looks: bool) -> tuple | None:
-    """The index as NumPy takes it, if it has arrays, and all of them are there.
+def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
+    """Return the index as NumPy takes it, if it contains arrays and all of them are materialised; else None.
 
-    looks : pending masks are computed, as whoever reads through them must
+    compute_masks : whether pending masks are computed, as a read needs them
     """
     if LOCAL.trace is not None or not policy.able():
         return None
@@ -90,26 +90,26 @@ def _key(index: Any, looks: bool) -> tuple | None:
             continue
         if isinstance(part, Cell):
             node = part.node  # type: ignore[attr-defined]
-            found = tiers.content(node) if node.dtype in _CHOOSING and _is_there(node, looks) else None
+            array = tiers.content(node) if node.dtype in _INDEX_FORMATS and _materialised(node, compute_masks) else None
         else:
-            found = np.asarray(part) if kind in (list, np.ndarray) else None
-            if found is not None and FROM_NUMPY.get(found.dtype) not in _CHOOSING:
+            array = np.asarray(part) if kind in (list, np.ndarray) else None
+            if array is not None and FROM_NUMPY.get(array.dtype) not in _INDEX_FORMATS:
                 return None
-        if found is None:
+        if array is None:
             return None
         arrays = True
-        key.append(found)
+        key.append(array)
     return tuple(key) if arrays else None
 
 
-def _is_there(node: Node, looks: bool) -> bool:
-    if node.value is None and not compute_now.computed(node) and looks and node.dtype is BOOL:
+def _materialised(node: Node, compute_masks: bool) -> bool:
+    if node.value is None and not compute_now.computed(node) and compute_masks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
 
 
-def _moved(key: tuple, seen: np.ndarray) -> int:
-    """Bytes that are read or written, at most; a guess where masks choose.
+def _count_bytes(key: tuple, view: np.ndarray) -> int:
+    """Return the bytes that are read or written, at most; an estimate if there is a mask.
 
     Raises
     ------
@@ -120,20 +120,20 @@ def _moved(key: tuple, seen: np.ndarray) -> int:
     for part in key:
         if type(part) is np.ndarray:
             if part.dtype == np.bool_:
-                return seen.nbytes // _FEW
+                return view.nbytes // _MASK_FACTOR
             if shape is None or shape == part.shape:
                 shape = part.shape
             else:
                 shape = np.broadcast_shapes(shape, part.shape)
-    kept, dim = prod(shape or ()), 0
-    if kept * seen.nbytes <= LOCAL.at_once:  # whatever is chosen
+    count, dim = prod(shape or ()), 0
+    if count * view.nbytes <= LOCAL.at_once:  # small for every selection
         return 0
     for part in key:
         if part is Ellipsis:
-            dims = seen.ndim - sum([p is not None and p is not Ellipsis for p in key])
-            kept *= prod(seen.shape[dim : dim + dims])
+            dims = view.ndim - sum([p is not None and p is not Ellipsis for p in key])
+            count *= prod(view.shape[dim : dim + dims])
             dim += dims
         elif part is not None:
-            kept *= prod(seen.shape[dim : dim + 1]) if isinstance(part, slice) else 1
+            count *= prod(view.shape[dim : dim + 1]) if isinstance(part, slice) else 1
             dim += 1
-    return kept * prod(seen.shape[dim:]) * seen.itemsize
+    return count * prod(view.shape[dim:]) * view.itemsize

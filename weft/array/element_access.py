@@ -1,4 +1,4 @@
-"""Read and write elements and parts of arrays whose contents are known, at once."""
+"""Eager reads and writes of elements and parts of arrays whose contents are materialised."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _NUMBERS = frozenset((float, int, bool))
 
 
 def element(array: Any, index: Any) -> Node | None:
-    """The element of an array at integers, as a leaf; None where the content is not there."""
+    """Return the element of an array at integers, as a leaf; None if the content is not materialised."""
     node = array.cell._node
     if node.value is None or node.op is SCALAR or LOCAL.trace is not None or not policy.able():
         return None
     if ELSEWHERE and not execute.fetched(node):
         return None
-    seen = array._shown(execute.memory(node.value, node.shape, node.dtype))
-    return None if seen is None else input_leaf((), shown_dtype(array), execute.to_buffer(seen[index]))
+    view = array._shown(execute.memory(node.value, node.shape, node.dtype))
+    return None if view is None else input_leaf((), shown_dtype(array), execute.to_buffer(view[index]))
 
 
 def written(cell: Any, path: Path, value: Node) -> bool:
-    """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done."""
+    """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
     if value.nbytes > LOCAL.at_once or not policy.able():
         return False
     if value.value is None and value.op is not CONSTANT and not computed(value):
@@ -52,8 +52,8 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 
 
 def part_written(array: Any, index: Any, value: Any) -> bool:
-    """The same of what users assign through a handle, a number or an array of this dtype, where an index of integers and slices
-    leads; NumPy knows how it is repeated. To be called under ``WRITING``."""
+    """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
+    whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
     if not policy.able():
         return False
     content = plain_content(value, shown_dtype(array))
@@ -61,26 +61,26 @@ def part_written(array: Any, index: Any, value: Any) -> bool:
         return False
 
     def write(memory: np.ndarray) -> bool:
-        seen = array._shown(memory)
-        if seen is None:
+        view = array._shown(memory)
+        if view is None:
             return False
-        seen[index] = content
+        view[index] = content
         return True
 
     try:
         return in_own_memory(array.cell, write)
-    except ValueError:  # it does not fit: told by others, who know the line
+    except ValueError:  # it does not fit: the caller raises it with the line
         return False
 
 
 def shown_dtype(array: Any) -> Format:
-    """The dtype of what an array shows, without following it."""
+    """Return the dtype of an array, without following its view."""
     dtype = array.cell._node.dtype
     return dtype if array._base is None else dtype_behind(dtype, array._path)
 
 
 def plain_content(value: Any, dtype: Format) -> Any:
-    """What is to be written, if NumPy puts it as it is into an array of ``dtype``; else None."""
+    """Return the value to write if NumPy stores it in ``dtype`` without a cast; else None."""
     if number_fits(value, dtype):
         return value
     if not isinstance(value, Cell):
@@ -94,7 +94,7 @@ def plain_content(value: Any, dtype: Format) -> Any:
 
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:
-    """The same for a Python number and an index of integers: what they mean NumPy knows."""
+    """Write a Python number at an index of integers, if nothing else refers to the buffer. Return whether it was done."""
     if not number_fits(value, cell._node.dtype) or not policy.able():
         return False
 
@@ -107,7 +107,7 @@ def number_written(cell: Any, index: Any, value: Any) -> bool:
 
 
 def number_fits(value: Any, dtype: Format) -> bool:
-    """Whether this is a Python number that becomes one of ``dtype`` without a word, and as arrays of ``dtype`` take it."""
+    """Return whether this is a Python number that ``dtype`` holds without a warning or a change of kind."""
     kind = type(value)
     if kind not in _NUMBERS:
         return False

@@ -1,29 +1,30 @@
-"""Flags: how an array lies in memory and whether it may be written to, as NumPy calls it."""
+"""Flags: memory layout and writability of an array, under NumPy's names."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_SHORT = {  # NumPy's other names, in brackets alone
+_SHORT = {  # NumPy's short names, valid in brackets only
     "C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned", "B": "behaved", "CA": "carray",
     "FA": "farray", "X": "writebackifcopy",
 }
 
 
 class Flags:
-    """How an array lies in memory, as NumPy calls it: by attribute, or by name in brackets. ``writeable`` can be set.
+    """Memory layout and writability of an array, under NumPy's names: by attribute, or by name in brackets. ``writeable`` can be
+    set.
 
-    To its user an array lies row by row, and may be written to; views have no memory of their own.
+    Arrays appear C-contiguous and writeable; views do not own memory.
     """
 
-    __slots__ = ("_array", "_told")
+    __slots__ = ("_array", "_values")
 
     _array: Any
-    _told: dict[str, bool]
+    _values: dict[str, bool]
 
     def __init__(self, array: Any, rows: bool, columns: bool, owns: bool) -> None:
         object.__setattr__(self, "_array", array)
-        object.__setattr__(self, "_told", {
+        object.__setattr__(self, "_values", {
             "aligned": True, "c_contiguous": rows, "contiguous": rows, "f_contiguous": columns, "fortran": columns,
             "fnc": columns and not rows, "forc": rows or columns, "owndata": owns, "writebackifcopy": False,
         })
@@ -32,11 +33,11 @@ class Flags:
         if name == "writeable":
             return not (self._array.is_value or self._array.read_only)
         if name in ("behaved", "carray", "farray"):
-            return self.writeable and (name == "behaved" or self._told["c_contiguous" if name == "carray" else "fnc"])
+            return self.writeable and (name == "behaved" or self._values["c_contiguous" if name == "carray" else "fnc"])
         try:
-            return self._told[name]
+            return self._values[name]
         except KeyError:
-            raise AttributeError(f"flags: there is no {name!r}; known are {', '.join([*self._told, 'writeable'])}") from None
+            raise AttributeError(f"flags: there is no {name!r}; known are {', '.join([*self._values, 'writeable'])}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "writeable":

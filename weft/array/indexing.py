@@ -1,4 +1,4 @@
-"""What ``a[index]`` means: a path (basic indexing, a view) and, for integer arrays and masks, a gather behind it."""
+"""The meaning of ``a[index]``: a path (basic indexing, a view) and, for integer arrays and masks, a gather from that view."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from weft.runtime.cell import Cell
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, is_int
 
-SMALLER = 4  # times smaller than the array, at least, is what is written into it by itself and not with its slice
+SMALLER = 4  # a value at least this many times smaller than the array is scattered into the array, not into its slice
 _PLAIN = frozenset((int, type(None)))
-_MANY = 256  # rows: paths to fewer are remembered
+_CACHED_ROWS = 256  # rows: selections of arrays with fewer are cached
 _BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
 
 
 class Selection:
-    """``path`` leads to a view; where ``indices`` are given, elements are gathered from it along ``axes``.
+    """``path`` leads to a view; if there are ``indices``, elements are gathered from the view along ``axes``.
 
-    The gathered dimensions stand in front; ``order`` is the permutation that puts them where NumPy has them
-    (None: they stay). ``element``: what is chosen is one element and no view, as integers for all dimensions choose it.
+    The gathered dimensions come first; ``order`` is the permutation that moves them to NumPy's position, None if they stay.
+    ``element``: integers for all dimensions select one element, which is not a view.
     """
 
     __slots__ = ("axes", "element", "indices", "order", "path")
@@ -47,17 +47,17 @@ class Selection:
 
 
 def select(index: Any, shape: Shape) -> Selection:
-    """Read an index as NumPy does.
+    """Interpret an index as NumPy does.
 
     Raises
     ------
     IndexError
-        for too many indices, positions out of range and things that are no index.
+        There are too many indices, positions out of range, or objects that are not an index.
     """
     items = list(index) if isinstance(index, tuple) else [index]
-    items = given = [_item(i) for i in items]
-    items = _whole(items, shape)
-    plain = all(isinstance(i, int | slice) or i is None or i is _NOTHING for i in items)
+    items = parts = [_read_item(i) for i in items]
+    items = _expand_items(items, shape)
+    basic = all(isinstance(i, int | slice) or i is None or i is _EMPTY_ELLIPSIS for i in items)
     start: list[int] = []
     step: list[int] = []
     extent: list[int] = []
@@ -66,32 +66,32 @@ def select(index: Any, shape: Shape) -> Selection:
     apart, last = False, -2
     dim = 0
     for place, item in enumerate(items):
-        if item is _NOTHING:
+        if item is _EMPTY_ELLIPSIS:
             continue
         if item is None:
             final.append(1)
             continue
-        if type(item) is _Flag:
+        if type(item) is _ScalarMask:
             apart, last = apart or bool(advanced and place != last + 1), place
             advanced.append((len(final), item.index))
             final.append(1)
             continue
         n = shape[dim]
         if isinstance(item, slice):
-            first, count, by = _span(item, n)
+            first, count, by = _resolve_slice(item, n)
             start.append(first)
             step.append(by)
             extent.append(count)
             final.append(count)
-        elif plain:
-            start.append(_position(item, n, dim, shape))
+        elif basic:
+            start.append(_check_position(item, n, dim, shape))
             step.append(1)
             extent.append(1)
         else:
             if advanced and place != last + 1:
                 apart = True
             last = place
-            advanced.append((len(final), _checked(item, n, dim, shape)))
+            advanced.append((len(final), _check_index(item, n, dim, shape)))
             start.append(0)
             step.append(1)
             extent.append(n)
@@ -102,14 +102,14 @@ def select(index: Any, shape: Shape) -> Selection:
         path = (("slice", {"start": tuple(start), "step": tuple(step), "shape": tuple(extent)}),)
     if tuple(final) != tuple(extent):
         path += (reshape_step(tuple(final)),)
-    if plain:
-        return Selection(path, element=not final and all(map(is_int, given)))
+    if basic:
+        return Selection(path, element=not final and all(map(is_int, parts)))
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
-    together: Shape | None = ()
+    common: Shape | None = ()
     for i in indices:
-        together = None if together is None else broadcast(together, i.shape)
-    if together is None:
+        common = None if common is None else broadcast(common, i.shape)
+    if common is None:
         raise IndexError(f"index arrays of shapes {', '.join(str(i.shape) for i in indices)} do not broadcast to one shape")
     lead = max(len(i.shape) for i in indices)
     first = axes[0]
@@ -120,38 +120,40 @@ def select(index: Any, shape: Shape) -> Selection:
     return Selection(path, axes, indices, order)
 
 
-def _begin(a: Any, by: Any, n: int) -> int:
+def _slice_start(a: Any, by: Any, n: int) -> int:
     return slice(a, None, by).indices(n)[0]
 
 
-def _count(a: Any, b: Any, by: Any, n: int) -> int:
+def _slice_length(a: Any, b: Any, by: Any, n: int) -> int:
     return len(range(*slice(a, b, by).indices(n)))
 
 
-def _span(item: slice, n: int) -> tuple[int, int, int]:
-    """Where a slice of ``n`` elements begins, how many it has, and its step. The beginning may be a run-time number."""
+def _resolve_slice(item: slice, n: int) -> tuple[int, int, int]:
+    """Return start, length and step of a slice of ``n`` elements. The start may be a run-time number."""
     a, b, by = item.start, item.stop, asked(item.step)
     if type(a) is Given or type(b) is Given:
-        count: Any = computed(_count, a, b, by, n)
+        count: Any = computed(_slice_length, a, b, by, n)
         count = count.here() if type(count) is Given else count
-        return computed(_begin, a, by, n) if count else 0, count, 1 if by is None else by
+        return computed(_slice_start, a, by, n) if count else 0, count, 1 if by is None else by
     first, stop, by = slice(a, b, by).indices(n)
     count = len(range(first, stop, by))
     return first if count else 0, count, by
 
 
-def _place(k: int, n: int) -> int:
-    """A position counted from the front; where there is none, a call is traced again, and refused at the user's line."""
+def _from_front(k: int, n: int) -> int:
+    """Return a position counted from the front. Out of range, the IndexError makes the call trace again and fail at the user's
+    line."""
     if not -n <= k < n:
         raise IndexError
     return k % n
 
 
 def as_ints(index: Any) -> Any:
-    """An index with Python's ints for integer Scalars and NumPy's integers, so that it chooses a view; itself where it has none.
+    """Return an index with Python ints for integer Scalars and NumPy integers, so that it selects a view; the same object if it
+    has none.
 
-    NumPy's scalars are values, unlike arrays without dimensions. What only a trace or a gradient will know stays as it is, and
-    chooses a copy; lists of such are nodes. Bounds of slices are read with the slice.
+    NumPy's scalars are values, unlike arrays without dimensions. Scalars that only a trace or a gradient will compute stay, and
+    select a copy; lists with such become nodes. Bounds of slices are converted with the slice.
     """
     kind = type(index)
     if kind in _BASIC:
@@ -174,22 +176,22 @@ def _as_int(part: Any) -> Any:
     if value is False:  # an array
         return part
     if value is None:
-        varies = LOCAL.trace is not None and type(part) in (list, tuple)
-        if varies and any(isinstance(leaf, Cell) or type(leaf) in GIVEN for leaf in leaves(part)):
-            found = as_node(part)
-            return part if found.dtype is BOOL else found  # what masks choose has to be known
+        in_trace = LOCAL.trace is not None and type(part) in (list, tuple)
+        if in_trace and any(isinstance(leaf, Cell) or type(leaf) in GIVEN for leaf in leaves(part)):
+            number = as_node(part)
+            return part if number.dtype is BOOL else number  # a mask must be known
         if type(part) is GivenScalar:
             return computed(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
-    found = ELEMENTS.number(part)
-    if found is None:
-        found = _known(part.node)
-    return int(found) if isinstance(found, int | np.integer) and type(found) is not bool else part
+    number = ELEMENTS.number(part)
+    if number is None:
+        number = _concrete_int(part.node)
+    return int(number) if isinstance(number, int | np.integer) and type(number) is not bool else part
 
 
-def _known(node: Node) -> Any:
-    """The integer of a Scalar, computed where it is pending; None of one that is none, that a trace will know, or that rests on
-    the variables of a gradient, which would compute it at every look."""
+def _concrete_int(node: Node) -> Any:
+    """Return the integer of a Scalar, computing it if it is pending. Return None if it is not an integer, depends on a trace, or
+    depends on the variables of a gradient, which would compute it again at every read."""
     if node.dtype not in INTEGERS:
         return None
     if node.op is CONSTANT:
@@ -200,18 +202,18 @@ def _known(node: Node) -> Any:
 
 
 def plain(index: Any, shape: Shape) -> Selection | None:
-    """As :func:`select`, of an index of integers and slices, which is read once for each shape; None of another one."""
-    if type(index) is int and shape and shape[0] > _MANY and -shape[0] <= index < shape[0]:  # loops read all of them
-        behind, steps, extents, rest = _rows(shape)
-        step = ("slice", {"start": (index % shape[0], *behind), "step": steps, "shape": extents})
+    """Return the Selection of an index of integers and slices, cached per shape; None for other indices."""
+    if type(index) is int and shape and shape[0] > _CACHED_ROWS and -shape[0] <= index < shape[0]:  # loops read every row
+        other_starts, steps, extents, rest = _row_path(shape)
+        step = ("slice", {"start": (index % shape[0], *other_starts), "step": steps, "shape": extents})
         return Selection((step, rest), element=len(shape) == 1)
-    parts = _parts(index)
+    parts = _index_key(index)
     if parts is not None:
-        return _at(parts, shape)
+        return _select_key(parts, shape)
     if LOCAL.trace is None or not _has_run_time_numbers(index):
         return None
-    chosen = select(index, shape)
-    return None if chosen.axes else chosen
+    selection = select(index, shape)
+    return None if selection.axes else selection
 
 
 def _has_run_time_numbers(index: Any) -> bool:
@@ -220,13 +222,13 @@ def _has_run_time_numbers(index: Any) -> bool:
 
 
 @memoised
-def _rows(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
-    """What the paths to all rows, or elements, have in common: beginnings along other axes, steps, extents and the last step."""
+def _row_path(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
+    """Return what the paths to all rows have in common: starts along the other axes, steps, extents and the last step."""
     return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
 
 
-def _parts(index: Any) -> tuple | None:
-    """An index of integers and slices of them, as something that can be a key; None of another one."""
+def _index_key(index: Any) -> tuple | None:
+    """Return an index of integers and slices of integers in hashable form; None for other indices."""
     parts = []
     for item in index if type(index) is tuple else (index,):
         kind = type(item)
@@ -246,87 +248,88 @@ def _parts(index: Any) -> tuple | None:
 
 
 @memoised
-def _at(parts: tuple, shape: Shape) -> Selection:
+def _select_key(parts: tuple, shape: Shape) -> Selection:
     return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
 
 
-def gathered(view: Node, chosen: Selection) -> Node:
-    """The elements that the selection takes from the view."""
-    out = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes)
-    return out if chosen.order is None else bind(TABLE["permute"], out, axes=chosen.order)
+def gathered(view: Node, selection: Selection) -> Node:
+    """Return the elements that the selection takes from the view."""
+    out = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes)
+    return out if selection.order is None else bind(TABLE["permute"], out, axes=selection.order)
 
 
 def refuse_at_once(indices: Sequence[Node]) -> None:
-    """Look at indices through which an array is about to be written, while it still has its content, or through which nothing
-    will be read: IndexError now.
+    """Compute the pending bounds checks of indices, so that IndexError is raised before an array is written, or if nothing will
+    be read.
 
-    While tracing, and inside of gradients and loops, they are not known: there nothing is written before they are checked.
+    Inside traces, gradients and loops the values are unknown: there, checks run before any write takes effect.
     """
     if LOCAL.trace is None and not LOCAL.inside:
-        given = [n.inputs[0] if n.op is BROADCAST else n for n in indices]
-        pending = [n for n in given if n.value is None and n.op is IN_BOUNDS]
+        checks = [n.inputs[0] if n.op is BROADCAST else n for n in indices]
+        pending = [n for n in checks if n.value is None and n.op is IN_BOUNDS]
         if pending:
             materialise(pending)
 
 
 def refuse_rows(value: Any) -> None:
-    """Refuse what has dimensions where an element is set."""
+    """Raise an error if a value with dimensions is assigned to an element."""
     if isinstance(value, list | tuple) or getattr(value, "shape", None):
-        what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
-        raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
+        description = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
+        raise ValueError(f"an element is set with one number, not with {description}; array[index, ...] = value takes it")
 
 
-def scattered(node: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:
-    """Return ``node`` with ``value`` (broadcast) where the selection leads."""
-    view = follow(node, chosen.path)
-    target = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes).shape
-    shown = target if chosen.order is None else tuple(target[a] for a in chosen.order)
+def scattered(node: Node, selection: Selection, value: Node, mode: str = "set") -> Node:
+    """Return ``node`` with ``value`` (broadcast) written at the selection."""
+    view = follow(node, selection.path)
+    target = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes).shape
+    shown = target if selection.order is None else tuple(target[a] for a in selection.order)
     value = fitted(value, shown)
-    if chosen.order is not None:
-        value = bind(TABLE["permute"], value, axes=inverse(chosen.order))
-    if len(chosen.path) == 1 and chosen.path[0][0] == "slice" and SMALLER * value.size <= node.size:
-        indices, rest = _sliced(node.shape, chosen)
-        return bind(TABLE["scatter"], node, value, *indices, axes=(*chosen.axes, *rest), mode=mode)
-    fresh = bind(TABLE["scatter"], view, value, *chosen.indices, axes=chosen.axes, mode=mode)
-    return put(node, chosen.path, fresh) if chosen.path else fresh
+    if selection.order is not None:
+        value = bind(TABLE["permute"], value, axes=inverse(selection.order))
+    if len(selection.path) == 1 and selection.path[0][0] == "slice" and SMALLER * value.size <= node.size:
+        indices, rest = _slice_indices(node.shape, selection)
+        return bind(TABLE["scatter"], node, value, *indices, axes=(*selection.axes, *rest), mode=mode)
+    fresh = bind(TABLE["scatter"], view, value, *selection.indices, axes=selection.axes, mode=mode)
+    return put(node, selection.path, fresh) if selection.path else fresh
 
 
-def _sliced(shape: Shape, chosen: Selection) -> tuple[list[Node], list[int]]:
-    """Return indices for all axes of an array of which index arrays choose some and slices the rest, and these other axes.
+def _slice_indices(shape: Shape, selection: Selection) -> tuple[list[Node], list[int]]:
+    """Return indices for all axes of an array, where index arrays select along some axes and slices along the rest; and the
+    latter axes.
 
-    So a part of a row is one write into the array. Through the slice it would be a write into all rows of the slice.
+    Part of a row is then one write into the array. Writing through the slice would rewrite all rows of the slice.
     """
-    cut = chosen.path[0][1]
-    rest = [d for d in range(len(shape)) if d not in chosen.axes]
-    lead = max([len(i.shape) for i in chosen.indices])
+    cut = selection.path[0][1]
+    rest = [d for d in range(len(shape)) if d not in selection.axes]
+    lead = max([len(i.shape) for i in selection.indices])
     indices = [
-        bind(TABLE["reshape"], i, shape=(*(1,) * (lead - len(i.shape)), *i.shape, *(1,) * len(rest))) for i in chosen.indices
+        bind(TABLE["reshape"], i, shape=(*(1,) * (lead - len(i.shape)), *i.shape, *(1,) * len(rest))) for i in selection.indices
     ]
     for k, d in enumerate(rest):
-        line = bind(TABLE["iota"], shape=(shape[d],), dtype=INT64, axis=0)
-        line = bind(TABLE["slice"], line, start=(cut["start"][d],), step=(cut["step"][d],), shape=(cut["shape"][d],))
-        along = tuple([cut["shape"][d] if j == lead + k else 1 for j in range(lead + len(rest))])
-        indices.append(bind(TABLE["reshape"], line, shape=along))
+        positions = bind(TABLE["iota"], shape=(shape[d],), dtype=INT64, axis=0)
+        positions = bind(TABLE["slice"], positions, start=(cut["start"][d],), step=(cut["step"][d],), shape=(cut["shape"][d],))
+        extents = tuple([cut["shape"][d] if j == lead + k else 1 for j in range(lead + len(rest))])
+        indices.append(bind(TABLE["reshape"], positions, shape=extents))
     return indices, rest
 
 
 def fitted(value: Node, shape: Shape) -> Node:
-    """``value`` broadcast to the shape it is written to; leading ones may be too many, as in NumPy."""
+    """Return ``value`` broadcast to the shape it is written to. Extra leading extents of 1 are dropped, as in NumPy."""
     if value.shape == shape:
         return value
-    have = value.shape
-    while len(have) > len(shape) and have[0] == 1:
-        have = have[1:]
-    fits = len(have) <= len(shape) and all(m in (1, n) for m, n in zip(have[::-1], shape[::-1], strict=False))
+    extents = value.shape
+    while len(extents) > len(shape) and extents[0] == 1:
+        extents = extents[1:]
+    fits = len(extents) <= len(shape) and all(m in (1, n) for m, n in zip(extents[::-1], shape[::-1], strict=False))
     if not fits:
         raise ShapeError(f"an array of shape {value.shape} does not fit where it is written: shape {shape}")
-    if have != value.shape:
-        value = bind(TABLE["reshape"], value, shape=have)
-    return bind(TABLE["broadcast_to"], value, shape=shape) if have != shape else value
+    if extents != value.shape:
+        value = bind(TABLE["reshape"], value, shape=extents)
+    return bind(TABLE["broadcast_to"], value, shape=shape) if extents != shape else value
 
 
 def mask_of(index: Any, shape: Shape) -> Node | None:
-    """The mask as a node, where the index is one boolean mask over leading dimensions."""
+    """Return the mask as a node if the index is a single boolean mask over leading dimensions."""
     refuse_subclass(index)
     if isinstance(index, np.ndarray | list) and np.asarray(index).dtype == np.bool_:
         index = np.asarray(index)
@@ -338,31 +341,31 @@ def mask_of(index: Any, shape: Shape) -> Node | None:
     return bind(TABLE["reshape"], node, shape=node.shape + (1,) * (len(shape) - len(node.shape)))
 
 
-def _item(item: Any) -> Any:
-    """One part of an index: None, Ellipsis, slice, int, or an integer or boolean array."""
+def _read_item(item: Any) -> Any:
+    """Return one part of an index as None, Ellipsis, slice, int, or an integer or boolean array."""
     if item is None or item is Ellipsis or is_int(item) or isinstance(item, Cell | Node):
         return item
     if isinstance(item, slice):
-        return slice(*(None if p is None else _bound(p) for p in (item.start, item.stop, item.step)))
+        return slice(*(None if p is None else _read_bound(p) for p in (item.start, item.stop, item.step)))
     if isinstance(item, bool | np.bool_):
         return np.asarray(item)
     if isinstance(item, list | tuple | range | np.ndarray):
         refuse_subclass(item)
-        found = np.asarray(item)
-        if found.size == 0 and not isinstance(item, np.ndarray):
-            found = found.astype(np.int64)
-        return found
+        array = np.asarray(item)
+        if array.size == 0 and not isinstance(item, np.ndarray):
+            array = array.astype(np.int64)
+        return array
     try:
         return computed(operator.index, item)
     except TypeError:
         if is_foreign(item):
-            return _item(foreign(item))
+            return _read_item(foreign(item))
         raise IndexError(
-            f"{item!r} is no index: integers, slices, ranges, None, ..., integer arrays and boolean masks are"
+            f"{item!r} is not an index: use integers, slices, ranges, None, ..., integer arrays or boolean masks"
         ) from None
 
 
-def _bound(part: Any) -> int:
+def _read_bound(part: Any) -> int:
     if is_int(part):
         return part
     try:
@@ -371,8 +374,8 @@ def _bound(part: Any) -> int:
         raise TypeError(f"the bounds of a slice must be integers or None, not {part!r}") from None
 
 
-def _whole(items: list[Any], shape: Shape) -> list[Any]:
-    """One item a dimension: the ellipsis filled in, masks as the integer arrays they mean."""
+def _expand_items(items: list[Any], shape: Shape) -> list[Any]:
+    """Return one item per dimension: the ellipsis expanded, masks replaced by integer arrays."""
     out: list[Any] = []
     ellipsis = -1
     for item in items:
@@ -387,50 +390,51 @@ def _whole(items: list[Any], shape: Shape) -> list[Any]:
         raise IndexError(f"too many indices: the array has {len(shape)} dimensions (shape {shape}), {used} were indexed")
     place = len(out) if ellipsis < 0 else ellipsis
     filled: list[Any] = [slice(None)] * (len(shape) - used)
-    out[place:place] = filled if filled or ellipsis < 0 else [_NOTHING]
+    out[place:place] = filled if filled or ellipsis < 0 else [_EMPTY_ELLIPSIS]
     full: list[Any] = []
     for item in out:
         if _is_mask(item):
-            dim = sum(1 for i in full if i is not None and i is not _NOTHING and type(i) is not _Flag)
-            full.extend(_positions(item, shape, dim) if item.ndim else (_Flag(item),))
+            dim = sum(1 for i in full if i is not None and i is not _EMPTY_ELLIPSIS and type(i) is not _ScalarMask)
+            full.extend(_mask_positions(item, shape, dim) if item.ndim else (_ScalarMask(item),))
         else:
             full.append(item)
     return full
 
 
-_NOTHING = object()  # an ellipsis that stands for no dimension; it keeps index arrays apart all the same
+_EMPTY_ELLIPSIS = object()  # an ellipsis for no dimension; it still separates index arrays
 
 
-class _Flag:
-    """A mask without dimensions: a new axis in front of what is not masked, of which the element stays or goes."""
+class _ScalarMask:
+    """A mask without dimensions: it adds an axis of extent 1 or 0 before the other dimensions."""
 
     def __init__(self, mask: Any) -> None:
-        holds = bool(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
-        self.index = numpy_node(np.zeros(int(holds), np.int64))
+        is_true = bool(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
+        self.index = numpy_node(np.zeros(int(is_true), np.int64))
 
 
 def _is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray | Cell) and item.dtype == np.bool_  # type: ignore[union-attr]
 
 
-def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
-    """A mask as integer arrays. Its content must be known: how many elements it takes is the shape of the result."""
+def _mask_positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
+    """Return a mask as integer arrays. Its content must be known, since the number of selected elements is the shape of the
+    result."""
     if mask.shape != shape[dim : dim + mask.ndim]:
         raise IndexError(f"the boolean mask has shape {mask.shape}, the dimensions it masks are {shape[dim : dim + mask.ndim]}")
     return np.nonzero(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
 
 
-def _position(item: Any, n: int, dim: int, shape: Shape) -> Any:
-    """The place of an integer among ``n``, a run-time number of one that is such."""
+def _check_position(item: Any, n: int, dim: int, shape: Shape) -> Any:
+    """Return the position of an integer among ``n``; a run-time number if the integer is one."""
     if not -n <= (item.value if type(item) is Given else item) < n:
         raise IndexError(f"index {asked(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-    return computed(_place, item, n)
+    return computed(_from_front, item, n)
 
 
-def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
-    """An index array as a node; positions out of range are refused: at once where they are at hand, else by who reads them."""
+def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
+    """Return an index array as a node. Positions are checked now if they are materialised, else when they are read."""
     if isinstance(item, int):
-        place = _position(item, n, dim, shape)
+        place = _check_position(item, n, dim, shape)
         return place.node(INT64) if type(place) is Given else constant(place, INT64)
     if isinstance(item, Cell | Node):
         node = item if isinstance(item, Node) else item.node  # type: ignore[attr-defined]
@@ -448,11 +452,12 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
 def bounded(
     function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise", from_end: bool = True,
 ) -> Node:
-    """Indices into an axis of ``size`` elements, made of what the user has given.
+    """Return indices into an axis of ``size`` elements with their bounds handled.
 
-    mode: what becomes of those out of range, as in ``numpy.take``: "raise" IndexError, at once where ``given`` is no Array, else
-    by who reads them; "clip" to the first and the last (negative ones are 0), or "wrap" around.
-    from_end: whether negative indices count from the end; otherwise they are out of range.
+    given : the indices as the user wrote them, for messages
+    mode : what happens to indices out of range, as in ``numpy.take``: "raise" IndexError (now if ``given`` is not an Array, else
+    when they are read), "clip" to the first and the last (negative ones to 0), or "wrap" around
+    from_end : whether negative indices count from the end; otherwise they are out of range
     """
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
@@ -460,18 +465,18 @@ def bounded(
         raise IndexError(as_called(f"{function}: every index is out of bounds for axis {axis} with size 0"))
     unsigned = index.dtype.kind == "unsigned"
     if mode == "raise":
-        plain = index.op is CONSTANT
-        if isinstance(given, Cell) or not (plain or index.value is not None):
+        is_constant = index.op is CONSTANT
+        if isinstance(given, Cell) or not (is_constant or index.value is not None):
             return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=from_end)
-        known = np.asarray(index.params["value"]) if plain else look(index)
+        positions = np.asarray(index.params["value"]) if is_constant else look(index)
         least = -size if from_end else 0
-        bad = known[known >= size] if unsigned else known[(known < least) | (known >= size)]
+        bad = positions[positions >= size] if unsigned else positions[(positions < least) | (positions >= size)]
         if bad.size:
             raise out_of_bounds(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
         return index
     if size == 0:
         return cast(index, INT64)
-    if unsigned:  # its largest numbers are no int64
+    if unsigned:  # its largest numbers exceed int64
         if index.dtype.greatest >= size:
             name, limit = ("minimum", size - 1) if mode == "clip" else ("remainder", size)
             index = bind(TABLE[name], index, constant(limit, index.dtype))

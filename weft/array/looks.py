@@ -1,4 +1,5 @@
-"""What Python and other libraries see of an Array's content. All of it computes, and waits."""
+"""Methods that read an Array's content: conversions to Python and NumPy, export to other libraries, text. All of them compute and
+wait."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Looks(Cell):
         def dtype(self) -> np.dtype: ...
 
     def numpy(self) -> np.ndarray:
-        """The content as a NumPy array: computed now, a read-only view of it without a copy.
+        """Return the content, computed now, as a read-only NumPy view without a copy.
 
         Examples
         --------
@@ -44,29 +45,29 @@ class Looks(Cell):
         return looking.look(self.node)
 
     def to_numpy(self, dtype: Any = None, copy: bool = False) -> np.ndarray:
-        """As :meth:`numpy`, by the name that matplotlib and pandas ask for; in ``dtype``, and a copy, where that is asked for."""
+        """Return the result of :meth:`numpy`, in ``dtype`` or as a copy if requested: the name that matplotlib and pandas use."""
         return self.__array__(dtype, copy or None)
 
     def item(self, *index: int) -> Any:
-        """The one element (or the one at ``index``) as a Python number."""
+        """Return the one element (or the one at ``index``) as a Python number."""
         if not index:
             native = ELEMENTS.number
-            found = native(self)
-            if found is not None:
-                return found
+            number = native(self)
+            if number is not None:
+                return number
         return self.numpy().item(*index)
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Return nested lists of Python numbers."""
         return self.numpy().tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self.numpy()
-        if dtype is not None and np.dtype(dtype) != found.dtype:
+        content = self.numpy()
+        if dtype is not None and np.dtype(dtype) != content.dtype:
             if copy is False:
-                raise ValueError(f"an array of dtype {found.dtype} cannot become {np.dtype(dtype)} without a copy")
-            return converted(found, np.dtype(dtype))
-        return found.copy() if copy else found
+                raise ValueError(f"an array of dtype {content.dtype} cannot become {np.dtype(dtype)} without a copy")
+            return converted(content, np.dtype(dtype))
+        return content.copy() if copy else content
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
@@ -77,13 +78,13 @@ class Looks(Cell):
         if ELSEWHERE:
             from weft.interop.cuda_exchange import capsule
 
-            found = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
-            if found is not None:
-                return found
+            exported_capsule = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
+            if exported_capsule is not None:
+                return exported_capsule
         if stream is not None:
             raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
-        asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        return exported(self.numpy(), {name: value for name, value in asked.items() if value is not None})
+        options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return exported(self.numpy(), {name: value for name, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if not ELSEWHERE:
@@ -94,7 +95,7 @@ class Looks(Cell):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The content on a card as CUDA's libraries describe memory, version 3: read-only, kept as long as this array lives."""
+        """The content on a CUDA device, as version 3 of the interface: read-only, kept alive by this array."""
         if not ELSEWHERE or not looking.known(self.node):
             raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
         from weft.interop.cuda_exchange import interface
@@ -103,44 +104,45 @@ class Looks(Cell):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The content as NumPy describes memory, version 3: read-only, and kept by ``data``, for as long as that lives."""
+        """The content as version 3 of NumPy's array interface: read-only, kept alive by ``data``."""
         if self.node.dtype.numpy.isbuiltin != 1:
-            raise AttributeError(f"NumPy's array interface has no word for {self.node.dtype}; .astype('float32') has one")
-        found: Any = self._exported(_FORMAT)
-        data = memoryview(found)
-        return {"version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides, "data": data}
+            raise AttributeError(f"NumPy's array interface has no type for {self.node.dtype}; use .astype('float32')")
+        content: Any = self._exported(_FORMAT)
+        data = memoryview(content)
+        return {"version": 3, "shape": content.shape, "typestr": content.dtype.str, "strides": content.strides, "data": data}
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What ``memoryview(x)`` sees, read-only."""
-        found: Any = self._exported(flags)
-        return memoryview(found)
+        """Return a read-only memoryview for ``memoryview(x)``."""
+        content: Any = self._exported(flags)
+        return memoryview(content)
 
     def __release_buffer__(self, view: memoryview) -> None:
-        """End an export. ``numpy.frombuffer`` asks through a memoryview where a class has this."""
+        """End an export. ``numpy.frombuffer`` uses a memoryview if a class has this method."""
         view.release()
 
     def _exported(self, flags: int) -> np.ndarray:
-        """What others see of the memory; ml_dtypes' formats, which the buffer protocol lacks, are seen as bytes alone.
+        """Return the memory that others may read. The buffer protocol lacks ml_dtypes' formats, which are exported as plain bytes
+        only.
 
-        Who asks for bytes without their format to write there, and when that is refused to read them, takes them for numbers:
-        ``torch.asarray`` for float32, whatever they are. He gets none.
+        ``torch.asarray`` requests writable bytes without their format, then read-only ones, and takes them for float32 whatever
+        they are. A second request from the same place is therefore refused too.
         """
         if not flags & _FORMAT:
-            asked = id(self), user_frame()
-            before, LOCAL.refused = LOCAL.refused, asked if flags & _WRITABLE else None
-            if flags & _WRITABLE or before == asked:
+            request = id(self), user_frame()
+            previous, LOCAL.refused = LOCAL.refused, request if flags & _WRITABLE else None
+            if flags & _WRITABLE or previous == request:
                 raise BufferError("bytes of an Array are read-only: hand over memoryview(x), x.numpy() or x.tobytes()")
             return np.ascontiguousarray(self.numpy()).reshape(-1).view(np.uint8)
-        found = self.numpy()
-        if found.dtype.isbuiltin != 1:
-            raise BufferError(f"the buffer protocol has no word for {found.dtype}; .astype('float32') has one")
-        return found
+        content = self.numpy()
+        if content.dtype.isbuiltin != 1:
+            raise BufferError(f"the buffer protocol has no type for {content.dtype}; use .astype('float32')")
+        return content
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text, and below it shape and dtype."""
+        """Return the text that a notebook shows, followed by shape and dtype."""
         node = self.node
         shape = " x ".join(map(str, node.shape)) or "no dimensions"
-        from html import escape  # only notebooks ask
+        from html import escape  # only notebooks need it
 
         return f"<pre>{escape(repr(self))}</pre><small>Array: {shape}, {node.dtype.name}</small>"
 
@@ -157,16 +159,16 @@ class Looks(Cell):
 
     def __float__(self) -> float:
         native = ELEMENTS.number
-        found = native(self)
-        if found is not None:
-            return float(found)
+        number = native(self)
+        if number is not None:
+            return float(number)
         return float(self._real("a float"))
 
     def __int__(self) -> int:
         native = ELEMENTS.number
-        found = native(self)
-        if found is not None:
-            return int(found)
+        number = native(self)
+        if number is not None:
+            return int(number)
         return int(self._real("an int"))
 
     def __complex__(self) -> complex:
@@ -174,9 +176,9 @@ class Looks(Cell):
 
     def __bool__(self) -> bool:
         native = ELEMENTS.number
-        found = native(self)
-        if found is not None:
-            return bool(found)
+        number = native(self)
+        if number is not None:
+            return bool(number)
         if self.node.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
         return bool(self._one("a bool", free=True))
@@ -191,7 +193,7 @@ class Looks(Cell):
         if not looking.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
         content = looking.look(node, free=True)
-        if DEFAULT.wide:  # the dtypes that NumPy leaves out are the ones that numbers have by themselves
+        if DEFAULT.wide:  # NumPy omits the dtypes that are the defaults then
             return np.array_repr(content)
         text = np.array2string(content, separator=", ", prefix="array(")
         shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""

@@ -1,4 +1,4 @@
-"""Products of matrices as nodes."""
+"""Matrix products as nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.graph.primitives.table import TABLE
 
 
 def matmul(a: Node, b: Node) -> Node:
-    """``a @ b`` with NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
+    """Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
     if not a.shape or not b.shape:
         raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: a number has no matrix product, use *")
     inner = max(len(b.shape) - 2, 0)
@@ -29,7 +29,7 @@ def matmul(a: Node, b: Node) -> Node:
     vector = len(a.shape) == 1
     if vector:
         a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
-    lead = _lead(a, b)
+    lead = _broadcast_leading(a, b)
     a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
     n = len(lead)
     axes = tuple(range(n))
@@ -37,7 +37,7 @@ def matmul(a: Node, b: Node) -> Node:
     return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
 
 
-def _lead(a: Node, b: Node) -> tuple[int, ...]:
+def _broadcast_leading(a: Node, b: Node) -> tuple[int, ...]:
     lead = broadcast(a.shape[:-2], b.shape[:-2])
     if lead is None:
         raise ShapeError(f"matmul: the leading dimensions of {a.shape} and {b.shape} do not broadcast")
@@ -45,10 +45,11 @@ def _lead(a: Node, b: Node) -> tuple[int, ...]:
 
 
 def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
-    """Sums of products over axes; of bools, whether one product is true."""
-    truth = a.dtype == BOOL
-    if truth:
+    """Return sums of products over axes; of bools, whether any product is true."""
+    is_bool = a.dtype == BOOL
+    if is_bool:
         a, b = cast(a, INT32), cast(b, INT32)
-    both = tuple(batch)
-    out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(both, both), **asked(a.dtype))
-    return cast(out, BOOL) if truth else out
+    batch_axes = tuple(batch)
+    contract = tuple(a_axes), tuple(b_axes)
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **asked(a.dtype))
+    return cast(out, BOOL) if is_bool else out

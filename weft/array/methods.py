@@ -1,7 +1,7 @@
 """Methods of Array that are functions of ``wf``: the same objects, with the array as their first argument.
 
-The functions stand above the array layer, so they are found by name when a method is first used; then they are hung on
-the class in place of the name.
+The functions' modules import the array layer, so a method is looked up by name when it is first used, and then replaces the
+placeholder in the class.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Methods(Shapes):
     __slots__ = ()
 
 
-class _Later:
-    """Stands where a method will be, until somebody asks for it."""
+class _LazyMethod:
+    """The placeholder of a method, replaced at first access."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -50,4 +50,4 @@ class _Later:
 
 for _module, _names in _METHODS.items():
     for _name in _names.split():
-        setattr(Methods, _name, _Later(_module, _name))
+        setattr(Methods, _name, _LazyMethod(_module, _name))

@@ -1,4 +1,4 @@
-"""What type checkers and editors know of the methods that ``methods.py`` finds when they are first used."""
+"""Types of the methods that ``methods.py`` looks up when they are first used, for type checkers and editors."""
 
 from typing import Any
 

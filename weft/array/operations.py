@@ -1,7 +1,7 @@
-"""What element-wise operations mean: one record each, used by operators, the functions of ``wf.*`` and NumPy's ufuncs.
+"""Records of the elementwise operations, used by operators, the functions of ``wf.*`` and NumPy's ufuncs.
 
-The rule of a record takes the common dtype of the operands and gives the primitive and the dtype that it runs in. Integers become
-float32 where NumPy makes floats of them. Some records are composed of several primitives, so they fuse and have derivatives.
+The rule of a record maps the common dtype of the operands to a primitive and the dtype it runs in. Integers become float32 where
+NumPy makes floats of them. Records of several primitives fuse and have derivatives like the others.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.traced_int import Given, fits, is_int
 
-Way = tuple[Primitive | None, Format]  # None: the operand itself
+Way = tuple[Primitive | None, Format]  # primitive None: the operand itself
 Rule = Callable[[str, Format], tuple[str | None, Format]]
 
 
-class _Ways(dict[Format, Way]):
-    """What an operation does with operands of a dtype, asked of its rule once."""
+class _RuleCache(dict[Format, Way]):
+    """Cache of a rule's results, by dtype of the operands."""
 
     __slots__ = ("name", "rule")
 
@@ -60,24 +60,24 @@ class _Ways(dict[Format, Way]):
 
     def __missing__(self, dtype: Format) -> Way:
         primitive, within = self.rule(self.name, dtype)
-        found = (None if primitive is None else TABLE[primitive], within)
-        if dtype in INEXACT or within not in INEXACT:  # what floats are made of integers is not for ever
-            self[dtype] = found
-        return found
+        way = (None if primitive is None else TABLE[primitive], within)
+        if dtype in INEXACT or within not in INEXACT:  # not cached for integers that become floats: that dtype is a setting
+            self[dtype] = way
+        return way
 
 
 class Operation:
-    """One operation on elements.
+    """An elementwise operation.
 
     name : of the function, ``wf.<name>``
-    arity : how many operands
+    arity : number of operands
     rule : (name, dtype of the operands) -> (primitive, dtype it is bound in), or DTypeError
     operator : ``add`` stands for ``__add__``, ``__radd__`` and ``__iadd__``
-    ufunc : what NumPy's ufunc is called, where it differs; "" where there is none
+    ufunc : name of NumPy's ufunc, if it differs; "" if there is none
     aliases : further names in ``wf``
     fold : the function of ``wf`` that is the ufunc's ``reduce``
-    body : makes the node of operands as users write them, where there is more to it than the rule
-    both : (a, b) -> the dtype that arrays of these have together
+    body : makes the node from operands of any kind, if the rule is not enough
+    both : (a, b) -> common dtype of two arrays
     """
 
     __slots__ = ("aliases", "arity", "body", "both", "fold", "name", "operator", "rule", "ufunc", "ways")
@@ -85,23 +85,23 @@ class Operation:
     def __init__(
         self, name: str, arity: int, rule: Rule, operator: str = "", ufunc: str | None = None, aliases: tuple[str, ...] = (),
         fold: str = "", body: Callable[..., Node] | None = None, both: Callable[[Format, Format], Format] = promote,
-    ) -> None:  # a dataclass would take a millisecond of the import
+    ) -> None:  # a dataclass would add 1 ms to the import
         self.name, self.arity, self.rule, self.operator = name, arity, rule, operator
         self.ufunc = name if ufunc is None else ufunc
         self.aliases, self.fold, self.body, self.both = aliases, fold, body, both
-        self.ways = _Ways(name, rule)
+        self.ways = _RuleCache(name, rule)
 
     def node(self, *xs: Any) -> Node:
-        """The node of operands of any kind."""
+        """Return the node for operands of any kind."""
         if self.body is not None:
             return self.body(self, *xs)
-        found, have = common(xs, self.both, weak)
-        primitive, dtype = self.ways[have]
-        nodes = [x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found]
+        values, common_dtype = common(xs, self.both, weak)
+        primitive, dtype = self.ways[common_dtype]
+        nodes = [x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in values]
         return nodes[0] if primitive is None else bind(primitive, *nodes)
 
     def of(self, *nodes: Node) -> Node:
-        """The node of operands of one dtype."""
+        """Return the node for nodes of one dtype."""
         primitive, dtype = self.ways[nodes[0].dtype]
         return nodes[0] if primitive is None else bind(primitive, *[cast(n, dtype) for n in nodes])
 
@@ -117,11 +117,12 @@ def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def floats_of(a: Format, b: Format) -> Format:
-    """Of two that become floats: where formats mix as NumPy's do, each does by itself."""
+    """Return the common float dtype of two dtypes. If DEFAULT is wide, each becomes a float before they are promoted, as in
+    NumPy."""
     return promote(of_elements(a), of_elements(b)) if DEFAULT.wide else promote(a, b)
 
 
-def _divided(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _division(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, quotient(dtype)
 
 
@@ -132,7 +133,7 @@ def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, dtype
 
 
-def _itself(name: str, dtype: Format) -> tuple[str | None, Format]:
+def _identity(name: str, dtype: Format) -> tuple[str | None, Format]:
     return None, _numeric(name, dtype)[1]
 
 
@@ -145,7 +146,7 @@ def _bool_as(other: str) -> Rule:
 
 
 def _of_floats(name: str, dtype: Format) -> tuple[str | None, Format]:
-    """Integers and bools are whole already."""
+    """Return the operand itself for integers and bools, which are whole already."""
     return name if dtype in INEXACT else None, dtype
 
 
@@ -167,7 +168,7 @@ def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def real(rule: Rule) -> Rule:
-    """Of what NumPy refuses complex numbers, although the primitive takes them."""
+    """Return a rule that refuses complex numbers, as NumPy does, although the primitive takes them."""
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
         if dtype in COMPLEX:
@@ -183,13 +184,13 @@ def _as(primitive: str, rule: Rule) -> Rule:
 
 # ---- operations of more than one node
 
-def _each_as_bool(operation: Operation, *xs: Any) -> Node:
-    """Whether each operand is true is asked before they meet: their dtypes do not mix."""
+def _combine_as_bool(operation: Operation, *xs: Any) -> Node:
+    """Convert each operand to bool before it is combined, since dtypes need not promote."""
     return bind(TABLE[operation.name], *(truth(as_node(x)) for x in xs))
 
 
 def truth(node: Node) -> Node:
-    """Whether each element is not zero."""
+    """Return whether each element is not zero."""
     return node if node.dtype == BOOL else bind(TABLE["not_equal"], node, constant(0, node.dtype))
 
 
@@ -200,7 +201,7 @@ def _exp2(operation: Operation, x: Any) -> Node:
 
 
 def _reciprocal(operation: Operation, x: Any) -> Node:
-    """Of integers the whole part, as in NumPy: 1 and -1 stay, the rest is 0."""
+    """Return reciprocals. Of integers the truncated value, as in NumPy: 1 and -1 stay, others are 0."""
     node = as_node(x)
     if node.dtype in INEXACT:
         return operation.of(node)
@@ -217,16 +218,16 @@ def _signbit(operation: Operation, x: Any) -> Node:
     return bind(TABLE["less"], node, constant(0, node.dtype))
 
 
-SHORT_POWERS = (-1.0, -0.5, 0.5, 3.0)  # exponents that are constants of a program, since devices compute them in a few operations
+SHORT_POWERS = (-1.0, -0.5, 0.5, 3.0)  # exponents compiled as constants: devices compute them in a few operations
 
 
 def _power(operation: Operation, x: Any, y: Any) -> Node:
-    """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
+    """Return ``x ** y``. ``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     if type(y) is Given:
         y = y.told()
     a, b = operands(x, y)
     if type(y) is int or (type(y) is float and y in SHORT_POWERS):
-        b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
+        b = constant(y, b.dtype)  # the code of a power and its derivative depends on it
     if b.dtype not in FLOATS and 0 not in a.shape:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
@@ -235,7 +236,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _refuse_negative(power: Node) -> None:
-    """What is known already is looked at: numbers, and arrays that are computed."""
+    """Raise an error for negative exponents in constants and materialised nodes. Pending ones are not checked."""
     if power.op is CONSTANT:
         least = power.params["value"]
     elif power.value is not None and power.size and power.dtype.kind == "signed":
@@ -253,30 +254,30 @@ _PYTHON = {
 
 
 def _compare(operation: Operation, x: Any, y: Any) -> Node:
-    """By value, as in NumPy: integers meet floats in float64, and numbers that no element can equal are compared all the same."""
+    """Compare by value, as NumPy does: integers meet floats in float64, and a number out of range of the dtype is allowed."""
     (a, b), dtype = common((x, y), compared, weak_compared)
     if dtype in INTEGERS and (is_int(a) or is_int(b)):
         number, array = (a, b) if is_int(a) else (b, a)
         if type(array) is Node and not dtype.least <= number <= dtype.greatest:
-            below = -1 if number > 0 else 1  # every element as seen from the number
-            answer = _PYTHON[operation.name](below, 0) if array is a else _PYTHON[operation.name](0, below)
+            side = -1 if number > 0 else 1  # every element lies on this side of the number
+            answer = _PYTHON[operation.name](side, 0) if array is a else _PYTHON[operation.name](0, side)
             return bind(TABLE["broadcast_to"], constant(answer, BOOL), shape=array.shape)
-    if dtype.finite and (_beyond(a, dtype) or _beyond(b, dtype)):
+    if dtype.finite and (_becomes_nan(a, dtype) or _becomes_nan(b, dtype)):
         dtype = dtype.computed
     if dtype == FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
         return _compare_signs(operation, a, b)
     return operation.of(in_dtype(a, dtype), in_dtype(b, dtype))
 
 
-def _beyond(x: Any, dtype: Format) -> bool:
-    """Whether this is a number that becomes NaN in a format without infinities."""
+def _becomes_nan(x: Any, dtype: Format) -> bool:
+    """Return whether a number would become NaN in a format without infinities."""
     if type(x) is Given and not fits(x.value, dtype):
         x = x.here()
     return type(x) in (int, float) and abs(x) > dtype.reach
 
 
 def _compare_signs(operation: Operation, a: Node, b: Node) -> Node:
-    """uint64 with a signed dtype: as uint64 where that is not negative, and by the sign where it is."""
+    """Compare uint64 with a signed dtype: as uint64 if the signed value is not negative, by its sign if it is."""
     signed = b if a.dtype == UINT64 else a
     negative = bind(TABLE["less"], signed, constant(0, signed.dtype))
     whole = bind(TABLE[operation.name], cast(a, UINT64), cast(b, UINT64))
@@ -293,14 +294,14 @@ _RECORDS = (
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
-    Operation("divide", 2, _divided, "truediv", aliases=("true_divide",)),
+    Operation("divide", 2, _division, "truediv", aliases=("true_divide",)),
     Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
     Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
     Operation("maximum", 2, _bool_as("logical_or"), fold="max"),
     Operation("minimum", 2, _bool_as("logical_and"), fold="min"),
     Operation("negative", 1, _numeric, "neg"),
-    Operation("positive", 1, _itself, "pos"),
+    Operation("positive", 1, _identity, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
     Operation("fabs", 1, real(_as("abs", floating))),
     Operation("sign", 1, _numeric),
@@ -333,10 +334,10 @@ _RECORDS = (
     Operation("less_equal", 2, _same, "le", body=_compare),
     Operation("greater", 2, _same, "gt", body=_compare),
     Operation("greater_equal", 2, _same, "ge", body=_compare),
-    Operation("logical_and", 2, _same, fold="all", body=_each_as_bool),
-    Operation("logical_or", 2, _same, fold="any", body=_each_as_bool),
-    Operation("logical_xor", 2, _same, body=_each_as_bool),
-    Operation("logical_not", 1, _same, body=_each_as_bool),
+    Operation("logical_and", 2, _same, fold="all", body=_combine_as_bool),
+    Operation("logical_or", 2, _same, fold="any", body=_combine_as_bool),
+    Operation("logical_xor", 2, _same, body=_combine_as_bool),
+    Operation("logical_not", 1, _same, body=_combine_as_bool),
     # bits
     Operation("bitwise_and", 2, _bits, "and"),
     Operation("bitwise_or", 2, _bits, "or"),
@@ -356,14 +357,14 @@ def _op(name: str, *nodes: Node) -> Node:
 
 
 def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
-    """Operands in the dtype that registers compute, and the dtype of the result."""
-    found, have = common(xs, operation.both, weak)
-    dtype = operation.rule(operation.name, have)[1]
-    return [cast(in_dtype(x, dtype), dtype.computed) for x in found], dtype
+    """Return operands as floats in the dtype of registers, and the dtype of the result."""
+    values, common_dtype = common(xs, operation.both, weak)
+    dtype = operation.rule(operation.name, common_dtype)[1]
+    return [cast(in_dtype(x, dtype), dtype.computed) for x in values], dtype
 
 
-def _other_than_nan(name: str) -> Any:
-    """The maximum or minimum in which a NaN does not count beside a number."""
+def _ignoring_nan(name: str) -> Any:
+    """Return a maximum or minimum that ignores a NaN beside a number."""
     def body(operation: Operation, x: Any, y: Any) -> Node:
         a, b = operands(x, y)
         both = OPERATIONS[name].of(a, b)
@@ -375,7 +376,7 @@ def _other_than_nan(name: str) -> Any:
 
 
 def _fmod(operation: Operation, x: Any, y: Any) -> Node:
-    """The remainder of a division that is cut off: it has the sign of the first."""
+    """Return the remainder of a truncated division, which has the sign of the first operand."""
     a, b = operands(x, y)
     if a.dtype in FLOATS:
         return _op("copysign", _op("remainder", _op("abs", a), _op("abs", b)), a)
@@ -398,23 +399,23 @@ def _times(factor: float) -> Any:
 
 
 def _cbrt(operation: Operation, x: Any) -> Node:
-    """A power, and one step of Newton's: it has the last digit right."""
+    """Return a power with one Newton step, which makes the last digit exact."""
     (a,), dtype = _as_floats(operation, x)
     size = _op("abs", a)
-    plain = _op("logical_and", _op("isfinite", a), _op("greater", size, constant(0, a.dtype)))
-    inside = _op("where", plain, size, constant(1, a.dtype))
+    is_regular = _op("logical_and", _op("isfinite", a), _op("greater", size, constant(0, a.dtype)))
+    inside = _op("where", is_regular, size, constant(1, a.dtype))
     root = _op("pow", inside, constant(1 / 3, a.dtype))
-    off = _op("subtract", root, _op("divide", inside, _op("square", root)))
-    root = _op("subtract", root, _op("multiply", off, constant(1 / 3, a.dtype)))
-    return cast(_op("where", plain, _op("copysign", root, a), a), dtype)
+    error = _op("subtract", root, _op("divide", inside, _op("square", root)))
+    root = _op("subtract", root, _op("multiply", error, constant(1 / 3, a.dtype)))
+    return cast(_op("where", is_regular, _op("copysign", root, a), a), dtype)
 
 
 def _logaddexp2(operation: Operation, x: Any, y: Any) -> Node:
     (a, b), dtype = _as_floats(operation, x, y)
-    apart = _op("negative", _op("abs", _op("subtract", a, b)))
-    more = _op("log1p", _op("pow", constant(2, a.dtype), apart))
-    sum_ = _op("add", _op("maximum", a, b), _op("multiply", more, constant(1 / math.log(2), a.dtype)))
-    equal = _op("equal", a, b)  # infinities, too, whose difference is none
+    difference = _op("negative", _op("abs", _op("subtract", a, b)))
+    extra = _op("log1p", _op("pow", constant(2, a.dtype), difference))
+    sum_ = _op("add", _op("maximum", a, b), _op("multiply", extra, constant(1 / math.log(2), a.dtype)))
+    equal = _op("equal", a, b)  # includes infinities, whose difference is NaN
     return cast(_op("where", equal, _op("add", a, constant(1, a.dtype)), sum_), dtype)
 
 
@@ -428,18 +429,18 @@ def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
 def _spacing(operation: Operation, x: Any) -> Node:
     a = as_node(x)
     a = cast(a, operation.rule(operation.name, a.dtype)[1])
-    a = _op("stop_gradient", a)  # the distance is the same for a number and its neighbours
+    a = _op("stop_gradient", a)  # the spacing is locally constant
     low, high = constant(a.dtype.least, a.dtype), constant(a.dtype.greatest, a.dtype)
     sign = _op("where", _op("less", a, constant(0, a.dtype)), low, high)
     further = _op("subtract", _op("nextafter", a, sign), a)
     if not a.dtype.finite:
         return further
-    nearer = _op("subtract", a, _op("nextafter", a, constant(0, a.dtype)))  # behind the last number there is none
+    nearer = _op("subtract", a, _op("nextafter", a, constant(0, a.dtype)))  # the largest number has no next one
     return _op("where", _op("equal", a, sign), nearer, further)
 
 
 def _bitwise_count(operation: Operation, x: Any) -> Node:
-    """Bits of the absolute value: counted in pairs, in fours, in eights, and summed by a multiplication."""
+    """Count the bits of the absolute value: in pairs, fours, eights, summed by a multiplication."""
     a = as_node(x)
     if a.dtype == BOOL:
         return cast(a, UINT8)
@@ -450,35 +451,35 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
     bits = a.dtype.bits
     a = cast(a, next(f for f in of_kind("unsigned") if f.bits == bits))
 
-    def known(pattern: int) -> Node:
+    def repeat(pattern: int) -> Node:
         return constant(int.from_bytes(bytes([pattern]) * (bits // 8), "little"), a.dtype)
 
     def right(n: Node, by: int) -> Node:
         return _op("bitwise_right_shift", n, constant(by, a.dtype))
 
-    a = _op("subtract", a, _op("bitwise_and", right(a, 1), known(0x55)))
-    a = _op("add", _op("bitwise_and", a, known(0x33)), _op("bitwise_and", right(a, 2), known(0x33)))
-    a = _op("bitwise_and", _op("add", a, right(a, 4)), known(0x0F))
-    return cast(right(_op("multiply", a, known(0x01)), bits - 8) if bits > 8 else a, UINT8)
+    a = _op("subtract", a, _op("bitwise_and", right(a, 1), repeat(0x55)))
+    a = _op("add", _op("bitwise_and", a, repeat(0x33)), _op("bitwise_and", right(a, 2), repeat(0x33)))
+    a = _op("bitwise_and", _op("add", a, right(a, 4)), repeat(0x0F))
+    return cast(right(_op("multiply", a, repeat(0x01)), bits - 8) if bits > 8 else a, UINT8)
 
 
 def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
-    """Multiplied by powers of two whose bits are known: as often as leads from the least number to the largest."""
+    """Multiply by powers of two made from their bits: four times, enough from the smallest to the largest number."""
     value, power = as_node(x), as_node(y)
     if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
         raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
-    least = DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
-    value = cast(value, FLOAT16 if least else operation.rule(operation.name, value.dtype)[1])  # as NumPy's: a number is weak
+    use_float16 = DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
+    value = cast(value, FLOAT16 if use_float16 else operation.rule(operation.name, value.dtype)[1])  # NumPy's numbers are weak
     form = value.dtype.computed
     bits, most = form.integer, form.bias - 1
-    found, rest = cast(value, form), cast(power, INT64)
+    result, rest = cast(value, form), cast(power, INT64)
     for _ in range(4):
         step = _op("minimum", _op("maximum", rest, constant(-most, INT64)), constant(most, INT64))
         rest = _op("subtract", rest, step)
         field = cast(_op("add", step, constant(form.bias, INT64)), bits)
         factor = bind(TABLE["bitcast"], _op("bitwise_left_shift", field, constant(form.mantissa, bits)), dtype=form)
-        found = _op("multiply", found, factor)
-    return cast(found, value.dtype)
+        result = _op("multiply", result, factor)
+    return cast(result, value.dtype)
 
 
 def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -486,9 +487,9 @@ def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def _float_power(operation: Operation, x: Any, y: Any) -> Node:
-    found, have = common((x, y), promote, weak)
-    within = operation.rule(operation.name, have)[1]
-    return OPERATIONS["pow"].of(*[in_dtype(v, within) for v in found])
+    values, common_dtype = common((x, y), promote, weak)
+    within = operation.rule(operation.name, common_dtype)[1]
+    return OPERATIONS["pow"].of(*[in_dtype(v, within) for v in values])
 
 
 def _whole(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -497,8 +498,8 @@ def _whole(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, dtype
 
 
-def _in_numpy(operation: Operation, x: Any, y: Any) -> Node:
-    """Loops of integers: computed at once, in NumPy."""
+def _compute_in_numpy(operation: Operation, x: Any, y: Any) -> Node:
+    """Compute immediately in NumPy, whose integer loop has no primitive."""
     a, b = operands(x, y)
     operation.rule(operation.name, a.dtype)
     if two_shapes(a.shape, b.shape) is None:
@@ -509,13 +510,13 @@ def _in_numpy(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _conjugate(name: str, dtype: Format) -> tuple[str | None, Format]:
-    """Real numbers are their own; NumPy makes int8 of bools."""
+    """Return the operand itself if it is real; NumPy makes int8 of bools."""
     return (name, dtype) if dtype in COMPLEX else (None, INT8 if dtype == BOOL else dtype)
 
 
 RECORDS = (
-    Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_other_than_nan("maximum")),
-    Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_other_than_nan("minimum")),
+    Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_ignoring_nan("maximum")),
+    Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_ignoring_nan("minimum")),
     Operation("fmod", 2, OPERATIONS["remainder"].rule, body=_fmod),
     Operation("degrees", 1, real(floating), aliases=("rad2deg",), body=_times(180 / math.pi)),
     Operation("radians", 1, real(floating), aliases=("deg2rad",), body=_times(math.pi / 180)),
@@ -524,8 +525,8 @@ RECORDS = (
     Operation("heaviside", 2, real(floating), body=_heaviside, both=floats_of),
     Operation("ldexp", 2, real(floating), body=_ldexp),
     Operation("float_power", 2, _wide, body=_float_power),
-    Operation("gcd", 2, _whole, body=_in_numpy),
-    Operation("lcm", 2, _whole, body=_in_numpy),
+    Operation("gcd", 2, _whole, body=_compute_in_numpy),
+    Operation("lcm", 2, _whole, body=_compute_in_numpy),
     Operation("conj", 1, _conjugate, ufunc="conjugate", aliases=("conjugate",)),
     Operation("spacing", 1, real(floating), body=_spacing),
     Operation("bitwise_count", 1, OPERATIONS["bitwise_and"].rule, body=_bitwise_count),

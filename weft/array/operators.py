@@ -1,7 +1,7 @@
 """The operators of Array and the functions of ``wf`` behind them, made from the records of ``operations.py``.
 
-Two arrays of one shape and dtype, and an array and a number, skip dtype promotion: creating a pending node must take less than
-1 us. Operands that weft cannot hold are left to their own operators.
+Two arrays of one shape and dtype, and an array and a number, skip dtype promotion: creating a pending node must take less than 1
+us. Operands that weft cannot hold are left to their own operators.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool, Given))
 _PLAIN = frozenset((float, int))
 _LIMITS = {dtype: (dtype.least, dtype.greatest) for dtype in INTEGERS}
-_ASKING = PACKAGE  # operators written in files that begin with this ask user_frame where they stand
+_TRACKED_PATH = PACKAGE  # operators called from files under this path use user_frame, to find the user's line
 _frame = sys._getframe
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _NONE: tuple[Node, ...] = ()
-_SMALL: dict[tuple[Any, Format], Node] = {}  # constants of small integers, made once
+_SMALL: dict[tuple[Any, Format], Node] = {}  # cached constants of small integers
 _CALLS: dict[str, Callable[..., Any]] = {}
-_SHORT: dict[str, Short] = {}  # of those that take numbers as their operators do
-_NEVER = Short(0, lambda op, dtype: None)  # of the others: one of no operands, which nothing is
-_CLASSES: list[Any] = []  # what install was given
+_SHORT: dict[str, Short] = {}  # native functions that treat numbers as the operators do
+_NO_NATIVE = Short(0, lambda op, dtype: None)  # for the others: it never becomes native
+_CLASSES: list[Any] = []  # the arguments of install
 
 
 def _number(value: Any, dtype: Format) -> Node | None:
-    """A Python number beside an array of ``dtype``, where that keeps the dtype."""
+    """Return the node of a Python number beside an array of ``dtype``, or None if the result would have another dtype."""
     if type(value) is float:
         if LOCAL.trace is None and abs(value) <= dtype.reach:
             return scalar_leaf(value, dtype)
-        return None if dtype.finite else _text(value, dtype)  # it may become NaN, but is compared by value
+        return None if dtype.finite else _constant_number(value, dtype)  # it may become NaN, which comparisons must not see
     if dtype.finite and abs(value) > dtype.reach:
         return None
     if type(value) is int and dtype in FLOATS and not -1 <= value <= 2:
         return number_node(value, dtype)
-    return _text(value, dtype)
+    return _constant_number(value, dtype)
 
 
-def _text(value: Any, dtype: Format) -> Node | None:
-    """The same of an integer that belongs to the program's text, as exponents do: what computes a power depends on them."""
+def _constant_number(value: Any, dtype: Format) -> Node | None:
+    """Return the node of a number that is a constant of the program, as exponents are: the code of a power depends on them."""
     if type(value) is int:
         node = _SMALL.get((value, dtype))
         if node is None:
@@ -69,31 +69,33 @@ def _text(value: Any, dtype: Format) -> Node | None:
 
 
 def _exponent(value: Any, dtype: Format) -> Node | None:
-    """An exponent beside an array of ``dtype``: one that a program is compiled for, or a run-time number."""
-    return constant(value, dtype) if type(value) is float and value in SHORT_POWERS and dtype in FLOATS else _text(value, dtype)
+    """Return the node of an exponent beside an array of ``dtype``: a constant, or a run-time number. None as in
+    :func:`_number`."""
+    is_short = type(value) is float and value in SHORT_POWERS and dtype in FLOATS
+    return constant(value, dtype) if is_short else _constant_number(value, dtype)
 
 
 def install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
-    """Give the base of both arrays' operators, and scalars those that differ: in place they make new objects."""
+    """Add the operators to the base of both classes; replace those of scalars that differ, as in-place ones make new objects."""
     _CLASSES[:] = base, array, scalar, wrap
     for operation in OPERATIONS.values():
         _install(base, array, scalar, wrap, operation)
     for name, function in _products(array, wrap).items():
-        _hang(base, f"__{name}__", function)
+        _add_method(base, f"__{name}__", function)
     scalar.__imatmul__ = base.__matmul__
-    _hang(base, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
-    _hang(base, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
+    _add_method(base, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
+    _add_method(base, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
 
 
 def _install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> None:
-    """The function of one operation, and its operators if it has any."""
+    """Create the function of one operation, and its operators if it has any."""
     name = operation.operator
     if operation.arity == 1:
         _CALLS[operation.name] = function = _unary(array, wrap, operation)
         if name:
-            _hang(base, f"__{name}__", lambda self, _function=function: _function(self))
+            _add_method(base, f"__{name}__", lambda self, _function=function: _function(self))
         return
-    if operation.name not in TABLE:  # made of several
+    if operation.name not in TABLE:  # composed of several primitives
         _CALLS[operation.name] = lambda x1, x2: wrap(operation.node(x1, x2))
         return
     forward, reflected, in_place, function = _binary(base, array, scalar, wrap, operation)
@@ -102,29 +104,29 @@ def _install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], opera
         return
     if name == "pow":
         forward = _power(wrap, forward)
-    _hang(base, f"__{name}__", forward)
+    _add_method(base, f"__{name}__", forward)
     if name not in _COMPARISONS:
-        _hang(base, f"__r{name}__", reflected)
-        _hang(base, f"__i{name}__", in_place)
+        _add_method(base, f"__r{name}__", reflected)
+        _add_method(base, f"__i{name}__", in_place)
         setattr(scalar, f"__i{name}__", forward)
 
 
 def install_weak(number: Any) -> None:
-    """Give numbers without a dtype operators that keep them so, beside other numbers."""
+    """Add operators to numbers without a dtype that keep them so when they are combined with other numbers."""
     for operation in OPERATIONS.values():
         name = operation.operator
         if operation.arity == 2 and name:
             forward, reflected = _weak(operation, getattr(number, f"__{name}__"), getattr(number, f"__r{name}__", None))
-            _hang(number, f"__{name}__", forward)
+            _add_method(number, f"__{name}__", forward)
             if name not in _COMPARISONS:
-                _hang(number, f"__r{name}__", reflected)
-                _hang(number, f"__i{name}__", forward)
+                _add_method(number, f"__r{name}__", reflected)
+                _add_method(number, f"__i{name}__", forward)
 
 
 def _weak(operation: Operation, otherwise: Callable, otherwise_reflected: Callable | None) -> tuple[Callable, Callable]:
     def forward(self: Any, other: Any) -> Any:
-        weak = type(other) in _NUMBERS or getattr(other, "weak", False)
-        return self._weakly(operation, self, other) if weak else otherwise(self, other)
+        is_weak = type(other) in _NUMBERS or getattr(other, "weak", False)
+        return self._weakly(operation, self, other) if is_weak else otherwise(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         assert otherwise_reflected is not None
@@ -134,9 +136,9 @@ def _weak(operation: Operation, otherwise: Callable, otherwise_reflected: Callab
 
 
 def call(name: str, arity: int) -> Callable[..., Any]:
-    """The function of an operation: ``f(x)`` or ``f(x, y)``, what its operator does, for operands of any kind.
+    """Return the function of an operation, ``f(x)`` or ``f(x, y)``, equal to its operator, for operands of any kind.
 
-    A primitive that has no record in ``operations.py`` is one of floats: it takes integers as float32.
+    A primitive without a record in ``operations.py`` is taken as one of floats: integers become float32.
     """
     if name not in _CALLS:
         base, array, scalar, wrap = _CLASSES
@@ -146,11 +148,11 @@ def call(name: str, arity: int) -> Callable[..., Any]:
 
 
 def short_way(name: str) -> Short:
-    """What a function of an operation may ask before it asks :func:`call`'s."""
-    return _SHORT.get(name, _NEVER)
+    """Return the native function to try before the function that :func:`call` returns."""
+    return _SHORT.get(name, _NO_NATIVE)
 
 
-def _hang(cls: type, name: str, function: Any) -> None:
+def _add_method(cls: type, name: str, function: Any) -> None:
     function.__name__ = name
     function.__qualname__ = f"Array.{name}"
     setattr(cls, name, function)
@@ -161,12 +163,12 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
-        found = native(self, other)
-        if found is not None:
-            return found
-        found = asked_again(native, self, other)
-        if found is not None:
-            return found
+        result = native(self, other)
+        if result is not None:
+            return result
+        result = asked_again(native, self, other)
+        if result is not None:
+            return result
         if type(other) is array:
             x, y = self.node, other.node
             if x.dtype is y.dtype:
@@ -187,16 +189,16 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
 def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     ways, body = operation.ways, operation.body
-    _SHORT[operation.name] = short = Short(1, lambda op, dtype: _alone(operation, op, dtype))
+    _SHORT[operation.name] = short = Short(1, lambda op, dtype: _unary_result(operation, op, dtype))
 
     def function(x: Any) -> Any:
         native = short.call
-        found = native(x)
-        if found is not None:
-            return found
-        found = asked_again(native, x)
-        if found is not None:
-            return found
+        result = native(x)
+        if result is not None:
+            return result
+        result = asked_again(native, x)
+        if result is not None:
+            return result
         if type(x) is array and body is None:
             node = x.node
             primitive, dtype = ways[node.dtype]
@@ -210,17 +212,17 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
 
 
 def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[..., Any]:
-    """The short way of ``x ** 2``, which is ``x * x``."""
+    """Return ``__pow__`` with a fast path for ``x ** 2``, which is ``x * x``."""
     square = TABLE["square"]
     short = Short(1, lambda op, dtype: dtype if op is square and dtype is not BOOL else None)
 
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
             native = short.call
-            plain = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
-            found = native(self) if plain else None
-            if found is not None:
-                return found
+            is_native = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
+            result = native(self) if is_native else None
+            if result is not None:
+                return result
             node = self.node
             if node.dtype in FLOATS or (type(other) is int and node.dtype in INTEGERS):
                 return wrap(bind(square, node))
@@ -230,46 +232,46 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 
 
 def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
-    """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
+    """Return ``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two also of scalars), and the function."""
     name, op = operation.name, TABLE[operation.name]
     number = _exponent if name == "pow" else _number
-    plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
-    asked: list[bool] = []
-    short = Short(2, lambda op_, dtype: _plain(operation).get(dtype) if op_ is op else None)
-    shared = operation.body is None  # the function treats numbers as the operator does
+    plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, if no cast is needed
+    filled: list[bool] = []
+    short = Short(2, lambda op_, dtype: _castless_dtypes(operation).get(dtype) if op_ is op else None)
+    shared = operation.body is None  # whether function and operator treat numbers alike
     if shared:
         _SHORT[name] = short
 
-    def slow(x1: Any, x2: Any) -> Any:
-        """By the rule; the first to come here notes for which dtypes nobody has to."""
-        if not asked:
-            asked.append(True)
-            plain.update(_plain(operation))
+    def apply_rule(x1: Any, x2: Any) -> Any:
+        """Apply the operation's rule; the first call fills ``plain``, the dtypes that need no rule."""
+        if not filled:
+            filled.append(True)
+            plain.update(_castless_dtypes(operation))
         if shared and LOCAL.small and (type(x1) is scalar or type(x2) is scalar):
-            found = cast_natively(x1, x2)
-            if found is not None:
-                return found
+            result = cast_natively(x1, x2)
+            if result is not None:
+                return result
         return wrap(operation.node(x1, x2))
 
     def cast_natively(x1: Any, x2: Any) -> Any:
-        """Cast two known numbers, as the rule says, and join them natively; None if one is no number or not cast exactly."""
+        """Cast two materialised numbers by the rule and combine them natively; None if that is not possible exactly."""
         a = ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN else None
         b = ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN else None
         if a is None or b is None:
             return None
         if type(x1) is not scalar:
-            have = weak(type(x1), x2.node.dtype)
+            common_dtype = weak(type(x1), x2.node.dtype)
         else:
-            have = operation.both(x1.node.dtype, x2.node.dtype) if type(x2) is scalar else weak(type(x2), x1.node.dtype)
-        primitive, dtype = operation.ways[have]
+            common_dtype = operation.both(x1.node.dtype, x2.node.dtype) if type(x2) is scalar else weak(type(x2), x1.node.dtype)
+        primitive, dtype = operation.ways[common_dtype]
         if primitive is not op or not (_is_exact(a, dtype) and _is_exact(b, dtype)):
             return None
         kind = int if dtype in _LIMITS else float
         return short.call(wrap(input_leaf((), dtype, implementations.number(kind(a), dtype))), kind(b))
 
-    def joined(x: Node, y: Node, like: Node, dtype: Format, trace: Any) -> Any:
-        """The short way: the result has the shape of ``like``."""
-        node = _new(Node)  # by hand: __init__ would cost as much as all the rest
+    def combine(x: Node, y: Node, like: Node, dtype: Format, trace: Any) -> Any:
+        """Create the node without the rule, or its value if the work is small; the result has the shape of ``like``."""
+        node = _new(Node)  # set by hand: __init__ would cost as much as the rest
         node.op = op
         node.params = _NOTHING
         node.shape = like.shape
@@ -281,7 +283,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             frame = _frame(2)
             code = frame.f_code
             node.inputs = (x, y)
-            node.where = user_frame() if code.co_filename.startswith(_ASKING) else (code, frame.f_lasti)
+            node.where = user_frame() if code.co_filename.startswith(_TRACKED_PATH) else (code, frame.f_lasti)
         else:
             node.inputs = _NONE
             node.where = None
@@ -291,15 +293,15 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def forward(self: Any, other: Any) -> Any:
         native = short.call
-        found = native(self, other)
-        if found is not None:
-            return found
+        result = native(self, other)
+        if result is not None:
+            return result
         kind = type(other)
         if kind is array or self._base is not None:
-            found = asked_again(native, self, other)
-            if found is not None:
-                return found
-        trace = LOCAL.trace  # outside of traces a cell's content is simply there
+            result = asked_again(native, self, other)
+            if result is not None:
+                return result
+        trace = LOCAL.trace  # outside of traces a cell's node is read directly
         x = self._node if trace is None and self._base is None else self.node
         dtype = plain.get(x.dtype)
         if dtype is not None:
@@ -307,82 +309,83 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
                 y = other._node if trace is None and other._base is None else other.node
                 if x.dtype is y.dtype:
                     if x.shape == y.shape or not y.shape:
-                        return joined(x, y, x, dtype, trace)
-                    return joined(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
+                        return combine(x, y, x, dtype, trace)
+                    return combine(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
             elif kind in _NUMBERS:
                 y = number(other, x.dtype)
                 if y is not None:
-                    return joined(x, y, x, dtype, trace)
+                    return combine(x, y, x, dtype, trace)
         return otherwise(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
-        found = native(other, self)
-        if found is not None:
-            return found
-        found = asked_again(native, other, self)
-        if found is not None:
-            return found
+        result = native(other, self)
+        if result is not None:
+            return result
+        result = asked_again(native, other, self)
+        if result is not None:
+            return result
         if type(other) in _NUMBERS:
             x = self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
                 y = number(other, x.dtype)
                 if y is not None:
-                    return joined(y, x, x, dtype, LOCAL.trace)
-        return NotImplemented if left_to(other, self) else slow(other, self)
+                    return combine(y, x, x, dtype, LOCAL.trace)
+        return NotImplemented if leaves_to(other, self) else apply_rule(other, self)
 
-    def left_to(other: Any, self: Any) -> bool:
-        """Whether Python asks ``other``. A list times an integer is the list repeated, as with NumPy's scalars."""
+    def leaves_to(other: Any, self: Any) -> bool:
+        """Return whether Python tries the operator of ``other``. A list times an integer repeats the list, as with NumPy's
+        scalars."""
         if name == "multiply" and type(self) is scalar and isinstance(other, list | tuple):
             return self.dtype.kind in "iu"
         return foreign(other)
 
     def by_rule(self: Any, other: Any) -> Any:
-        return NotImplemented if left_to(other, self) else slow(self, other)
+        return NotImplemented if leaves_to(other, self) else apply_rule(self, other)
 
-    otherwise = equality(operation, slow, scalar) if name in ("equal", "not_equal") else by_rule
+    otherwise = equality(operation, apply_rule, scalar) if name in ("equal", "not_equal") else by_rule
 
     def in_place(self: Any, other: Any) -> Any:
         native = short.call if shared else never
-        found = native(self, other, self)
-        if found is not None:
-            return found
-        if self._base is not None:  # what a view shows is made anew, and written where it lies
-            found = asked_again(native, self, other)
-            if found is not None:
-                return self._in_place(found._node, f"{name} in place")
+        result = native(self, other, self)
+        if result is not None:
+            return result
+        if self._base is not None:  # a view computes its new content, then writes it through
+            result = asked_again(native, self, other)
+            if result is not None:
+                return self._in_place(result._node, f"{name} in place")
         if isinstance(other, base):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
                 return self._in_place(bind(op, x, y), f"{name} in place")
-        left = foreign_in_place(other, name)
-        return NotImplemented if left else self._in_place(operation.node(self, other), f"{name} in place")
+        left_to_other = foreign_in_place(other, name)
+        return NotImplemented if left_to_other else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
-        found = native(x1, x2)
-        if found is not None:
-            return found
-        found = asked_again(native, x1, x2)
-        if found is not None:
-            return found
+        result = native(x1, x2)
+        if result is not None:
+            return result
+        result = asked_again(native, x1, x2)
+        if result is not None:
+            return result
         if type(x1) is array and type(x2) is array:
             x, y = x1.node, x2.node
             dtype = plain.get(x.dtype)
             if dtype is not None and x.dtype is y.dtype and (x.shape == y.shape or not y.shape):
-                return joined(x, y, x, dtype, LOCAL.trace)
+                return combine(x, y, x, dtype, LOCAL.trace)
         elif operation.operator:
             weak1, weak2 = getattr(x1, "weak", False), getattr(x2, "weak", False)
             if (weak1 and (weak2 or type(x2) in _NUMBERS)) or (weak2 and type(x1) in _NUMBERS):
                 return (x1 if weak1 else x2)._weakly(operation, x1, x2)
-        return slow(x1, x2)
+        return apply_rule(x1, x2)
 
     return forward, reflected, in_place, function
 
 
 def _is_exact(value: Any, dtype: Format) -> bool:
-    """Whether a number becomes one of ``dtype`` with one rounding, and without a warning."""
+    """Return whether a number converts to ``dtype`` with at most one rounding and without a warning."""
     if dtype in _LIMITS:
         least, greatest = _LIMITS[dtype]
         return type(value) is not float and least <= value <= greatest
@@ -391,8 +394,8 @@ def _is_exact(value: Any, dtype: Format) -> bool:
     return value != value or abs(value) <= dtype.reach if type(value) is float else abs(value) <= 1 << 53
 
 
-def _alone(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
-    """The dtype of the result, where a primitive is all that an operation of one operand does."""
+def _unary_result(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
+    """Return the dtype of the result if the operation is one primitive, without casts, for operands of ``dtype``; else None."""
     try:
         if operation.body is not None or operation.ways[dtype] != (op, dtype):
             return None
@@ -401,63 +404,64 @@ def _alone(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
     return op.rule(Node(op, (), _NOTHING, (), dtype))[1]
 
 
-def _plain(operation: Operation) -> dict[Format, Format]:
-    """Dtypes that both operands may have for the primitive to apply as it stands -> dtype of the result."""
+def _castless_dtypes(operation: Operation) -> dict[Format, Format]:
+    """Return dtype of both operands -> dtype of the result, for the dtypes at which the primitive applies without casts."""
     op, out = TABLE[operation.name], {}
     for dtype in FORMATS.values():
         try:
-            as_it_stands = operation.ways[dtype] == (op, dtype)
+            castless = operation.ways[dtype] == (op, dtype)
         except DTypeError:
             continue
-        if as_it_stands and (operation.name != "pow" or dtype in FLOATS):  # powers of integers are looked at
+        if castless and (operation.name != "pow" or dtype in FLOATS):  # integer powers are checked for negative exponents
             probe = Node(op, (), _NOTHING, (), dtype)
             out[dtype] = op.rule(probe, probe)[1]
     return out
 
 
 def mark_nodes(on: bool) -> None:
-    """While a profile marks nodes with layers, all operators ask user_frame; the short way knows only the line."""
-    global _ASKING
-    _ASKING = "" if on else PACKAGE
+    """Let all operators call user_frame while a profile marks nodes with layers, since the fast path records the line only."""
+    global _TRACKED_PATH
+    _TRACKED_PATH = "" if on else PACKAGE
 
 
 
-_NEVER_EQUAL = (str, bytes, dict, set, type(None))
-_SILENT: Any = object()
+_NON_NUMBERS = (str, bytes, dict, set, type(None))
+_MISSING: Any = object()
 
 
 def foreign(x: Any) -> bool:
-    """Whether an operand is of a type that weft leaves to its own operators: one that is no number, or that asks for it."""
-    return isinstance(x, _NEVER_EQUAL) or asks_for_it(x)
+    """Return whether an operand is left to its own operators: it is not a number, or it requests precedence."""
+    return isinstance(x, _NON_NUMBERS) or has_precedence(x)
 
 
-def asks_for_it(x: Any) -> bool:
-    """Whether an object says, as it does to NumPy, that its operators come first: ``__array_ufunc__ = None``, or, where it has
-    nothing of that name, a higher ``__array_priority__`` than arrays, which have 0.
+def has_precedence(x: Any) -> bool:
+    """Return whether an object requests precedence for its operators, as with NumPy: ``__array_ufunc__ = None`` or, without that
+    attribute, an ``__array_priority__`` above that of arrays, 0.
 
-    Arrays of other libraries, which know NumPy's but not weft's, are taken over instead.
+    Arrays of other libraries, which know NumPy's arrays but not weft's, are converted instead.
     """
-    found = getattr(type(x), "__array_ufunc__", _SILENT)
-    if found is not _SILENT:
-        return found is None
+    protocol = getattr(type(x), "__array_ufunc__", _MISSING)
+    if protocol is not _MISSING:
+        return protocol is None
     return getattr(x, "__array_priority__", 0) > 0 and not hasattr(x, "__dlpack__")
 
 
 def foreign_in_place(x: Any, name: str) -> bool:
-    """The same of ``a += x``, which may not become another object where ``x`` wants no arrays' operations."""
-    if getattr(type(x), "__array_ufunc__", _SILENT) is None:
+    """Return :func:`foreign` for ``a += x``; raise an error if ``x`` opts out of array operations, since ``a`` must stay an
+    array."""
+    if getattr(type(x), "__array_ufunc__", _MISSING) is None:
         raise TypeError(f"{name} in place: {type(x).__name__} has __array_ufunc__ = None, so no array takes it; use a = a + b")
     return foreign(x)
 
 
 def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> Callable[[Any, Any], Any]:
-    """The long way of ``==`` or ``!=``: with what weft cannot hold, too, each element is equal or not."""
+    """Return the general path of ``==`` or ``!=``. Objects that weft cannot hold are compared element by element, too."""
     differs = operation.name == "not_equal"
 
     def compared(self: Any, other: Any) -> Any:
-        if asks_for_it(other):
+        if has_precedence(other):
             return NotImplemented
-        if isinstance(other, _NEVER_EQUAL):
+        if isinstance(other, _NON_NUMBERS):
             if type(self) is scalar:
                 return differs
             return self._new(bind(TABLE["broadcast_to"], constant(differs, BOOL), shape=self.node.shape))
@@ -467,9 +471,9 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
             if isinstance(other, Cell | np.number | np.bool_ | int | float | complex) or is_stripped(type(other)):
                 raise
         content = self.numpy()
-        found: Any = content != other if differs else content == other
-        if not isinstance(found, np.ndarray | np.bool_):
-            return found
-        return self._new(numpy_node(np.asarray(found, bool)))
+        equal: Any = content != other if differs else content == other
+        if not isinstance(equal, np.ndarray | np.bool_):
+            return equal
+        return self._new(numpy_node(np.asarray(equal, bool)))
 
     return compared

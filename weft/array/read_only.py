@@ -1,6 +1,6 @@
-"""Arrays that refuse writes: ``x.flags.writeable = False`` gives an array this class, so that others need not ask.
+"""Arrays that refuse writes: ``x.flags.writeable = False`` changes the class of an array to ReadOnly, so writes need no check.
 
-Native code serves plain Arrays alone, and leaves these to Python.
+Native code handles plain Arrays only and leaves these to Python.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from weft.runtime.context import LOCAL
 
 
 class ReadOnly(ndarray):
-    """An Array, or a view, that is not written to."""
+    """An Array, or a view, that refuses writes."""
 
     __slots__ = ()
     read_only = True
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise _refusal(self)
+        raise _write_error(self)
 
     def _in_place(self, node: Node, name: str) -> Array:
-        raise _refusal(self, f"{name}: ")
+        raise _write_error(self, f"{name}: ")
 
     def _view(self, path: Path) -> Array:
         out = super()._view(path)
@@ -32,16 +32,16 @@ class ReadOnly(ndarray):
         return out
 
 
-def _refusal(array: Array, what: str = "") -> ValueError:
-    form = f"{array.dtype.name}{list(array.shape)}"
+def _write_error(array: Array, prefix: str = "") -> ValueError:
+    description = f"{array.dtype.name}{list(array.shape)}"
     return ValueError(
-        f"{what}assignment destination is read-only: this array ({form}), or what it is a view of, was made so by "
+        f"{prefix}assignment destination is read-only: this array ({description}), or the array it is a view of, was made so by "
         "flags.writeable = False; write into a copy, x.copy()"
     )
 
 
 def _set_write(array: Any, write: bool) -> None:
-    """What ``setflags(write=)`` does."""
+    """Implement ``setflags(write=)``."""
     if array.is_value:
         raise ValueError("setflags: flags of a Scalar cannot be set: it is a value; make an array of it with wf.array(x)")
     if write and array._base is not None and array._base.read_only:

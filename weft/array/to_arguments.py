@@ -1,4 +1,4 @@
-"""Where an array is to go, as PyTorch's users say it: a device, a dtype, both, or another array that has both."""
+"""The arguments of PyTorch's ``x.to(...)``: a device, a dtype, both, or an array that has both."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from weft.graph.node import Node
 
 
 def asked(function: str, target: Any, dtype: Any, device: Any) -> tuple[str | None, Any]:
-    """(device, dtype) of PyTorch's arguments; None for what stays as it is.
+    """Return (device, dtype) for PyTorch's arguments; None for what stays unchanged.
 
     Raises
     ------
     TypeError
-        Nothing is asked for, or something twice.
+        No argument is given, or one is given twice.
     DTypeError, ValueError
-        The target is neither a device nor a dtype; no such device.
+        The target is neither a device nor a dtype; there is no such device.
     """
     if isinstance(dtype, bool):  # x.to(target, non_blocking)
         dtype = None
     if target is None and dtype is None and device is None:
-        raise TypeError(f"{function}: tell a device, a dtype, both or an array: x.to('gpu'), x.to('gpu', 'float16'), x.to(y)")
+        raise TypeError(f"{function}: give a device, a dtype, both or an array: x.to('gpu'), x.to('gpu', 'float16'), x.to(y)")
     if target is not None:
-        there, wanted = _meant(function, target)
-        if there is not None and device is not None:
-            raise TypeError(f"{function}: the device is told twice, as {target!r} and as device={device!r}")
-        if wanted is not None and dtype is not None:
-            raise TypeError(f"{function}: the dtype is told twice, as {target!r} and as {dtype!r}")
-        device, dtype = device if there is None else there, dtype if wanted is None else wanted
-    return (None if device is None else _device(function, device)), dtype
+        target_device, target_dtype = _interpret_target(function, target)
+        if target_device is not None and device is not None:
+            raise TypeError(f"{function}: the device is given twice, as {target!r} and as device={device!r}")
+        if target_dtype is not None and dtype is not None:
+            raise TypeError(f"{function}: the dtype is given twice, as {target!r} and as {dtype!r}")
+        device, dtype = device if target_device is None else target_device, dtype if target_dtype is None else target_dtype
+    return (None if device is None else _device_name(function, device)), dtype
 
 
-def _meant(function: str, target: Any) -> tuple[Any, Any]:
-    """(device, dtype) of a target, which may be any of them or an array."""
+def _interpret_target(function: str, target: Any) -> tuple[Any, Any]:
+    """Return (device, dtype) of a target: a device, a dtype, or an array."""
     if isinstance(getattr(target, "node", None), Node):
         return target.device, target.node.dtype
     if _is_device(target):
@@ -52,11 +52,11 @@ def _meant(function: str, target: Any) -> tuple[Any, Any]:
 
 
 def _is_device(target: Any) -> bool:
-    """Whether it looks like one: a device's name, or what PyTorch has for it."""
+    """Return whether a target looks like a device: a name, or a ``torch.device``."""
     return str(target).partition(":")[0] in (*NAMES, "cuda") and (isinstance(target, str) or type(target).__name__ == "device")
 
 
-def _device(function: str, device: Any) -> str:
+def _device_name(function: str, device: Any) -> str:
     try:
         return named(str(device).replace("cuda", "gpu", 1) if _is_device(device) else device)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a Scalar is beside an Array: the number that Python and NumPy take it for."""
+"""The number methods of Scalar, as Python's and NumPy's numbers have them."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ class Value:
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # to mypy it is one class, as all are
+    if not TYPE_CHECKING:  # for mypy, Scalar is one class
 
         @property
         def __class__(self) -> type:
-            """The class of its dtype, ``wf.float32``: whoever asks for a kind of number with ``isinstance`` gets an answer."""
+            """The class of its dtype, such as ``wf.float32``, so that ``isinstance`` works for kinds of numbers."""
             return CLASSES[self._node.dtype]
 
     @property
     def numerator(self: Any) -> int:
-        """Of an integer: itself, as a Python int."""
+        """The integer itself, as a Python int."""
         return self.item().numerator
 
     @property
     def denominator(self: Any) -> int:
-        """Of an integer: 1."""
+        """1, for an integer."""
         return self.item().denominator
 
     def is_integer(self: Any) -> bool:
-        """Whether a real number is a whole one."""
+        """Return whether a real number is integral."""
         number = self.item()
         return isinstance(number, int) or number.is_integer()
 
     def as_integer_ratio(self: Any) -> tuple[int, int]:
-        """Two ints whose quotient is a real number, exactly."""
+        """Return two ints whose quotient is exactly the number."""
         return self.item().as_integer_ratio()
 
     def hex(self: Any) -> str:
-        """A float's text in base 16."""
+        """Return a float as hexadecimal text."""
         return self.item().hex()
 
     def bit_count(self: Any) -> int:
-        """How many bits of an integer's absolute value are 1."""
+        """Return the number of 1 bits in an integer's absolute value."""
         return self.item().bit_count()
 
     def __round__(self: Any, digits: int | None = None) -> Any:

@@ -1,9 +1,9 @@
-"""Views: a path of slices, reshapes, permutations and other readings from a cell's content to what a handle shows of it.
+"""Views: a path of steps from a cell's content to the part that an array shows. Steps are slices, reshapes, permutations, real
+and imaginary parts, and the bytes read as another dtype.
 
-Other readings are the real and the imaginary parts of complex numbers, and the bytes as another dtype. Reading follows the path
-forwards; writing goes back along it, each step put back functionally.
+A read applies the steps in order; a write goes back along them and replaces each part functionally.
 
-Inside a jitted function a slice may begin at a run-time number (``Given``). It is read by a gather and written by a scatter.
+Inside a jitted function a slice may start at a run-time number (``Given``). It is read by a gather and written by a scatter.
 """
 
 from __future__ import annotations
@@ -32,30 +32,31 @@ Path = tuple[ViewStep, ...]
 REAL: Path = (("real", {}),)
 IMAG: Path = (("imag", {}),)
 NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
-_RUN_TIME = frozenset((Given, Slot))  # what a slice may begin at beside ints
-_OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
-_REPEATED = 256 << 20  # bytes: a larger broadcast is not stored because a part of it is read
+_RUN_TIME_TYPES = frozenset((Given, Slot))  # types of slice starts beside int
+_DTYPE_STEPS = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to zeros without memory
+_MAX_BROADCAST_BYTES = 256 << 20  # bytes: a larger broadcast is not materialised to read a part of it
 
 
 def follow(node: Node, path: Path) -> Node:
-    """What the path shows of ``node``. Its steps fit each other, so no rule is asked."""
+    """Return a node that shows ``node`` along ``path``. The steps were checked when the view was made; shape rules are not
+    applied again."""
     if not path:
         return node
     if _starts_at_run_time(path):
         for step in path:
-            node = _shown(node, step)
+            node = _apply_step(node, step)
         return node
     if policy.wanted():
-        if node.value is None and _part(node, path):
+        if node.value is None and _is_small_part(node, path):
             materialise((node,))
         if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
-            found = None if ELSEWHERE and not execute.fetched(node) else _there(node, path)
-            if found is not None:
-                return found
+            leaf = None if ELSEWHERE and not execute.fetched(node) else _view_leaf(node, path)
+            if leaf is not None:
+                return leaf
     where = user_frame()
-    if node.dtype in COMPLEX or any([name in _OTHER for name, _ in path]):
+    if node.dtype in COMPLEX or any([name in _DTYPE_STEPS for name, _ in path]):
         for step in path:
-            node = _shown(node, step)
+            node = _apply_step(node, step)
         return node
     for name, params in path:
         shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
@@ -63,67 +64,68 @@ def follow(node: Node, path: Path) -> Node:
     return node
 
 
-def _shown(node: Node, step: ViewStep) -> Node:
-    """What one step shows of ``node``."""
+def _apply_step(node: Node, step: ViewStep) -> Node:
+    """Return a node that shows ``node`` through one step."""
     name, params = step
     if name == "slice" and _starts_at_run_time((step,)):
-        return _Window(node, params).read()
+        return _RunTimeSlice(node, params).read()
     if name == "view":
-        return _viewed(node, params["dtype"], params["shape"])
+        return _reinterpret(node, params["dtype"], params["shape"])
     if name == "none":
         return bind(TABLE["broadcast_to"], constant(0, node.dtype), shape=node.shape)
     return bind(TABLE[name], node, **params)
 
 
-def _viewed(node: Node, dtype: Format, shape: Shape) -> Node:
-    """The bytes read as another dtype; where their numbers do not stand one for one, computed at once."""
+def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
+    """Return the bytes of a node read as another dtype. If elements do not correspond one to one, it is computed now."""
     if node.dtype is dtype:
         return node
     if dtype.bits == node.dtype.bits and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
         return bind(TABLE["bitcast"], node, dtype=dtype)
-    found = np.ascontiguousarray(look(node)).view(dtype.numpy)
+    content = np.ascontiguousarray(look(node)).view(dtype.numpy)
     if dtype.kind == "bool":
-        found = found.view(np.uint8) != 0
-    return input_leaf(shape, dtype, execute.to_buffer(found.reshape(shape)))
+        content = content.view(np.uint8) != 0
+    return input_leaf(shape, dtype, execute.to_buffer(content.reshape(shape)))
 
 
 def dtype_behind(dtype: Format, path: Path) -> Format:
-    """The dtype of what the path shows of a cell of ``dtype``."""
+    """Return the dtype at the end of a path from a cell of ``dtype``."""
     for name, params in path:
-        if name in _OTHER:
+        if name in _DTYPE_STEPS:
             dtype = params["dtype"] if name == "view" else dtype.part
     return dtype
 
 
-def _part(node: Node, path: Path) -> bool:
-    """Whether a little of a large pending array is shown: loops read it part by part, and what is small should not wait."""
+def _is_small_part(node: Node, path: Path) -> bool:
+    """Return whether the path shows a small part of a large pending array. It is then computed whole, since loops read part by
+    part."""
     name, params = path[-1]
-    if any([step in _OTHER for step, _ in path]) or (node.nbytes > _REPEATED and repeated(node) is not None):
+    if any([step in _DTYPE_STEPS for step, _ in path]) or (node.nbytes > _MAX_BROADCAST_BYTES and repeated(node) is not None):
         return False
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
 
 
-def _there(node: Node, path: Path) -> Node | None:
-    """What the path shows of a content that is there, as a leaf: a copy of what is little, a window on what lies together."""
-    if _scattered(node, path):
+def _view_leaf(node: Node, path: Path) -> Node | None:
+    """Return the viewed part of a materialised node as a leaf: a copy if it is small, a window if it is contiguous, else None."""
+    if _is_scattered(node, path):
         return None
     memory = execute.memory(node.value, node.shape, node.dtype)
-    seen = shown(memory, path)
-    if seen is None:
+    view = shown(memory, path)
+    if view is None:
         return None
     dtype = dtype_behind(node.dtype, path)
-    nbytes = seen.size * dtype.bytes
+    nbytes = view.size * dtype.bytes
     if nbytes <= LOCAL.at_once:
-        return input_leaf(seen.shape, dtype, execute.to_buffer(seen))
-    if seen.flags.c_contiguous:
-        begin = implementations.address(seen) - implementations.address(memory)
-        return input_leaf(seen.shape, dtype, execute.window(node.value, begin, nbytes))
+        return input_leaf(view.shape, dtype, execute.to_buffer(view))
+    if view.flags.c_contiguous:
+        offset = implementations.address(view) - implementations.address(memory)
+        return input_leaf(view.shape, dtype, execute.window(node.value, offset, nbytes))
     return None
 
 
-def _scattered(node: Node, path: Path) -> bool:
-    """Whether much is shown that certainly does not lie together: rows of which a part is left out."""
+def _is_scattered(node: Node, path: Path) -> bool:
+    """Return whether the path certainly shows a large non-contiguous part: a slice that leaves out parts of rows."""
     name, params = path[0]
     if len(path) > 1 or name != "slice" or prod(params["shape"]) * node.dtype.bytes <= LOCAL.at_once:
         return False
@@ -133,15 +135,15 @@ def _scattered(node: Node, path: Path) -> bool:
 
 
 def put(node: Node, path: Path, value: Node) -> Node:
-    """``node`` with ``value`` where the path leads."""
+    """Return ``node`` with ``value`` written at the end of the path."""
     if not path:
         return value
-    seen = [node]
+    nodes = [node]
     for step in path[:-1]:
-        seen.append(_shown(seen[-1], step))
-    for (name, params), behind in zip(reversed(path), reversed(seen), strict=True):
+        nodes.append(_apply_step(nodes[-1], step))
+    for (name, params), behind in zip(reversed(path), reversed(nodes), strict=True):
         if name == "slice" and _starts_at_run_time(((name, params),)):
-            value = _Window(behind, params).written(value)
+            value = _RunTimeSlice(behind, params).written(value)
         elif name == "slice":
             value = bind(TABLE["slice_set"], behind, value, start=params["start"], step=params["step"])
         elif name == "reshape":
@@ -151,7 +153,7 @@ def put(node: Node, path: Path, value: Node) -> Node:
         elif name == "imag":
             value = bind(TABLE["complex"], bind(TABLE["real"], behind), value)
         elif name == "view":
-            value = _viewed(value, behind.dtype, behind.shape)
+            value = _reinterpret(value, behind.dtype, behind.shape)
         elif name == "none":
             raise TypeError(f"a {behind.dtype} array has no imaginary part to be set; cast it with .astype('complex64')")
         else:
@@ -160,23 +162,24 @@ def put(node: Node, path: Path, value: Node) -> Node:
 
 
 def _starts_at_run_time(path: Path) -> bool:
-    return any([name == "slice" and not _RUN_TIME.isdisjoint(map(type, params["start"])) for name, params in path])
+    return any([name == "slice" and not _RUN_TIME_TYPES.isdisjoint(map(type, params["start"])) for name, params in path])
 
 
 def with_starts(path: Path, start: Callable[[Any], Any]) -> Path:
-    """The path with ``start`` of what its slices begin at, where that is a run-time number."""
+    """Return the path with ``start`` applied to the run-time numbers at which its slices start."""
     if not _starts_at_run_time(path):
         return path
     out = []
     for name, params in path:
         if name == "slice":
-            params = {**params, "start": tuple([start(s) if type(s) in _RUN_TIME else s for s in params["start"]])}
+            params = {**params, "start": tuple([start(s) if type(s) in _RUN_TIME_TYPES else s for s in params["start"]])}
         out.append((name, params))
     return tuple(out)
 
 
-class _Window:
-    """A slice that begins at run-time numbers along some axes; along the others it has been taken."""
+class _RunTimeSlice:
+    """A slice that starts at run-time numbers along ``axes``; the slices along the other axes are already applied to
+    ``inner``."""
 
     def __init__(self, node: Node, params: dict[str, Any]) -> None:
         self.shape, self.step = params["shape"], params["step"]
@@ -211,27 +214,28 @@ class _Window:
         return out if out.shape == self.shape else bind(TABLE["reshape"], out, shape=self.shape)
 
     def written(self, value: Node) -> Node:
-        """The node with ``value`` in this place."""
+        """Return the node with ``value`` written in this window."""
         order = self._order()
-        kept = tuple([self.shape[axis] for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long])
-        if value.shape != kept:
-            value = bind(TABLE["reshape"], value, shape=kept)
+        left = [axis for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long]
+        gathered_shape = tuple([self.shape[axis] for axis in left])
+        if value.shape != gathered_shape:
+            value = bind(TABLE["reshape"], value, shape=gathered_shape)
         if order != tuple(range(len(order))):
             value = bind(TABLE["permute"], value, axes=order)
-        mode = "own" if self.long else "set"  # nothing is written twice
+        mode = "own" if self.long else "set"  # no position occurs twice
         out = bind(TABLE["scatter"], self.inner, value, *self.indices, axes=self.axes, mode=mode)
         if self.inner is self.node:
             return out
         return bind(TABLE["slice_set"], self.node, out, start=self.rest["start"], step=self.rest["step"])
 
     def _order(self) -> tuple[int, ...]:
-        """The axes that are left, those of the gather in front: numbers among the axes that are left as the user sees them."""
+        """Return the permutation from the user's axes to those of the gather, which has the gathered axes first."""
         left = [axis for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long]
         return tuple([left.index(axis) for axis in (*self.long, *[axis for axis in left if axis not in self.axes])])
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes ``axes``."""
+    """Return the permutation that undoes ``axes``."""
     out = [0] * len(axes)
     for position, axis in enumerate(axes):
         out[axis] = position
@@ -239,20 +243,20 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def onward(path: Path, more: Path) -> Path:
-    """A path and what follows it. Neighbours of a kind become one, so views of views of views cost no more than views."""
+    """Return two paths as one. Adjacent steps of a kind are merged, so views of views cost no more than views."""
     while path and more and path[-1][0] == more[0][0] and more[0][0] != "none":
-        path, more = path[:-1], (*_one(path[-1], more[0]), *more[1:])
+        path, more = path[:-1], (*_merge_steps(path[-1], more[0]), *more[1:])
     return path + more
 
 
-def _one(first: ViewStep, second: ViewStep) -> Path:
-    """Two steps of a kind as one, or none."""
+def _merge_steps(first: ViewStep, second: ViewStep) -> Path:
+    """Return two steps of a kind merged to one, or to none."""
     (name, before), (_, after) = first, second
     if name == "reshape":
         return (second,)
     if name == "view":
         return (("view", {**after, "have": before["have"]}),)
-    if name in _OTHER:
+    if name in _DTYPE_STEPS:
         return (first, second)
     if name == "permute":
         axes = tuple([before["axes"][a] for a in after["axes"]])
@@ -264,7 +268,7 @@ def _one(first: ViewStep, second: ViewStep) -> Path:
 
 
 def view_step(have: Format, dtype: Format, shape: Shape) -> ViewStep:
-    """The bytes of ``have`` read as ``dtype``."""
+    """Return the step that reads the bytes of ``have`` as ``dtype``."""
     return ("view", {"have": have, "dtype": dtype, "shape": shape})
 
 
@@ -277,17 +281,17 @@ def permute_step(axes: Sequence[int]) -> ViewStep:
 
 
 def row_major(shape: Shape) -> tuple[int, ...]:
-    """How far apart elements lie along each axis, in elements, where they lie one after the other."""
+    """Return the strides of a contiguous array, in elements."""
     strides = [0] * len(shape)
-    apart = 1
+    stride = 1
     for axis in reversed(range(len(shape))):
-        strides[axis] = apart
-        apart *= shape[axis]
+        strides[axis] = stride
+        stride *= shape[axis]
     return tuple(strides)
 
 
 def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[int, ...]:
-    """How far apart the elements of a view lie along its axes, those of the cell being ``strides`` apart."""
+    """Return the strides at the end of a path from a cell with ``strides``."""
     for name, params in path:
         if name == "slice":
             strides = [s * by for s, by in zip(strides, params["step"], strict=True)]
@@ -302,67 +306,67 @@ def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[in
         elif name == "none":
             strides = row_major(shape)
         else:
-            found = strides_for(strides, shape, params["shape"])
-            assert found is not None  # reshape makes a view only where there is one
-            strides, shape = found, params["shape"]
+            reshaped = strides_for(strides, shape, params["shape"])
+            assert reshaped is not None  # reshape makes a view only if there are strides
+            strides, shape = reshaped, params["shape"]
     return tuple(strides)
 
 
 def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int, ...] | None:
-    """The strides of elements in the shape ``want``, or None where no strides lead through them in order: NumPy copies then."""
+    """Return the strides of the same elements in the shape ``want``; None if there are none, so that NumPy would copy."""
     if 0 in shape:
         return (0,) * len(want)
-    have = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    axes = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     out = [0] * len(want)
     new = old = 0
-    while old < len(have):
+    while old < len(axes):
         while want[new] == 1:
             new += 1
         last, past = new, old + 1
-        wide, held = want[new], have[old][0]
-        while wide != held:  # the smallest groups of axes, before and after, that hold as many elements
-            if wide < held:
+        new_size, old_size = want[new], axes[old][0]
+        while new_size != old_size:  # extend both groups of axes until they have as many elements
+            if new_size < old_size:
                 last += 1
-                wide *= want[last]
+                new_size *= want[last]
             else:
-                held *= have[past][0]
+                old_size *= axes[past][0]
                 past += 1
-        if any(have[k][1] != have[k + 1][0] * have[k + 1][1] for k in range(old, past - 1)):
+        if any(axes[k][1] != axes[k + 1][0] * axes[k + 1][1] for k in range(old, past - 1)):
             return None
-        apart = have[past - 1][1]
+        stride = axes[past - 1][1]
         for axis in range(last, new - 1, -1):
-            out[axis] = apart
-            apart *= want[axis]
+            out[axis] = stride
+            stride *= want[axis]
         new, old = last + 1, past
     return tuple(out)
 
 
 def unused_memory(shape: Shape, dtype: Format) -> np.ndarray:
-    """Return an array of NumPy whose addresses are asked for, and which is never read: it has no memory of its own."""
+    """Return a NumPy array without memory of its own. Only its addresses may be used."""
     return np.lib.stride_tricks.as_strided(np.empty((), dtype.numpy), shape, [s * dtype.bytes for s in row_major(shape)])
 
 
 def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
-    """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
+    """Return whether two views of an array of ``shape`` share an element; True if that is too hard to decide."""
     memory = unused_memory(shape, dtype)
-    most: Any = 10_000  # steps of a search that can take very long
-    one, other = shown(memory, first), shown(memory, second)
-    if one is None or other is None:
+    limit: Any = 10_000  # limit of NumPy's search, which is exponential
+    view, other_view = shown(memory, first), shown(memory, second)
+    if view is None or other_view is None:
         return True
     try:
-        return np.shares_memory(one, other, max_work=most)
+        return np.shares_memory(view, other_view, max_work=limit)
     except np.exceptions.TooHardError:
         return True
 
 
 def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
-    """What the path shows, as NumPy's view of ``memory``; None where NumPy would have to copy (the cell lies otherwise)."""
+    """Return NumPy's view of ``memory`` along the path; None if NumPy would have to copy."""
     if _starts_at_run_time(path):
         return None
     for name, params in path:
         if name == "slice":
             places = zip(params["start"], params["step"], params["shape"], strict=True)
-            memory = memory[tuple([_run(*place) for place in places])]
+            memory = memory[tuple([_make_slice(*place) for place in places])]
         elif name == "permute":
             memory = memory.transpose(params["axes"])
         elif name in ("real", "imag"):
@@ -373,7 +377,7 @@ def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
             if memory.strides[-1:] != (memory.itemsize,) and memory.itemsize != params["dtype"].bytes:
                 return None
             if "bool" in (params["have"].kind, params["dtype"].kind):
-                return None  # the byte of a bool is 0 or 1, whoever writes it
+                return None  # the byte of a bool must stay 0 or 1
             memory = memory.view(params["dtype"].numpy)
         else:
             shape = params["shape"]
@@ -384,6 +388,6 @@ def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
     return memory
 
 
-def _run(start: int, step: int, count: int) -> slice:
+def _make_slice(start: int, step: int, count: int) -> slice:
     stop = start + step * count
     return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)

@@ -1,6 +1,6 @@
 """Data sets, batches of data, and samplers.
 
-Data sets are NumPy arrays; the Loader makes batches of them, ahead and in an order that a seed fixes.
+Data sets are NumPy arrays; the Loader makes batches of them, ahead of time and in an order determined by a seed.
 """
 
 from weft.data.loader import Loader

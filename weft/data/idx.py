@@ -1,6 +1,6 @@
-"""Idx files, packed by gzip or not: Y. LeCun's format of two zero bytes, dtype, rank, big-endian extents, elements.
+"""Idx files, optionally compressed by gzip: Y. LeCun's format of two zero bytes, dtype, rank, big-endian extents, elements.
 
-What is unpacked is what the extents promise and no more, and a promise that the file cannot hold is refused before.
+Unpacking stops at the size that the extents state, and a size that the file cannot hold is refused before unpacking.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from weft.errors import DataError
 from weft.process import files
 
 PACKED = b"\x1f\x8b"
-MOST_RATIO = 1032  # bytes that a byte of deflate can become
-MOST_DIMENSIONS = 64
-FIRST_PIECE = 1024  # bytes of a member that zlib is given at first
+MAX_RATIO = 1032  # largest expansion of a byte by deflate
+MAX_DIMENSIONS = 64
+FIRST_PIECE = 1024  # bytes in the first call of zlib for a member
 
 
 def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
-    """An idx file's array of bytes.
+    """Read the byte array of an idx file.
 
     Parameters
     ----------
     path : str or path
-    md5 : what the unpacked bytes must have, unless it is empty
+    md5 : str
+        The expected checksum of the unpacked bytes; "" skips the check.
 
     Returns
     -------
@@ -37,7 +38,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     Raises
     ------
     DataError
-        The file is missing, damaged, or something else.
+        The file is missing, damaged, or no idx file.
 
     Examples
     --------
@@ -51,28 +52,28 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     content = files.read(path, "idx file")
     packed = content.startswith(PACKED)
     try:
-        found = (_Packed if packed else _Plain)(content)
-        head = found.take(4)
+        reader = (_Packed if packed else _Plain)(content)
+        head = reader.take(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
-            raise _damaged(path, "it does not begin as one")
+            raise _idx_error(path, "it does not begin as one")
         rank = head[3]
-        extents = found.take(4 * rank)
-        if rank > MOST_DIMENSIONS:
-            raise _damaged(path, f"its head says {rank} dimensions")
+        extents = reader.take(4 * rank)
+        if rank > MAX_DIMENSIONS:
+            raise _idx_error(path, f"its head says {rank} dimensions")
         if len(extents) < 4 * rank:
-            raise _damaged(path, f"its head says {rank} dimensions and is cut off")
+            raise _idx_error(path, f"its head says {rank} dimensions and is cut off")
         shape = tuple(int.from_bytes(extents[4 * i : 4 * i + 4], "big") for i in range(rank))
-        size, most = math.prod(shape), len(content) * (MOST_RATIO if packed else 1)
+        size, most = math.prod(shape), len(content) * (MAX_RATIO if packed else 1)
         if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
-            raise _damaged(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
-        data = found.take(size)
-        more = found.take(1)
+            raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
+        data = reader.take(size)
+        more = reader.take(1)
     except zlib.error as error:
-        raise _damaged(path, f"it cannot be unpacked: {error}") from None
+        raise _idx_error(path, f"it cannot be unpacked: {error}") from None
     if more:
-        raise _damaged(path, f"it goes on after the {size} bytes of shape {shape}")
-    if len(data) < size or not found.complete:
-        raise _damaged(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
+        raise _idx_error(path, f"it goes on after the {size} bytes of shape {shape}")
+    if len(data) < size or not reader.complete:
+        raise _idx_error(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
     if md5:
         digest = hashlib.md5(head + extents, usedforsecurity=False)
         digest.update(data)
@@ -82,23 +83,24 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
 
 
 class _Plain:
+    """An uncompressed file."""
     complete = True
 
     def __init__(self, content: bytes) -> None:
         self.content, self.at = content, 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes; fewer where it ends."""
+        """Return the next bytes; fewer at the end of the file."""
         out = self.content[self.at : self.at + count]
         self.at += len(out)
         return out
 
 
 class _Packed:
-    """Members of gzip, one after another.
+    """A sequence of gzip members.
 
-    A member is fed in pieces that double, for zlib copies what is left of a piece where the member ends: so many short members
-    take time by their length, not by the rest of the file.
+    Each member is passed to zlib in pieces of doubling size: at the end of a member zlib copies the unused part of the piece,
+    so pieces of full size would make many short members cost time quadratic in the file size.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -108,24 +110,24 @@ class _Packed:
 
     @property
     def complete(self) -> bool:
-        """Whether the last member ended, with its checksum."""
+        """Whether the last member is complete, including its checksum."""
         return self.member.eof
 
     def take(self, count: int) -> bytes:
-        """Unpack the next bytes; fewer where the file ends."""
-        parts, have = [], 0
-        while have < count and self.at < len(self.content):
+        """Unpack the next bytes; fewer at the end of the file."""
+        parts, size = [], 0
+        while size < count and self.at < len(self.content):
             if self.member.eof:
                 if self.content[self.at] == 0 and not bytes(self.content[self.at :]).strip(b"\0"):
-                    break  # padding of zeros
+                    break  # zero padding
                 self.member, self.piece = zlib.decompressobj(31), FIRST_PIECE
             piece = self.content[self.at : self.at + self.piece]
-            parts.append(self.member.decompress(piece, count - have))
+            parts.append(self.member.decompress(piece, count - size))
             self.at += len(piece) - len(self.member.unused_data if self.member.eof else self.member.unconsumed_tail)
             self.piece *= 2
-            have += len(parts[-1])
+            size += len(parts[-1])
         return b"".join(parts)
 
 
-def _damaged(path: Any, why: str) -> DataError:
+def _idx_error(path: Any, why: str) -> DataError:
     return DataError(f"{os.fspath(path)} is damaged or no idx file of bytes: {why}")

@@ -1,4 +1,4 @@
-"""Loader: batches of arrays, memory-mapped files or data sets, shuffled, and made ahead in threads."""
+"""Loader: batches of arrays, memory-mapped files or data sets, shuffled and prefetched by threads."""
 
 from __future__ import annotations
 
@@ -19,30 +19,38 @@ from weft.functions.creation.fill import asarray
 
 
 class Loader:
-    """Batches of data; ``for x, y in loader`` is one epoch, with Arrays, or give it to ``wf.train.fit``.
+    """Iterate over batches of data: ``for x, y in loader`` is one epoch of Arrays. ``wf.train.fit`` accepts a Loader.
 
-    Only the rows of a batch are read and cast, so that files may be larger than memory: give ``np.load(file,
-    mmap_mode="r")`` or an ``np.memmap``. The order depends on ``seed`` and the number of the epoch alone, not on the workers.
+    Only the rows of a batch are read and cast, so files may be larger than memory: pass ``np.load(file, mmap_mode="r")`` or an
+    ``np.memmap``. The order depends on ``seed`` and the number of the epoch only, not on the workers.
 
     Parameters
     ----------
-    data : an array, a tuple of arrays with equally many rows, or a data set: ``len(data)``, and ``data[i]`` a sample (an
-        array or number, or a tuple of them; samples are stacked)
+    data : array, tuple of arrays, or data set
+        Arrays must have equal numbers of rows. A data set has ``len(data)``, and ``data[i]`` is a sample: an array or number, or
+        a tuple of them. Samples are stacked.
     batch_size : int
-    shuffle : whether each epoch has an order of its own
-    seed : int, where the orders come from
-    drop_last : leave out the last batch of an epoch where it is smaller
-    transform : function of the batch's arrays (NumPy's) that gives what takes their place; where it has an argument ``rng`` it
-        gets a ``numpy.random.Generator`` that depends on seed, epoch and batch only
-    workers : threads that make batches; with 0 the caller makes them
-    prefetch : batches that workers make ahead
-    dtype : float dtype that floats are cast to, optional
+    shuffle : bool
+        Whether each epoch has a new order.
+    seed : int
+        The seed of the orders.
+    drop_last : bool
+        Whether to drop the last batch of an epoch if it is smaller.
+    transform : callable, optional
+        Called with the NumPy arrays of a batch; its result replaces them. An argument ``rng`` receives a
+        ``numpy.random.Generator`` that depends on seed, epoch and batch only.
+    workers : int
+        The number of threads that make batches; with 0 the caller makes them.
+    prefetch : int
+        The number of batches that workers make ahead.
+    dtype : dtype, optional
+        A float dtype to which floats are cast.
 
     Raises
     ------
     ShapeError, DTypeError, TypeError, ValueError
-        when data do not fit together. What goes wrong in ``data[i]`` or ``transform`` is raised where the batch is asked for,
-        with the number of the batch.
+        The arguments do not fit together. An error in ``data[i]`` or ``transform`` is raised when the batch is requested, with
+        the number of the batch.
 
     Examples
     --------
@@ -57,7 +65,7 @@ class Loader:
         transform: Callable[..., Any] | None = None, workers: int = 0, prefetch: int = 2, dtype: Any = None,
     ) -> None:
         if getattr(batch_size, "shape", ()):
-            raise TypeError("Loader: batch_size must be an int, not an array: several arrays are one tuple, Loader((x, y), 32)")
+            raise TypeError("Loader: batch_size must be an int, not an array; pass several arrays as a tuple, Loader((x, y), 32)")
         for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"Loader: {name} must be an int, at least {least}, not {short(value)}")
@@ -65,34 +73,34 @@ class Loader:
         if self.dtype is not None and not is_float(self.dtype):
             raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")
         self.arrays: tuple[Any, ...] | None
-        self.alone = not isinstance(data, tuple)
+        self.is_single = not isinstance(data, tuple)
         if isinstance(data, tuple) or hasattr(data, "dtype"):
-            self.arrays = tuple(_array(a, k) for k, a in enumerate(data if isinstance(data, tuple) else (data,)))
+            self.arrays = tuple(_check_array(a, k) for k, a in enumerate(data if isinstance(data, tuple) else (data,)))
             if not self.arrays:
                 raise ShapeError("Loader: data holds no array")
             lengths = [len(a) for a in self.arrays]
             if len(set(lengths)) > 1:
-                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; they must have equally many")
+                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; these numbers must be equal")
             self.samples = lengths[0]
         else:
             self.arrays = None
             if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
                 raise TypeError(
                     "Loader: data must be an array, a tuple of arrays, or have __len__ and __getitem__, not "
-                    f"{type(data).__name__}; batches that are made otherwise, by a generator say, go to fit as they are"
+                    f"{type(data).__name__}; pass batches from a generator to fit directly"
                 )
             self.samples = len(data)
         if not self.samples:
             raise ShapeError("Loader: data is empty")
         if drop_last and self.samples < batch_size:
-            raise ValueError(f"Loader: {self.samples} samples make no batch of {batch_size}; drop_last leaves smaller ones out")
+            raise ValueError(f"Loader: {self.samples} samples make no batch of {batch_size}, and drop_last drops smaller ones")
         self.data, self.batch_size, self.shuffle, self.seed, self.drop_last = data, batch_size, shuffle, seed, drop_last
         self.transform, self.workers, self.prefetch = transform, workers, prefetch
         self.takes_rng = transform is not None and _takes_rng(transform)
-        self.epoch = 0  # of the next ``iter``
+        self.epoch = 0  # the epoch of the next iteration
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """Return the number of batches per epoch."""
         return self.samples // self.batch_size if self.drop_last else -(-self.samples // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
@@ -103,7 +111,7 @@ class Loader:
         return f"Loader({self.samples} samples, batch_size={self.batch_size}, {len(self)} batches)"
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch (counted from 0), beginning with batch ``start``.
+        """Return an iterator over the batches of an epoch (counted from 0), starting with batch ``start``.
 
         Yields
         ------
@@ -112,26 +120,26 @@ class Loader:
         order = default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
         numbers = range(start, len(self))
         if not self.workers:
-            return (self._shown(epoch, k, order) for k in numbers)
-        return self._ahead(epoch, numbers, order)
+            return (self._batch_with_note(epoch, k, order) for k in numbers)
+        return self._prefetch(epoch, numbers, order)
 
-    def _ahead(self, epoch: int, numbers: Sequence[int], order: np.ndarray | None) -> Iterator[Any]:
-        """Batches in order, made by threads."""
+    def _prefetch(self, epoch: int, numbers: Sequence[int], order: np.ndarray | None) -> Iterator[Any]:
+        """Yield batches in order, made by threads."""
         waiting: deque[Future] = deque()
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="weft-loader")
         try:
             for k in numbers:
-                waiting.append(pool.submit(self._shown, epoch, k, order))
+                waiting.append(pool.submit(self._batch_with_note, epoch, k, order))
                 if len(waiting) > self.prefetch:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
-        finally:  # also when the caller leaves its loop early
+        finally:  # also runs if the caller leaves its loop early
             for future in waiting:
                 future.cancel()
             pool.shutdown(wait=False)
 
-    def _shown(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
+    def _batch_with_note(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
         try:
             return self._batch(epoch, k, order)
         except Exception as error:
@@ -145,16 +153,16 @@ class Loader:
         if self.arrays is not None:
             rows = slice(first, last) if order is None else order[first:last]
             parts = tuple(np.asarray(a[rows]) for a in self.arrays)
-            alone = self.alone
+            is_single = self.is_single
         else:
             numbers = range(first, last) if order is None else order[first:last].tolist()
-            parts, alone = _stacked([self.data[i] for i in numbers])
+            parts, is_single = _stack_samples([self.data[i] for i in numbers])
         if self.transform is not None:
             more = {"rng": default_rng([self.seed, epoch, k])} if self.takes_rng else {}
-            made = self.transform(*parts, **more)
-            parts, alone = (made, False) if isinstance(made, tuple) else ((made,), True)
+            transformed = self.transform(*parts, **more)
+            parts, is_single = (transformed, False) if isinstance(transformed, tuple) else ((transformed,), True)
         out = tuple(self._cast(p) for p in parts)
-        return out[0] if alone else out
+        return out[0] if is_single else out
 
     def _cast(self, part: Any) -> Array:
         if isinstance(part, Array):
@@ -163,29 +171,29 @@ class Loader:
         return asarray(part.astype(self.dtype) if self.dtype is not None and is_float(part.dtype) else part)
 
 
-def _array(a: Any, k: int) -> Any:
+def _check_array(a: Any, k: int) -> Any:
     refuse_subclass(a)
-    found = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
-    if not found.ndim:
+    content = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
+    if not content.ndim:
         raise ShapeError(f"Loader: array {k} has no dimensions; the first is that of the samples")
-    if found.dtype.kind not in "fiub" and not is_float(found.dtype):
-        raise DTypeError(f"Loader: array {k} must hold numbers, not {found.dtype}")
-    return found
+    if content.dtype.kind not in "fiub" and not is_float(content.dtype):
+        raise DTypeError(f"Loader: array {k} must hold numbers, not {content.dtype}")
+    return content
 
 
-def _stacked(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
-    """Samples as one array for each of their parts, and whether they have one part without a tuple."""
-    alone = not isinstance(samples[0], tuple | list)
-    columns = [samples] if alone else list(zip(*samples, strict=True))
+def _stack_samples(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
+    """Stack each part of the samples, and return whether a sample is a single value and no tuple."""
+    is_single = not isinstance(samples[0], tuple | list)
+    columns = [samples] if is_single else list(zip(*samples, strict=True))
     out = []
     for k, column in enumerate(columns):
         parts = [p.numpy() if isinstance(p, Array) else np.asarray(p) for p in column]
         shapes = {p.shape for p in parts}
         if len(shapes) > 1:
-            found = ", ".join(map(str, sorted(shapes)))
-            raise DataError(f"Loader: part {k} of the samples has shapes {found}; they must be equal")
+            listed = ", ".join(map(str, sorted(shapes)))
+            raise DataError(f"Loader: part {k} of the samples has shapes {listed}; they must be equal")
         out.append(np.stack(parts))
-    return tuple(out), alone
+    return tuple(out), is_single
 
 
 def _takes_rng(f: Callable) -> bool:

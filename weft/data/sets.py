@@ -1,4 +1,4 @@
-"""The data sets: digits (shipped with the package) and MNIST (found, or downloaded once)."""
+"""The data sets: digits (included in the package) and MNIST (read from a folder, or downloaded once)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Images and labels, for training and for the test.
+    """Images and labels for training and for testing.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Split:
 
 
 def load_digits() -> Split:
-    """1,437 training and 360 test images of 8x8 handwritten digits (UCI; licence in ``data/digits``).
+    """Return 1,437 training and 360 test images of 8x8 handwritten digits (UCI; licence in ``data/digits``).
 
     Returns
     -------
@@ -63,10 +63,10 @@ def load_digits() -> Split:
 
 
 def load_mnist() -> Split:
-    """60,000 training and 10,000 test images of 28x28, pixels scaled by 1/255.
+    """Return 60,000 training and 10,000 test images of 28x28, with pixels scaled by 1/255.
 
-    Read from ``$WEFT_DATA/mnist``, else from the user's cache folder, else downloaded there (needs pooch:
-    ``pip install weft[data]``). The unpacked bytes are checked; damaged files in the cache folder are downloaded again.
+    The files are read from ``$WEFT_DATA/mnist`` or the user's cache folder, or else downloaded there, which needs pooch (``pip
+    install weft[data]``). The unpacked bytes are checked; damaged files in the cache folder are downloaded again.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _mnist_array(name: str, md5: str) -> np.ndarray:
     try:
         return read_idx(path, md5)
     except DataError as error:
-        if path.parent != user_cache_folder() / "mnist":  # a file of the user's
+        if path.parent != user_cache_folder() / "mnist":  # the user's own file
             raise
         path.unlink(missing_ok=True)
         try:

@@ -1,11 +1,10 @@
-"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there; ``cuda`` has
-those for GPUs.
+"""Devices: they compile Programs, run them and own buffers. ``cpu`` is always available, ``cuda`` holds the GPU devices.
 
-``base`` is all that is asked of a device. ``steps`` walks a Program for one that has no walker of its own, ``cache`` keeps
-object code on disk, ``warm``, ``small`` and ``faults`` are the words in which devices and the layers above speak of warm calls,
-small work and wrong indices.
+``base`` defines the interface of a device, ``native_protocols`` that of its native functions for warm calls and small eager
+operations. ``steps`` executes the steps of a Program for a device without a native walker, ``cache`` stores object code on disk,
+``faults`` holds the exceptions that runs raise.
 
-A device is one folder. It imports from here, from ``schedule.program``, ``kernel`` and ``formats``.
+Each device is one folder. It imports from here, from ``schedule.program``, ``kernel`` and ``formats``.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from weft.errors import DeviceError
 
 @cache
 def get_device(name: str = "cpu") -> Device:
-    """A device by its name.
+    """Return a device by its name.
 
     Parameters
     ----------
     name : str
-        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu"; of several cards the next is "gpu:1".
+        "cpu", "gpu-sim" (GPU code interpreted in the host's memory) or "gpu". Further GPUs are "gpu:1", "gpu:2" and so on.
 
     Returns
     -------
@@ -33,9 +32,9 @@ def get_device(name: str = "cpu") -> Device:
     Raises
     ------
     ValueError
-        No such device.
+        If no device has this name.
     DeviceError
-        It cannot be used here: the sentence says what is missing.
+        If the device cannot be used in this process. The message says what is missing.
 
     Examples
     --------
@@ -62,10 +61,9 @@ def get_device(name: str = "cpu") -> Device:
 
 
 def settle() -> None:
-    """Wait until all compiled code is as good as it gets, for those who measure.
+    """Recompile all kernels in memory at the highest optimisation level and wait. Call it before measuring.
 
-    What is compiled for the first time is compiled quickly; what runs often gets better code, of the same bits, while the
-    program goes on. This asks for better code of all that is in memory, and waits for it.
+    A kernel is first compiled quickly. If it runs often, better code with bitwise equal results is compiled in the background.
 
     Examples
     --------
@@ -81,11 +79,11 @@ def settle() -> None:
 
 
 def counters() -> dict[str, int]:
-    """What was counted since the process began.
+    """Return the CPU device's counters since the process started.
 
-    ``kernels`` (entries, counted in the emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
-    ``sized_calls`` and ``numpy_calls`` (operations that ran without a kernel compiled for them: at once, or in a program seen
-    for the first times), ``compiles``, ``cache_hits``, ``loads``, ``improved`` (kernels that got better code while others ran),
+    ``kernels`` (kernel entries, counted in emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
+    ``sized_calls`` and ``numpy_calls`` (operations executed without a kernel of their own: eagerly, or in a program that has run
+    too rarely to be compiled), ``compiles``, ``cache_hits``, ``loads``, ``improved`` (kernels recompiled in the background),
     ``allocator_misses``, ``allocator_bytes``.
 
     Returns
@@ -103,7 +101,7 @@ def counters() -> dict[str, int]:
 
 
 def set_num_threads(count: int) -> None:
-    """Use this many threads, the calling one included. Results do not depend on it.
+    """Set the number of threads, including the calling thread. Results do not depend on it.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ def set_num_threads(count: int) -> None:
     Raises
     ------
     TypeError, ValueError
-        No int; out of range.
+        If ``count`` is not an int, or out of range.
 
     Examples
     --------
@@ -128,7 +126,7 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads a kernel may use: ``$WEFT_THREADS``, else the CPUs this process may run on.
+    """Return the number of threads a kernel may use. The default is ``$WEFT_THREADS``, else the CPUs available to the process.
 
     Returns
     -------

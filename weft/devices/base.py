@@ -1,7 +1,7 @@
-"""What is asked of a device, and nothing else is.
+"""The interface of a device.
 
-A device is one folder; :func:`weft.devices.get_device` finds it by name. ``Device`` is what each must offer. The protocols below
-it are abilities: who wants one asks ``isinstance(device, Timing)``, and does without where a device has it not.
+Every device implements ``Device``. The other protocols are optional: a caller tests ``isinstance(device, Timing)`` and falls
+back if the device does not implement it.
 """
 
 from __future__ import annotations
@@ -24,87 +24,88 @@ if TYPE_CHECKING:  # importing weft need not import its compiler
 
 
 class Memory(Protocol):
-    """Memory on a device, for as long as the object lives. ``address`` is a plain int."""
+    """Memory on a device, freed with the object. ``address`` is a plain int."""
 
     address: int
     nbytes: int
 
 
-# Classes of memory on devices other than the CPU -> the device's name; empty until such a device is used, so that who asks
-# whether memory lies elsewhere pays nothing where there is one device.
+# Buffer class -> device name, for devices other than the CPU. It is empty until such a device is used, so the check for foreign
+# buffers costs nothing on a machine with one device.
 ELSEWHERE: dict[type, str] = {}
 
 
 class Run(Protocol):
-    """What runs a program."""
+    """A callable that runs a program."""
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
-        """Run: buffers (or Python numbers for scalar inputs) in, one new buffer an output out.
+        """Run the program on buffers (or Python numbers for scalar inputs). Return one buffer per output.
 
-        ``held[i]`` is False where nobody else holds input i, so that its memory may become an output's. Raises IndexFault
-        where an index is out of range; then no input has changed.
+        If ``held[i]`` is False, nothing else refers to input i and its memory may be donated to an output. Raises IndexFault if
+        an index is out of range; no input is changed then.
         """
         ...
 
     def direct(self) -> int:
-        """The address of what one native call runs, for warm calls; 0 where there is none."""
+        """Return the address of the table that one native call executes, for warm calls, or 0 if a run is more than that."""
         ...
 
 
 @runtime_checkable
 class DefersChecks(Protocol):
-    """A Run on a device that works behind the host: it can return before it is known whether an index was out of range."""
+    """A Run on an asynchronous device: it can return before the device has checked the indices."""
 
     def deferring(
         self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None,
         tell: Callable[[IndexFault], IndexError],
     ) -> list[Any]:
-        """Run, as :class:`Run` does. written: for each output that an array holds afterwards the input that it held before; where
-        an index is wrong, that output holds the input's content. Then the error, as ``tell`` makes it, is raised by a later run
-        or look. Where that cannot be so, or ``written`` is None, IndexFault is raised at once.
+        """Run as :class:`Run` does, but report an index that is out of range later.
 
-        Raises the error of an earlier run that nobody has heard of, before anything is done.
+        ``written`` maps each output that replaces the content of an array to the input with the old content. If an index is out
+        of range, such an output receives the old content, and a later run or read raises the error that ``tell`` returns. If
+        this is impossible or ``written`` is None, IndexFault is raised immediately. A pending error of an earlier run is raised
+        before the run starts.
         """
         ...
 
 
 @runtime_checkable
 class TellsLate(Protocol):
-    """A device whose runs may be found to have failed when they are looked at."""
+    """A device that reports errors of a run after the run has returned."""
 
     def tell(self) -> None:
-        """Raise the error of an earlier run that nobody has heard of yet, where it is known."""
+        """Raise the error of an earlier run if one is known and has not been raised yet."""
         ...
 
 
 class Executable(Run, Protocol):
-    """A compiled Program. ``places``: what the array layer keeps with it, to say where a fault comes from."""
+    """A compiled Program. ``places`` is set by the array layer: the source lines of the checked indices."""
 
     program: Program
     places: Any
 
 
 class TimedExecutable(Executable, Protocol):
-    """An Executable that says how long each step of its last run took."""
+    """An Executable that measures each step of its last run."""
 
     def times(self) -> list[tuple[int, int]]:
-        """(number of the step, nanoseconds), in the order in which they ran."""
+        """Return (begin, nanoseconds) of each step of the last run, in execution order."""
         ...
 
     def parallel(self, kernel: int) -> bool:
-        """Whether a kernel, by number, shares its work among threads."""
+        """Return whether kernel number ``kernel`` divides its work among threads."""
         ...
 
 
 class Device(Protocol):
-    """What runs programs, which are built for its ``target``. Calls may come from any thread."""
+    """A device that runs programs built for its ``target``. All methods are thread-safe."""
 
     name: str
     target: Target
 
     @property
     def threads(self) -> int:
-        """How many threads of the host a kernel may use."""
+        """The number of host threads a kernel may use."""
         ...
 
     def set_threads(self, count: int) -> None: ...
@@ -112,35 +113,35 @@ class Device(Protocol):
     def compile(self, program: Program, flush_denormals: bool = False) -> Executable: ...
 
     def allocate(self, nbytes: int) -> Any:
-        """Memory of at least so many bytes, not initialised."""
+        """Return an uninitialised buffer of at least ``nbytes`` bytes."""
         ...
 
     def upload(self, array: np.ndarray) -> Any:
-        """Memory with a copy of an array, in row-major order."""
+        """Copy an array to a new buffer, in row-major order."""
         ...
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
-        """Memory with a copy of some rows of an array; ``rows``, of any shape, lie within it."""
+        """Copy rows of an array to a new buffer. ``rows`` may have any shape; its indices must be in range."""
         ...
 
     def first(self, buffer: Any, dtype: Format) -> Any:
-        """The first element of a buffer, as a NumPy number."""
+        """Return the first element of a buffer as a NumPy number."""
         ...
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        """A buffer's content, not to be written to; without a copy where the memory is the host's."""
+        """Return a buffer's content as a read-only array, without a copy if the memory belongs to the host."""
         ...
 
     def synchronise(self) -> None:
-        """Return when all that was asked for has been done."""
+        """Wait until all submitted work has finished."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """What was counted since the process began: see :func:`weft.devices.counters`."""
+        """Return the counters: see :func:`weft.devices.counters`."""
         ...
 
     def describe(self, measure: bool = False) -> dict[str, Any]:
-        """For people; ``measure``: with figures that take a moment."""
+        """Return a description for display. ``measure`` adds measured figures (0.2 s on the CPU)."""
         ...
 
 
@@ -153,7 +154,7 @@ class Timing(Protocol):
 
 @runtime_checkable
 class WarmCalls(Protocol):
-    """A device that runs jitted functions without Python in between: see ``weft.devices.native_protocols``."""
+    """A device that runs warm calls of jitted functions natively: see ``weft.devices.native_protocols``."""
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None: ...
 
@@ -167,22 +168,24 @@ class WarmCalls(Protocol):
 
 @runtime_checkable
 class Measuring(Protocol):
-    """A device that knows what it can do, and keeps notes on disk under names."""
+    """A device that measures its speed and stores named notes on disk."""
 
     @property
     def processor(self) -> str:
-        """What the processor calls itself."""
+        """The processor's model name."""
         ...
 
     @property
     def identity(self) -> str:
-        """Another text for another processor."""
+        """A text that differs for each kind of processor."""
         ...
 
     def measure(self) -> dict[str, Any]:
-        """``flops``: float32 operations a second; ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second.
+        """Measure the device for about half a second.
 
-        Devices with memory of their own have more: see :class:`weft.placement.device_figures.Machine`."""
+        Returns ``flops``, float32 operations per second, and ``bandwidth``, pairs (bytes touched, bytes per second). Devices with
+        their own memory return more: see :class:`weft.placement.device_figures.Machine`.
+        """
         ...
 
     def recall(self, name: str) -> dict[str, Any] | None: ...
@@ -191,16 +194,18 @@ class Measuring(Protocol):
 
 
 class Sized(Protocol):
-    """Functions that take sizes as arguments, with the bits of the kernels that are compiled for them. What they run on are
-    addresses; strides are in elements. Results are dense, and lie on no operand of another extent."""
+    """Functions that take sizes as run-time arguments; their results equal those of compiled kernels bit for bit.
+
+    Operands are addresses, strides are in elements. Results are contiguous and may alias only operands of the same extent.
+    """
 
     def product(
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
         batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
     ) -> None:
-        """out[m, n] = sum over k of a[m, k] * b[k, n], as often as ``batch`` says; dtype is float32 or float64.
+        """Compute out[m, n] = sum over k of a[m, k] * b[k, n] for each of ``batch`` products, in float32 or float64.
 
-        a_m, ... : strides; order : of the sum, where it is not that of a product with one axis of k
+        ``a_m`` to ``b_batch`` are strides. ``order`` is the order of the sums, by default that of a product with one axis k.
         """
         ...
 
@@ -208,37 +213,39 @@ class Sized(Protocol):
         self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
         order: Order,
     ) -> None:
-        """out[outer, inner] = sum over k of x[outer, inner, k]; x_outer, ... : strides. dtype is float32 or float64."""
+        """Compute out[outer, inner] = sum over k of x[outer, inner, k] in float32 or float64; ``x_outer`` to ``x_k``: strides."""
         ...
 
     def prepared_product(
         self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
         b_batch: int = 0, order: Order | None = None,
     ) -> Prepared | None:
-        """A product as :meth:`product` is told of it, but for addresses; None where it needs memory of its own."""
+        """Return a prepared :meth:`product` that lacks only the addresses, or None if the product needs scratch memory."""
         ...
 
     def prepared_sum(
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
     ) -> Prepared:
-        """The same of a sum."""
+        """Return a prepared :meth:`sum` that lacks only the addresses."""
         ...
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
-        """``f(count, out, x, step, ...)``: an element-wise primitive of operands of these dtypes; after the address of each
-        operand 1, or 0 where one number stands for ``count`` of them. Memory beyond the elements is not touched."""
+        """Return ``f(count, out, x, step, ...)``, which computes an elementwise primitive on operands of these dtypes.
+
+        ``step`` follows the address of each operand: 1, or 0 to broadcast one element. Memory beyond the elements is not touched.
+        """
         ...
 
     def words(self, count: int, out: int, key: int, base: int) -> None:
-        """The first words that ``random_bits`` makes of a key and a base, of which the addresses are given."""
+        """Compute the first ``count`` words of ``random_bits``. ``key`` and ``base`` are addresses."""
         ...
 
 
 @runtime_checkable
 class AnySize(Device, Protocol):
-    """A device that computes small things at once, without compiling for their size.
+    """A device that executes small operations eagerly, without compiling a kernel for their sizes.
 
-    numpy_calls : how many operations NumPy has computed on its memory
+    ``numpy_calls`` counts the operations that NumPy has computed on its buffers.
     """
 
     numpy_calls: int
@@ -247,100 +254,102 @@ class AnySize(Device, Protocol):
     def sized(self) -> Sized: ...
 
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
-        """A buffer that is a part of another one, which it keeps, and which is not written to while it lives."""
+        """Return a buffer that aliases part of another. It keeps that buffer alive and prevents writes to it."""
         ...
 
     def over(self, array: np.ndarray) -> Any:
-        """A buffer over the memory of an array that lies row by row; it keeps the array, and is never written to."""
+        """Return a read-only buffer that aliases a contiguous NumPy array and keeps it alive."""
         ...
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        """A buffer's memory, to be read from for a moment, while the buffer is held."""
+        """Return a NumPy view of a buffer for a short read. The caller must keep the buffer alive."""
         ...
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
-        """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
+        """Return a writable NumPy view of a buffer, or None if a view or another library may be reading it."""
         ...
 
     def together(self, buffers: Sequence[Any]) -> bytes | None:
-        """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+        """Return the concatenated bytes of buffers, or None if one of them is a window on another buffer."""
         ...
 
 
 @runtime_checkable
 class Limited(Protocol):
-    """A device with memory of its own, which may be full: then ``OutOfRoom`` is raised."""
+    """A device with its own memory. It raises ``OutOfRoom`` if the memory is full."""
 
     def room(self) -> int:
-        """Bytes that are left for arrays and programs."""
+        """Return the free bytes for arrays and programs."""
         ...
 
 
 @runtime_checkable
 class Exchanging(Protocol):
-    """A card whose memory other libraries read where it lies, and which reads theirs. Streams are CUDA's, as integers; where
-    there is None nothing waits."""
+    """A GPU that shares memory with other libraries without copies.
+
+    Streams are CUDA streams as integers; for None nothing is synchronised.
+    """
 
     name: str
 
     @property
     def number(self) -> int:
-        """Of the card, as CUDA counts."""
+        """The GPU's CUDA device number."""
         ...
 
     @property
     def stream(self) -> int:
-        """On which it does everything."""
+        """The stream of all its work."""
         ...
 
     def lend(self, buffer: Any, stream: int | None) -> int:
-        """The address of a buffer that others will read on a stream of theirs, which waits for it. It is never written from then
-        on, and not given out again before all that they asked for is done."""
+        """Return the address of a buffer for another library, and make ``stream`` wait for it.
+
+        The buffer is not written any more, and its memory is reused only after the work of ``stream`` has finished.
+        """
         ...
 
     def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> Any:
-        """A buffer over memory of others, which ``owner`` keeps; it is read after what was asked for on ``stream``, and never
-        written."""
+        """Return a read-only buffer over another library's memory, which ``owner`` keeps alive, after waiting for ``stream``."""
         ...
 
     def copied(self, buffer: Any) -> Any:
-        """A buffer of its own with the same content."""
+        """Return a copy of a buffer."""
         ...
 
     def lies(self, address: int) -> int | None:
-        """The number of the card on which an address lies; None where it is no card's memory."""
+        """Return the number of the GPU that owns an address, or None if no GPU does."""
         ...
 
 
 @runtime_checkable
 class Settling(Protocol):
-    """A device whose code gets better behind the back of what runs."""
+    """A device that recompiles kernels in the background."""
 
     def settle(self) -> None:
-        """Return when all code in memory is as good as it gets."""
+        """Wait until all code in memory has the highest optimisation level."""
         ...
 
 
 @runtime_checkable
 class ChoosesByMeasuring(Protocol):
-    """A device that tries several ways to compute the same bits while a program runs, and keeps the quickest."""
+    """A device that times bitwise equal variants of a kernel while a program runs, and keeps the fastest."""
 
     def settled(self, run: Callable[[], Any], seconds: float) -> bool:
-        """Repeat ``run`` until each kernel of it runs in the way that is kept; return False where ``seconds`` are not enough."""
+        """Repeat ``run`` until the variant of each of its kernels is chosen. Return False if this takes more than ``seconds``."""
         ...
 
 
 @runtime_checkable
 class DoesSmallWork(Protocol):
-    """A device that does small work on arrays without Python in between: see ``weft.devices.native_protocols``."""
+    """A device with native functions for small eager operations: see ``weft.devices.native_protocols``."""
 
     def small_work(self, world: Surroundings) -> SmallWork: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a kernel's code is like. vectors: whether several elements are computed together; called: functions of a library
-    that are called for one element at a time."""
+    """Properties of a kernel's code. ``vectors``: it is vectorised; ``called``: library functions called per element."""
 
     vectors: bool
     called: tuple[str, ...]
@@ -348,13 +357,13 @@ class Code:
 
 @runtime_checkable
 class Launches(Protocol):
-    """A device on which a kernel may be several launches."""
+    """A device that may split a kernel into several launches."""
 
     def launches_of(self, kernel: Kernel) -> int: ...
 
 
 @runtime_checkable
 class ReadsCode(Protocol):
-    """A device that can say what a kernel's code is like."""
+    """A device that can describe a kernel's code."""
 
     def code_of(self, kernel: Kernel) -> Code: ...

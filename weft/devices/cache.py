@@ -1,10 +1,9 @@
-"""Object code on disk: a private folder of entries that are verified before they are used.
+"""Object code on disk: a private folder of entries that are verified before use.
 
-An entry is code that will be executed, so nothing is taken on trust: the folder and the file must belong to
-this user and be writable by nobody else, links are not followed, and a checksum inside the entry covers all of
-it. Whatever fails is a miss: the entry is built anew, and whoever finds the content of an entry unusable may treat it as a
-miss too. Files appear by an atomic rename, so two processes may fill one folder. A folder that cannot be written costs one
-warning, never the run.
+Entries are executed, so the folder and the file must belong to this user and be writable by no other user, links are not
+followed, and a checksum covers the whole entry. An entry that fails a check is a cache miss and is rebuilt; callers may also
+treat an entry with unusable content as a miss. Files are created by atomic rename, so several processes may share a folder.
+A folder that cannot be written causes one warning, never an error.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ _DAY = 86400.0
 
 
 class Entry(NamedTuple):
-    """What is known of one compiled kernel besides its code."""
+    """The metadata and the object code of one compiled kernel."""
 
     meta: dict[str, Any]
     code: bytes
 
 
 def default_folder() -> Path:
-    """``$WEFT_CACHE``, else weft's place in the user's cache folder."""
-    named = os.environ.get("WEFT_CACHE")
-    if named:
-        return Path(named)
+    """Return ``$WEFT_CACHE``, else weft's folder in the user's cache folder."""
+    setting = os.environ.get("WEFT_CACHE")
+    if setting:
+        return Path(setting)
     return user_cache_folder() / "objects"
 
 
@@ -48,7 +47,7 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(data: bytes) -> Entry | None:
-    """The entry, or None when a single byte is not as it was written."""
+    """Return the entry, or None if the checksum or the format is wrong."""
     start = len(MAGIC) + 32
     body = memoryview(data)[start:]
     if data[: len(MAGIC)] != MAGIC or len(body) < 8 or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
@@ -64,12 +63,12 @@ def decode(data: bytes) -> Entry | None:
 
 
 class Cache:
-    """Entries by name (a hex digest) in one folder.
+    """A folder of entries, by name (a hex digest).
 
     Parameters
     ----------
-    folder : where entries lie; made on the first write, readable by this user only.
-    limit : bytes; when a write finds more, the entries not used for longest go.
+    folder : created on the first write, accessible to this user only.
+    limit : bytes; a write that finds more removes the least recently used entries.
     """
 
     def __init__(self, folder: Path | None = None, limit: int = 512 << 20) -> None:
@@ -80,7 +79,7 @@ class Cache:
         self._writes = 0
 
     def read(self, name: str) -> Entry | None:
-        """The entry called ``name``, or None if there is none that can be trusted."""
+        """Return the entry called ``name``, or None if it is missing or fails a check."""
         if not self._private():
             return None
         path = self.folder / (name + SUFFIX)
@@ -95,7 +94,7 @@ class Cache:
         return entry
 
     def write(self, name: str, meta: dict[str, Any], code: bytes) -> bool:
-        """Keep an entry; True if it is on disk now."""
+        """Store an entry. Return whether it is on disk."""
         if not self.writable:
             return False
         try:
@@ -105,7 +104,7 @@ class Cache:
                 return False
             path = self.folder / (name + SUFFIX)
             if path.is_dir() and not path.is_symlink():
-                return False  # not ours to remove, and of no harm to other entries
+                return False  # the directory is not weft's and does not affect other entries
             _write_atomic(path, encode(Entry({**meta, "name": name}, code)))
         except OSError as error:
             self.writable = False
@@ -118,12 +117,12 @@ class Cache:
         return True
 
     def size(self) -> tuple[int, int]:
-        """(entries, bytes)."""
+        """Return the number of entries and their total bytes."""
         files = self._files()
         return len(files), sum(size for _, size, _ in files)
 
     def prune(self) -> int:
-        """Remove the entries not used for longest until four fifths of the limit are left; returns how many."""
+        """If the limit is exceeded, remove the least recently used entries down to 4/5 of it. Return the number removed."""
         removed = 0
         files = sorted(self._files(), reverse=True)
         total = sum(size for _, size, _ in files)
@@ -139,13 +138,13 @@ class Cache:
         return removed
 
     def _private(self) -> bool:
-        """Whether the folder exists, is ours and closed to other writers; a folder that is not is never used."""
+        """Return whether the folder exists, belongs to this user and is not writable by others. Warn if it is unsafe."""
         if self._checked is None:
             try:
                 info = os.stat(self.folder)
             except OSError:
                 return False
-            self._checked = stat.S_ISDIR(info.st_mode) and _ours(info)
+            self._checked = stat.S_ISDIR(info.st_mode) and _is_owned_and_closed(info)
             if not self._checked:
                 self.writable = False
                 _warn(f"weft does not use {self.folder} for compiled code: it is no folder, or other users may write there. "
@@ -165,7 +164,7 @@ class Cache:
         return out
 
     def _temporaries(self) -> list[Path]:
-        """What a process left that was stopped while it wrote."""
+        """Return temporary files older than an hour, left by processes that were killed while writing."""
         try:
             return [p for p in self.folder.glob(".new-*") if time.time() - p.stat().st_mtime > 3600]
         except OSError:
@@ -173,32 +172,32 @@ class Cache:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder and its missing parents, each for this user only: ``mkdir(parents=True)`` leaves parents to the umask."""
+    """Create a folder and its missing parents with mode 700: ``mkdir(parents=True)`` applies the umask to parents."""
     if not folder.is_dir():
         if folder.parent != folder:
             _make_private(folder.parent)
         folder.mkdir(exist_ok=True, mode=0o700)
 
 
-def _ours(info: os.stat_result) -> bool:
+def _is_owned_and_closed(info: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is private by its access list
         return True
     return info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _read_private(path: Path) -> bytes | None:
-    """The file's bytes if it is a plain file that only this user can write. Checked on the open file: no race."""
-    flags = ("O_NOFOLLOW", "O_CLOEXEC", "O_NOCTTY", "O_NONBLOCK")  # the last: a pipe is not waited for
+    """Return the bytes of a regular file that only this user can write, else None. Checks the open file, to avoid a race."""
+    flags = ("O_NOFOLLOW", "O_CLOEXEC", "O_NOCTTY", "O_NONBLOCK")  # O_NONBLOCK: do not block on a pipe
     try:
         handle = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in flags))
     except OSError:
         return None
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or not _ours(info) or info.st_size > LARGEST:
+        if not stat.S_ISREG(info.st_mode) or not _is_owned_and_closed(info) or info.st_size > LARGEST:
             return None
         with os.fdopen(os.dup(handle), "rb") as file:
-            return file.read(info.st_size)  # read() allocates what it is asked for before it reads
+            return file.read(info.st_size)  # read() allocates its argument in advance
     finally:
         os.close(handle)
 
@@ -216,7 +215,7 @@ def _write_atomic(path: Path, data: bytes) -> None:
 
 
 def _touch(path: Path) -> None:
-    """Used today: pruning goes by this. At most one write an entry and day."""
+    """Update the modification time, by which pruning orders entries, at most once a day."""
     try:
         if time.time() - os.stat(path).st_mtime > _DAY:
             os.utime(path)

@@ -1,10 +1,10 @@
-"""What a run raises when a kernel found an index out of range: which one, as numbers; the array layer knows the user's line."""
+"""Exceptions that runs raise. They carry numbers only; the array layer adds the user's source line."""
 
 from __future__ import annotations
 
 
 class IndexFault(IndexError):
-    """args: the number of the site in the Program (see ``schedule/index_checks.py``), and the index as it was counted."""
+    """A kernel found an index out of range. ``args``: number of the site (see ``schedule/index_checks.py``) and the index."""
 
     @property
     def site(self) -> int:
@@ -16,9 +16,11 @@ class IndexFault(IndexError):
 
 
 class Elsewhere(IndexFault):
-    """Memory of another device was asked for its address in the host's memory. A native call that meets it gives up, as it does
-    where an index is wrong, and has changed nothing; then Python copies what lies elsewhere and calls again."""
+    """A buffer of another device has no host address.
+
+    A native call that raises it has changed nothing; Python then moves the buffers to the host and repeats the call.
+    """
 
 
 class OutOfRoom(MemoryError):
-    """A device has no memory left for a run. Nothing has changed: it can be run elsewhere."""
+    """A device has no memory for a run. Nothing has changed: the program can run on another device."""

@@ -1,4 +1,4 @@
-"""The names of devices: which there are, which can be used in this process, and why one cannot."""
+"""Device names: parse them, and find out which devices are usable in this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ _CARD = re.compile(r"gpu:(0|[1-9][0-9]{0,2})")
 
 
 def named(name: Any) -> str:
-    """The name of a device, whether it can be used here or not: "gpu" is also called "gpu:0", further cards "gpu:1" and so on;
-    the CPU is "cpu:0" too."""
+    """Return the canonical name of a device, usable or not: "cpu" for "cpu:0", "gpu" for "gpu:0"."""
     if name in NAMES:
         return name
     if name == "cpu:0":
@@ -23,12 +22,12 @@ def named(name: Any) -> str:
         hint = "; 'auto' is for wf.set_device, an array lies on one of these"
     elif isinstance(name, str) and name.startswith("cuda"):
         hint = "; what others call 'cuda' is 'gpu' here"
-    known = f"{', '.join(map(repr, NAMES[:-1]))} and {NAMES[-1]!r} (further cards: 'gpu:1', ...)"
-    raise ValueError(f"no device {name!r}; there are {known}{hint}")
+    choices = f"{', '.join(map(repr, NAMES[:-1]))} and {NAMES[-1]!r} (further cards: 'gpu:1', ...)"
+    raise ValueError(f"no device {name!r}; there are {choices}{hint}")
 
 
 def why_not(name: str) -> str | None:
-    """Why a device cannot be used here, in a sentence; None where it can. The device is not loaded for that."""
+    """Return a sentence why a device cannot be used here, or None if it can. Does not load the device."""
     name = named(name)
     if name == "cpu":
         return None
@@ -38,12 +37,12 @@ def why_not(name: str) -> str | None:
 
 
 def number_of(name: str) -> int:
-    """Of a card."""
+    """Return the number of the GPU in a device name."""
     return int(name.partition(":")[2] or 0)
 
 
 def usable() -> tuple[str, ...]:
-    """The names of the devices that can be used in this process."""
+    """Return the names of the devices that can be used in this process."""
     from weft.devices.cuda.cards import cards
 
     more = [f"gpu:{k}" for k in range(1, len(cards()))]

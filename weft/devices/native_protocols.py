@@ -1,11 +1,11 @@
 """Protocols of native functions: small eager operations and warm jitted calls that run without Python in between.
 
-A native function for small work returns None unless its arrays hold their own, computed content and the thread has no trace,
-gradient or profile; then Python takes over.
+A native function for small operations returns None, and Python takes over, unless its arrays are materialised and own their
+content and the thread has no active trace, gradient or profile.
 
-For a jitted call, a row of ``arguments`` says what an argument must be: ("array" or "value", shape, dtype), ("float", None,
-None), or ("same", object, None). A row of ``inputs`` says where a program's input is found: ("array" or "number", place among
-the arguments, None), ("cell", cell, the node it must hold), or ("fixed", buffer, None).
+For a jitted call, a row of ``arguments`` describes a valid argument: ("array" or "value", shape, dtype), ("float", None, None),
+or ("same", object, None). A row of ``inputs`` locates an input of the program: ("array" or "number", argument index, None),
+("cell", cell, the node it must hold), or ("fixed", buffer, None).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from weft.graph.node import Primitive
 
 
 class Surroundings(NamedTuple):
-    """What small work is done in.
+    """The objects of the array layer that native small operations use.
 
-    local : of the thread; limit: the name of how many bytes a result may have in it, now
-    array, value, node : the classes of arrays, of those that are values, and of nodes
-    leaf : the operation of nodes of contents
-    nothing : the params of nodes; reduced: the name of one that operands of the result's shape pass on
-    node_slots, array_slots : what else fresh ones always hold
+    local, limit : thread-local state, and the name of its attribute with the largest result in bytes
+    array, value, node : the classes ndarray, Scalar and Node
+    leaf : the primitive of leaf nodes
+    nothing : empty params; reduced: the name of the param that a result inherits from an operand of its shape
+    node_slots, array_slots : initial values of the other slots of a new node and a new array
     """
 
     local: Any
@@ -40,7 +40,7 @@ class Surroundings(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A function whose sizes are arguments, and these arguments; operands, out : which of them are addresses."""
+    """A dynamic kernel and its arguments; ``operands`` and ``out`` index the arguments that are addresses."""
 
     function: Callable[..., None]
     words: tuple[int, ...]
@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the node of a result is like."""
+    """Shape, dtype, size and params of a result's node."""
 
     shape: tuple[int, ...]
     dtype: Format
@@ -58,33 +58,34 @@ class Result(NamedTuple):
 
 
 class SmallOperation(Protocol):
-    """An operation on the elements of one array, or of two or of one and a number.
+    """An elementwise operation on one array, on two, or on an array and a number.
 
-    ``call``: (x) or (x, y) -> a new array; (x, y, x): the result becomes the content of x, which is given.
+    ``call`` takes (x) or (x, y) and returns a new array. Called with (x, y, x), it replaces the content of x and returns x.
     """
 
     call: Callable[..., Any]
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
-        """From now on for operands of a dtype, too: by a function that ``Sized.each`` gave; op: of the node that is made."""
+        """Support operands of ``dtype``, with a function from ``Sized.each``. ``op`` is the primitive of the result's node."""
         ...
 
 
 class ShapedOperation(Protocol):
-    """An operation that goes by the shapes of its one or two operands. ``call``: (x) or (x, y) -> a new array."""
+    """A product or reduction, prepared for given shapes. ``call`` takes (x) or (x, y) and returns a new array."""
 
     call: Callable[..., Any]
 
     def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
-        """From now on for operands of these shapes, too; of what is added the last is kept, and some before it."""
+        """Support operands of these shapes. May evict shapes that were added earlier."""
         ...
 
 
 class SmallWork(Protocol):
-    """What a device does.
+    """A device's native functions for small operations.
 
-    element(x, index) : a value of its own. store(x, index, number) : True where it is written
-    number(x) : of one element, as Python's
+    element(x, index) : return an element as a new Scalar
+    store(x, index, number) : write an element, return True if it was written
+    number(x) : return the only element as a Python number
     """
 
     element: Callable[..., Any]
@@ -98,11 +99,13 @@ Watched = tuple[str, Any, Any, Any]
 
 
 class World(NamedTuple):
-    """What every warm call asks for. ``inside``, ``counter``: names of attributes that must be 0 and unchanged.
+    """The objects of the array layer that every warm call uses.
 
-    array, value, node : the classes of arrays, of those that are values, and of nodes
-    scalar : the operation of nodes that hold numbers
-    slow : the Python function that is called otherwise
+    local, inside : thread-local state, and the name of its attribute that must be 0 (nothing is traced)
+    structure, counter : the object whose attribute ``counter`` must be unchanged
+    array, value, node : the classes ndarray, Scalar and Node
+    scalar : the primitive of nodes that hold Python numbers
+    slow : the Python function to fall back to
     """
 
     local: Any
@@ -117,8 +120,8 @@ class World(NamedTuple):
 
 
 class WarmTable(Protocol):
-    """One kind of call, as the device has written it down."""
+    """The native table of one signature of a jitted function."""
 
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
-        """Whether this table is for this program, count of structures, and what the captured cells hold now."""
+        """Return whether the table belongs to this program, structure version and these nodes of captured cells."""
         ...

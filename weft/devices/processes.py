@@ -1,4 +1,4 @@
-"""Second processes that run one file of weft, with the Python of this one."""
+"""Helper processes: run one file of weft in a second Python interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def python() -> str | None:
-    """The interpreter, unless this is a program that has one inside."""
+    """Return the path of the Python interpreter, or None in a program that embeds Python."""
     name = sys.executable or ""
     if getattr(sys, "frozen", False) or not re.match(r"(python|pypy)", os.path.basename(name), re.IGNORECASE):
         return None
@@ -18,8 +18,7 @@ def python() -> str | None:
 
 
 def started(file: str) -> Any:
-    """A process that runs a file by itself, spoken to by its input and output. Raises OSError where there is no interpreter, or
-    none can be started."""
+    """Start a process that runs a file and communicates through stdin and stdout. Raises OSError if that is impossible."""
     import subprocess
 
     name = python()
@@ -27,5 +26,5 @@ def started(file: str) -> Any:
         raise OSError("this program has no interpreter that could be started again")
     return subprocess.Popen(
         [name, "-I", "-S", str(Path(file))], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, start_new_session=True,  # Ctrl-C is for the program alone
+        stderr=subprocess.DEVNULL, start_new_session=True,  # Ctrl-C must interrupt only the main process
     )

@@ -1,8 +1,8 @@
-"""A plain walker of a Program's steps: what a new device starts with.
+"""An interpreter of a Program's steps in Python, for devices without a native one.
 
-The walker knows slots, loops and the arena, and that a step in NumPy is three: operands are fetched, NumPy runs, its result is
-put. A ``Worker`` knows memory and kernels, and is asked for one thing at a time. The CPU has a native walker of its own, which
-does the same (``cpu/native/walk_ir.py``).
+The interpreter resolves slots, loops and the arena; a ``Worker`` provides the device's operations on memory and kernels. For a
+host step, the worker fetches the operands, NumPy computes, and the worker puts the result. The CPU executes steps natively
+(``cpu/native/walk_ir.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.schedule.program import Call, Copy, Host, Loop, Program, Slot, calls
 
 
 class Mover(Protocol):
-    """Memory is whatever the device says it is; a piece of memory is memory."""
+    """Operations on a device's memory. The type of memory is up to the device; a piece of memory is memory."""
 
     def piece(self, memory: Any, offset: int, nbytes: int) -> Any: ...
 
@@ -27,22 +27,22 @@ class Mover(Protocol):
 
 
 class Worker(Mover, Protocol):
-    """What runs the steps, too."""
+    """A Mover that also runs steps."""
 
     def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
-        """The content of a slot as NumPy reads it, until the next step."""
+        """Return the content of a slot as a NumPy array that is valid until the next step."""
         ...
 
     def put(self, array: np.ndarray, memory: Any) -> None:
-        """An array, in row-major order, into memory."""
+        """Copy an array into memory, in row-major order."""
         ...
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        """Run a kernel; (number among ``call.sites``, index) where it found an index out of range, and wrote nothing."""
+        """Run a kernel. If an index is out of range, write nothing and return (position in ``call.sites``, index)."""
         ...
 
     def number(self, value: Any, slot: Slot) -> Any:
-        """Memory that holds a number, which came with the call."""
+        """Return memory that holds a scalar argument."""
         ...
 
 
@@ -51,12 +51,12 @@ def nbytes(slot: Slot) -> int:
 
 
 def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any, worker: Worker, first: int = 0) -> None:
-    """Run a Program. inputs : memory, or numbers; outputs, arena : memory; first : the number of its first checked index.
+    """Run a Program. Inputs are memory or numbers; ``first`` is the site number of the Program's first checked index.
 
     Raises
     ------
     IndexFault
-        where a kernel found an index out of range: no later step has run.
+        If a kernel finds an index out of range. No later step is run.
     """
 
     def memory(i: int) -> Any:
@@ -67,41 +67,44 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             return worker.piece(arena, root.offset, nbytes(root))
         if root.kind == "output":
             return outputs[root.position]
-        found = inputs[root.position]
-        return worker.number(found, slot) if isinstance(found, int | float | np.generic) else found
+        value = inputs[root.position]
+        return worker.number(value, slot) if isinstance(value, int | float | np.generic) else value
 
     for step in program.steps:
         if isinstance(step, Call):
-            wrong = worker.launch(step, [memory(a) for a in step.args], [inputs[p] for p in step.scalars])
-            if wrong is not None:
-                raise IndexFault(first + wrong[0], wrong[1])
+            fault = worker.launch(step, [memory(a) for a in step.args], [inputs[p] for p in step.scalars])
+            if fault is not None:
+                raise IndexFault(first + fault[0], fault[1])
             first += len(step.sites)
         elif isinstance(step, Host):
-            given = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
-            made = in_numpy(step, given)
-            worker.put(np.ascontiguousarray(made, program.slots[step.out].dtype.numpy), memory(step.out))
+            operands = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
+            result = in_numpy(step, operands)
+            worker.put(np.ascontiguousarray(result, program.slots[step.out].dtype.numpy), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:
-            inside = partial(walk, step.body, worker=worker, first=first)
-            turns(step, program.slots, memory, worker, inside)
+            run_body = partial(walk, step.body, worker=worker, first=first)
+            turns(step, program.slots, memory, worker, run_body)
             first += sum(len(call.sites) for call in calls(step.body))
 
 
 def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int], kind: Any) -> dict[int, Any]:
-    """Inputs of a kind of memory that nobody else holds become outputs, as the Program pairs them; none that is another input,
-    too. sizes : bytes of the outputs"""
-    taken: dict[int, Any] = {}
+    """Return the outputs that reuse an input's buffer: output -> buffer.
+
+    The Program lists the candidate pairs. An input is donated if it is of type ``kind``, nothing else holds it, its size is that
+    of the output, and it occurs only once among inputs and donations.
+    """
+    reused: dict[int, Any] = {}
     for i, o in program.donate:
-        given = inputs[i]
-        fits = not held[i] and isinstance(given, kind) and given.nbytes == sizes[o] and o not in taken
-        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
-            taken[o] = given
-    return taken
+        candidate = inputs[i]
+        fits = not held[i] and isinstance(candidate, kind) and candidate.nbytes == sizes[o] and o not in reused
+        if fits and sum(x is candidate for x in inputs) == 1 and all(x is not candidate for x in reused.values()):
+            reused[o] = candidate
+    return reused
 
 
 def in_numpy(step: Host, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """What a step in NumPy gives; where it refuses its operands, its error tells of the step."""
+    """Run a host step in NumPy. A ValueError gets the step as its attribute ``step``."""
     try:
         return np.asarray(step.fn(*arrays, **step.params))
     except ValueError as error:  # LinAlgError is one
@@ -113,10 +116,12 @@ def turns(
     loop: Loop, slots: Sequence[Slot], memory: Callable[[int], Any], worker: Mover,
     body: Callable[[list[Any], list[Any], Any], None],
 ) -> None:
-    """A loop step by step: carries change places, slices of stacked inputs and outputs move on.
+    """Run a loop iteration by iteration.
 
-    memory : of a slot; body : runs one step, of memory of its inputs, of its outputs and of its temporaries (None where the loop
-    has none for them)
+    Carries alternate between two pieces of memory or move along their tape; stacked inputs and outputs advance by one slice.
+
+    memory : returns the memory of a slot
+    body : runs one iteration on the memory of its inputs, its outputs and its temporaries (None if there are none)
     """
     size = [nbytes(slots[c.init]) for c in loop.carries]
     state = [memory(c.init) for c in loop.carries]
@@ -131,14 +136,14 @@ def turns(
     tapes = {k: stacked(c.tape) for k, c in enumerate(loop.carries) if c.tape >= 0}
     for step in range(loop.length):
         t = loop.length - 1 - step if loop.reverse else step
-        for k, (whole, each) in tapes.items():  # what a step reads stays on the tape
-            kept = worker.piece(whole, t * each, each)
-            worker.copy(state[k], kept, size[k])
-            state[k] = kept
-        odd = (loop.length - 1 - step) % 2  # the last step writes ``last``
+        for k, (whole, each) in tapes.items():  # the tape records the carry each iteration reads
+            recorded = worker.piece(whole, t * each, each)
+            worker.copy(state[k], recorded, size[k])
+            state[k] = recorded
+        odd = (loop.length - 1 - step) % 2  # the last iteration writes ``last``
         after = [pair[odd] for pair in targets]
-        given = [*state, *[worker.piece(whole, t * each, each) for whole, each in xs], *constants]
-        body(given, [*after, *[worker.piece(whole, t * each, each) for whole, each in ys]], arena)
+        operands = [*state, *[worker.piece(whole, t * each, each) for whole, each in xs], *constants]
+        body(operands, [*after, *[worker.piece(whole, t * each, each) for whole, each in ys]], arena)
         state = after
     if not loop.length:
         for k, carry in enumerate(loop.carries):

@@ -1,4 +1,4 @@
-"""Dtypes: number formats, what names a dtype, scalar types, and how they mix.
+"""Number formats, names of dtypes, scalar types, and promotion.
 
 The public names are those of :mod:`weft.dtypes.api`, which is loaded when one of them is first used.
 """

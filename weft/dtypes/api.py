@@ -1,9 +1,9 @@
-"""The dtypes as users see them: NumPy's own objects, plus bfloat16 and 8-bit floats from ml_dtypes; how they mix.
+"""The public dtypes (NumPy's, plus bfloat16 and 8-bit floats from ml_dtypes) and their promotion.
 
-Arrays mix as NumPy's do, with one difference: where NumPy makes floats out of integers (``int64 + float32``,
-``int32 / int32``, ``sqrt`` of integers) weft makes float32. uint64 with a signed integer is float64, as in NumPy:
-float32 could hold neither. Python numbers take the dtype of the array they meet; a Python float that meets integers
-makes float32. Comparisons ask :func:`compared`: their result is bool, so they may be as exact as NumPy's.
+Promotion follows NumPy with one difference: where NumPy promotes integers to float64 (``int64 + float32``, ``int32 / int32``,
+``sqrt`` of integers), weft uses float32. uint64 with a signed integer is float64, as in NumPy: float32 could represent
+neither. Python numbers take the dtype of the array; a Python float with an integer array gives float32. Comparisons use
+:func:`compared`: their result is bool, so they can be as exact as NumPy's.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.parse import format_of, of_any_order, spelled
 from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
+from weft.process.docstrings import complete_docs
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
 COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
-ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
+ALL = tuple(f.numpy for f in formats.FORMATS.values())  # without the complex ones
 
 
 def _classes(kind: str) -> tuple[DType, ...]:
@@ -44,13 +45,13 @@ _NAMES = tuple(formats.EVERY)
 
 
 def as_dtype(dtype: Any) -> np.dtype:
-    """What the user wrote as a ``numpy.dtype`` that weft has.
+    """Return the ``numpy.dtype`` of anything that names a dtype of weft.
 
     Parameters
     ----------
     dtype : dtype, scalar type, name or Python type
-        Python's types, and their names, mean what Python's numbers become: ``float`` and ``"float"`` are float32, ``int`` is
-        int64. float64 is asked for by its own name.
+        Python's types and their names mean the dtypes of Python's numbers: ``float`` and ``"float"`` are float32, ``int`` is
+        int64. float64 has to be named.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def as_dtype(dtype: Any) -> np.dtype:
     Raises
     ------
     DTypeError
-        No dtype, or one that weft does not have.
+        An argument is no dtype, or one that weft does not have.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def as_dtype(dtype: Any) -> np.dtype:
 
 
 def is_float(dtype: np.dtype) -> Any:
-    """Whether ``dtype`` is one of the float dtypes (NumPy calls bfloat16 a void, so ``kind`` does not tell).
+    """Return whether ``dtype`` is a float dtype, including ml_dtypes' (NumPy gives bfloat16 the kind "V").
 
     Parameters
     ----------
@@ -85,34 +86,16 @@ def is_float(dtype: np.dtype) -> Any:
 
 
 def is_inexact(dtype: np.dtype) -> Any:
-    """Whether ``dtype`` is a float or a complex one: what derivatives are taken by.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether ``dtype`` is a float or complex dtype, which derivatives need."""
     return dtype in FLOATS or dtype in COMPLEX
 
 
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The dtype of ``a`` and ``b`` together.
+    """Return the dtype that ``a`` and ``b`` promote to.
 
     Parameters
     ----------
     a, b : dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
 
     Examples
     --------
@@ -124,46 +107,29 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def compared(a: np.dtype, b: np.dtype) -> np.dtype:
-    """The dtype in which ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats, as in NumPy.
+    """Return the dtype in which ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats, as in NumPy.
 
     Parameters
     ----------
     a, b : dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
     """
     return formats.compared(of_any_order(a), of_any_order(b)).numpy
 
 
 def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
-    """The dtype in which a Python number of type ``kind`` is compared with an array of ``dtype``.
+    """Return the dtype in which a Python number of type ``kind`` is compared with an array of ``dtype``.
 
     Parameters
     ----------
     kind : bool, int, float or complex
-    dtype : numpy.dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
     """
     return formats.weak_compared(kind, spelled(dtype)).numpy
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
-    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float < complex.
+    """Return whether ``out=`` and in-place operations may write ``source`` into ``target``.
+
+    The order of kinds is bool < unsigned < signed < float < complex.
 
     Parameters
     ----------
@@ -176,71 +142,33 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     Raises
     ------
     DTypeError
-        As :func:`as_dtype`.
+        An argument is no dtype, or one that weft does not have.
     """
     return formats.same_kind(spelled(source), spelled(target))
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
-    """The dtype of a Python number of type ``kind`` with an array of ``dtype``.
+    """Return the dtype of an operation of a Python number of type ``kind`` with an array of ``dtype``.
 
     Parameters
     ----------
     kind : bool, int, float or complex
-    dtype : numpy.dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
     """
     return formats.weak(kind, spelled(dtype)).numpy
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """What true division, means and roots of ``dtype`` give: itself for floats and complex numbers, float32 for the rest.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
-    """
+    """Return the dtype of true division, means and roots: ``dtype`` itself if it is float or complex, else the default float."""
     return formats.floating(spelled(dtype)).numpy
 
 
 def summed(dtype: np.dtype) -> np.dtype:
-    """What a sum or product of ``dtype`` gives: NumPy's int64 and uint64 for smaller integers and bool.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-
-    Returns
-    -------
-    numpy.dtype
-
-    Raises
-    ------
-    DTypeError
-        As :func:`as_dtype`.
-    """
+    """Return the dtype of a sum or product: int64 or uint64 for integers and bool, as in NumPy, else ``dtype`` itself."""
     return formats.summed(spelled(dtype)).numpy
 
 
 def result_type(*operands: Any) -> np.dtype:
-    """The dtype that arrays, dtypes and Python numbers have together.
+    """Return the dtype that arrays, dtypes and Python numbers promote to.
 
     Parameters
     ----------
@@ -253,7 +181,7 @@ def result_type(*operands: Any) -> np.dtype:
     Raises
     ------
     DTypeError
-        No operand at all, or an unknown dtype.
+        There is no operand, or a dtype is unknown.
 
     Examples
     --------
@@ -261,25 +189,25 @@ def result_type(*operands: Any) -> np.dtype:
     >>> wf.result_type(wf.int32, 2.0)
     dtype('float32')
     """
-    found: Format | None = None
+    result: Format | None = None
     numbers = [x for x in operands if type(x) in _PYTHON]
     for x in operands:
         if type(x) in _PYTHON:
             continue
-        own = format_of(x)
-        found = own if found is None else formats.promote(found, own)
+        form = format_of(x)
+        result = form if result is None else formats.promote(result, form)
     for x in numbers:
-        found = spelled(type(x)) if found is None else formats.weak(type(x), found)
-    if found is None:
+        result = spelled(type(x)) if result is None else formats.weak(type(x), result)
+    if result is None:
         raise DTypeError("result_type needs at least one array, dtype or number")
-    return found.numpy
+    return result.numpy
 
 
 _PYTHON = (int, float, builtins.bool, complex)
 
 
 def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
-    """Whether values of ``from_`` may become ``to`` by promotion (the array API's rule).
+    """Return whether promotion converts ``from_`` to ``to`` (the array API's rule).
 
     Parameters
     ----------
@@ -324,7 +252,7 @@ _KINDS: dict[str, tuple[np.dtype, ...]] = {
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether ``dtype`` is of a kind.
+    """Return whether ``dtype`` is of a kind.
 
     Parameters
     ----------
@@ -350,30 +278,31 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    found = of_any_order(dtype).numpy
+    numpy_dtype = of_any_order(dtype).numpy
     if isinstance(kind, str) and kind in _KINDS:
-        return found in _KINDS[kind]
+        return numpy_dtype in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DTypeError(f"isdtype: unknown kind {kind!r}; known are {', '.join(map(repr, _KINDS))}")
-    return found == of_any_order(kind).numpy
+    return numpy_dtype == of_any_order(kind).numpy
 
 
 def finfo(dtype: Any) -> Any:
-    """Limits of a float dtype (bits, eps, max, min, smallest_normal), also of ml_dtypes'; of a complex one those of its parts.
+    """Return the limits of a float dtype (bits, eps, max, min, smallest_normal), including ml_dtypes'.
 
     Parameters
     ----------
     dtype : float or complex dtype, or an array or a number of one
+        For a complex dtype, the limits of its parts are returned.
 
     Returns
     -------
     Limits
-        Its numbers are Python's; what else NumPy's ``finfo`` has, it has too.
+        Its numbers are Python's; it has all attributes of NumPy's ``finfo``.
 
     Raises
     ------
     DTypeError
-        No float or complex dtype.
+        ``dtype`` is no float or complex dtype.
 
     Examples
     --------
@@ -381,19 +310,19 @@ def finfo(dtype: Any) -> Any:
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
-    found = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
-    if not is_inexact(found):
-        raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
-    return Limits(FROM_NUMPY[found].part.numpy)
+    numpy_dtype = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
+    if not is_inexact(numpy_dtype):
+        raise DTypeError(f"finfo: {numpy_dtype.name} is not a float dtype; use iinfo")
+    return Limits(FROM_NUMPY[numpy_dtype].part.numpy)
 
 
 class Limits:
-    """What :func:`finfo` gives.
+    """The limits of a float dtype: the result of :func:`finfo`.
 
     Parameters
     ----------
     dtype : numpy.dtype
-        A float one.
+        A float dtype.
 
     Examples
     --------
@@ -410,15 +339,15 @@ class Limits:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = getattr(self._found, name)
-        return float(found) if hasattr(found, "dtype") else found
+        value = getattr(self._found, name)
+        return float(value) if hasattr(value, "dtype") else value
 
     def __repr__(self) -> str:
         return f"finfo(min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype.name})"
 
 
 def iinfo(dtype: Any) -> np.iinfo:
-    """Limits of an integer dtype (bits, max, min).
+    """Return the limits of an integer dtype (bits, max, min).
 
     Parameters
     ----------
@@ -431,7 +360,7 @@ def iinfo(dtype: Any) -> np.iinfo:
     Raises
     ------
     DTypeError
-        No integer dtype.
+        ``dtype`` is no integer dtype.
 
     Examples
     --------
@@ -439,7 +368,11 @@ def iinfo(dtype: Any) -> np.iinfo:
     >>> wf.iinfo(wf.int8).max
     127
     """
-    found = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
-    if found not in SIGNED + UNSIGNED:
-        raise DTypeError(f"iinfo: {found.name} is not an integer dtype; use finfo")
-    return np.iinfo(found)
+    numpy_dtype = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
+    if numpy_dtype not in SIGNED + UNSIGNED:
+        raise DTypeError(f"iinfo: {numpy_dtype.name} is not an integer dtype; use finfo")
+    return np.iinfo(numpy_dtype)
+
+
+complete_docs(is_float, is_inexact)
+complete_docs(as_dtype, promote, compared, weak_compared, weak, floating, summed)

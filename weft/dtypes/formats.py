@@ -1,7 +1,7 @@
-"""Number formats: how a number's bits lie, in what registers compute it, and how formats mix. One record a format, one table.
+"""Number formats: the layout of a number's bits, the register format that computes it, and promotion.
 
-Graphs, kernels, schedules and devices know formats only. ``np.dtype`` is how NumPy's users spell one (``weft/dtypes/api.py``),
-and what memory is to NumPy.
+Graphs, kernels, schedules and devices use formats only. ``np.dtype`` is the form in which users name a dtype
+(``weft/dtypes/api.py``) and in which NumPy sees memory.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Format:
-    """How numbers lie in memory and in registers. There is one object a format, so formats are compared by identity.
+    """A number format in memory and in registers. There is one object per format, so formats are compared by identity.
 
-    name : what users, printed kernels and messages call it
+    name : the name in user code, printed kernels and messages
     kind : "bool", "signed", "unsigned", "float" or "complex"
-    bits : of an element in memory
-    code : what weight files (safetensors) call it; "" where they have no word for it
-    numpy : NumPy's word for it
-    exponent, mantissa : stored bits of each, of floats
-    bias : what is added to a float's exponent before it is stored
-    computed : the format in which registers hold and compute it, what is stored is rounded; itself for most
-    part : of a complex number's real and imaginary part; itself for the rest
-    finite : whether a float has no infinities: what is too large is NaN, whose bits are all ones
-    reach : of floats, up to which size Python's numbers surely are some of it; -1 for the rest
+    bits : the size of an element in memory
+    code : the name in weight files (safetensors); "" if they have none
+    numpy : the NumPy dtype
+    exponent, mantissa : the stored bits of each, for floats
+    bias : the bias of a float's exponent
+    computed : the format of registers and arithmetic, from which stores round; the format itself for most
+    part : the format of a complex number's parts; the format itself for the rest
+    finite : whether a float has no infinities: overflow is NaN, with all bits set
+    reach : a bound below which Python numbers certainly fit into a float; -1 for the rest
     """
 
     name: str
@@ -39,7 +39,7 @@ class Format:
     exponent: int = 0
     mantissa: int = 0
     bias: int = 0
-    computed: Format = None  # type: ignore[assignment]  # itself, which no default can say
+    computed: Format = None  # type: ignore[assignment]  # the format itself, set by __post_init__
     part: Format = None  # type: ignore[assignment]
     finite: bool = False
     reach: float = -1
@@ -49,7 +49,7 @@ class Format:
             if getattr(self, own) is None:
                 object.__setattr__(self, own, self)
         if self.kind == "float":
-            object.__setattr__(self, "reach", min(65504.0, self.largest))  # float16's largest: more is asked for seldom
+            object.__setattr__(self, "reach", min(65504.0, self.largest))  # at most float16's largest: larger numbers are rare
 
     def __repr__(self) -> str:
         return self.name
@@ -59,27 +59,27 @@ class Format:
 
     @property
     def bytes(self) -> int:
-        """Of an element in memory."""
+        """The size of an element in memory."""
         return self.bits // 8
 
     @property
     def narrow(self) -> bool:
-        """Whether it is for storage only: computed in another format and rounded."""
+        """Whether the format is storage-only: computed in another format and rounded."""
         return self.computed is not self
 
     @property
     def integer(self) -> Format:
-        """The signed integers of the same width: what the bits are as a number."""
+        """The signed integer format of the same width, for views of the bits."""
         return next(f for f in of_kind("signed") if f.bits == self.bits)
 
     @property
     def least(self) -> float | int:
-        """What no number of it is below."""
+        """The smallest value, including infinities."""
         return {"float": -self.greatest, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
 
     @property
     def greatest(self) -> float | int:
-        """What no number of it is above."""
+        """The largest value, including infinities."""
         unbounded = self.largest if self.finite else np.inf
         return {"float": unbounded, "signed": (1 << self.bits - 1) - 1, "unsigned": (1 << self.bits) - 1, "bool": True}[self.kind]
 
@@ -90,7 +90,7 @@ class Format:
 
     @property
     def alone(self) -> bool:
-        """Whether it mixes with no other float: what loses most of a number's digits is asked for by name."""
+        """Whether promotion with other floats is refused: 8-bit floats lose most digits, so a cast has to be explicit."""
         return self.kind == "float" and self.bits == 8
 
 
@@ -108,14 +108,14 @@ FORMATS: dict[str, Format] = {
         _FLOAT32,
         _FLOAT64,
     )
-}  # what kernels compute with
-HOSTED: dict[str, Format] = {
+}  # the formats of kernels
+HOST_FORMATS: dict[str, Format] = {
     f.name: f for f in (
         Format("complex64", "complex", 64, "C64", np.dtype(np.complex64), part=_FLOAT32),
         Format("complex128", "complex", 128, "", np.dtype(np.complex128), part=_FLOAT64),
     )
-}  # what NumPy computes with on the host: graph/primitives/complexes.py
-EVERY = {**FORMATS, **HOSTED}
+}  # computed by NumPy on the host, see graph/primitives/complexes.py
+EVERY = {**FORMATS, **HOST_FORMATS}
 FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in EVERY.values()}
 
 
@@ -124,7 +124,7 @@ def named(name: str) -> Format:
 
 
 def of_kind(*kinds: str) -> tuple[Format, ...]:
-    """The formats of some kinds, in the table's order."""
+    """Return the formats of some kinds, in the table's order."""
     return tuple(f for f in EVERY.values() if f.kind in kinds)
 
 
@@ -134,17 +134,17 @@ UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
 FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
 COMPLEX64, COMPLEX128 = of_kind("complex")
 INTEGERS, FLOATS, COMPLEX = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float")), frozenset(of_kind("complex"))
-INEXACT = FLOATS | COMPLEX  # what derivatives are taken by
+INEXACT = FLOATS | COMPLEX  # differentiable formats
 
 
-# ---- how formats mix: NumPy's answers, but that floats made out of integers are float32
+# ---- promotion: as in NumPy, except that integers become float32 where NumPy makes them float64
 
 
 class Default:
-    """What floats are that nobody gave a dtype: those of Python's numbers, of integers, of ``zeros``. One for the process.
+    """The formats of floats without a dtype: of Python numbers, of floats from integers, of ``zeros``. One per process.
 
-    real, complex : their formats
-    wide : whether it is float64; then all formats mix as NumPy's do
+    real, complex : the formats
+    wide : whether ``real`` is float64; then all formats promote as in NumPy
     """
 
     __slots__ = ("complex", "real", "wide")
@@ -165,12 +165,12 @@ DEFAULT = Default()
 
 
 def promote(a: Format, b: Format) -> Format:
-    """The format of arrays of ``a`` and ``b`` together."""
-    return _together(a, b, DEFAULT.wide)
+    """Return the format that ``a`` and ``b`` promote to."""
+    return _promote(a, b, DEFAULT.wide)
 
 
 @cache
-def _together(a: Format, b: Format, wide: bool) -> Format:
+def _promote(a: Format, b: Format, wide: bool) -> Format:
     if wide and a is not b and BFLOAT16 not in (a, b) and not (a.alone or b.alone):
         return FROM_NUMPY[np.promote_types(a.numpy, b.numpy)]
     if a is b or b is BOOL:
@@ -178,21 +178,21 @@ def _together(a: Format, b: Format, wide: bool) -> Format:
     if a is BOOL:
         return b
     if (a.alone and b in INEXACT) or (b.alone and a in INEXACT):
-        raise _unmixed(a, b)
+        raise _promotion_error(a, b)
     if b.kind == "complex":
         a, b = b, a
     if a.kind == "complex":
-        return complexed(_together(a.part, b.part, wide)) if b in INEXACT else a
+        return complexed(_promote(a.part, b.part, wide)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
         return a if b.bits == 8 else a.computed
     if b.kind == "float" != a.kind:
-        return _together(b, a, wide)
+        return _promote(b, a, wide)
     both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
-    return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 beside signed: float32 holds neither
+    return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 with a signed format
 
 
-def _unmixed(a: Format, b: Format) -> Exception:
-    from weft import errors  # of which no kernel's code depends
+def _promotion_error(a: Format, b: Format) -> Exception:
+    from weft import errors  # not at the top: this module is hashed into kernels' cache keys, errors is not
 
     one, other = (a, b) if a.alone else (b, a)
     common = f"astype('{FLOAT32 if other.alone else other}')"
@@ -203,14 +203,14 @@ def _unmixed(a: Format, b: Format) -> Exception:
 
 
 def complexed(form: Format) -> Format:
-    """The complex format for numbers of ``form``: complex128 where its parts are float64, complex64 of other floats."""
+    """Return the complex format for numbers of ``form``: complex128 for float64 and its parts, complex64 for other floats."""
     if form not in INEXACT:
         return DEFAULT.complex
     return COMPLEX128 if form.part is FLOAT64 else COMPLEX64
 
 
 def holds(wide: Format, narrow: Format) -> bool:
-    """Whether every value of ``narrow`` is exactly one of ``wide``."""
+    """Return whether every value of ``narrow`` is exactly a value of ``wide``."""
     if wide is narrow or narrow is BOOL:
         return True
     if wide is BOOL:
@@ -228,15 +228,15 @@ def holds(wide: Format, narrow: Format) -> bool:
 
 
 def compared(a: Format, b: Format) -> Format:
-    """In which format arrays of ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats."""
-    found = promote(a, b)
-    if found in INEXACT and any(f in INTEGERS and f.bits > 16 for f in (a, b)):
-        return FLOAT64 if found in FLOATS else COMPLEX128
-    return found
+    """Return the format in which ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats."""
+    promoted = promote(a, b)
+    if promoted in INEXACT and any(f in INTEGERS and f.bits > 16 for f in (a, b)):
+        return FLOAT64 if promoted in FLOATS else COMPLEX128
+    return promoted
 
 
 def weak(kind: type, form: Format) -> Format:
-    """The format of a Python number of type ``kind`` with an array of ``form``."""
+    """Return the format of an operation of a Python number of type ``kind`` with an array of ``form``."""
     if kind is float:
         return floating(form)
     if kind is complex:
@@ -245,38 +245,42 @@ def weak(kind: type, form: Format) -> Format:
 
 
 def weak_compared(kind: type, form: Format) -> Format:
-    """In which format a Python number of type ``kind`` is compared with an array of ``form``."""
+    """Return the format in which a Python number of type ``kind`` is compared with an array of ``form``."""
     if form in INTEGERS and kind in (float, complex):
         return FLOAT64 if kind is float else COMPLEX128
     return weak(kind, form)
 
 
 def floating(form: Format) -> Format:
-    """What true division and means give: itself for floats and complex numbers, the default for the rest."""
+    """Return the format of true division and means: floats and complex formats themselves, the default for the rest."""
     return form if form in INEXACT else DEFAULT.real
 
 
 def of_elements(form: Format) -> Format:
-    """What roots, sines and the like give: as ``floating``, or NumPy's float16 and float32 of few bits."""
+    """Return the format of roots, sines and so on: as ``floating``, or NumPy's float16 and float32 for small formats."""
     if form in INEXACT or not DEFAULT.wide or form.bits > 16:
         return floating(form)
     return FLOAT16 if form.bits == 8 else FLOAT32
 
 
 def summed(form: Format) -> Format:
-    """What a sum or product gives: 64 bits for integers and bool."""
+    """Return the format of a sum or product: 64 bits for integers and bool."""
     return {"float": form, "complex": form, "unsigned": UINT64}.get(form.kind, INT64)
 
 
 def same_kind(source: Format, target: Format) -> bool:
-    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float < complex."""
+    """Return whether ``source`` may be written into ``target`` by ``out=`` or in place: bool < unsigned < signed < float <
+    complex."""
     order = ("bool", "unsigned", "signed", "float", "complex")
     return order.index(source.kind) <= order.index(target.kind)
 
 
 def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
-    """NumPy's astype, but float64 is rounded once to the formats of ml_dtypes, which rounds to float32 on the way; and what an
-    integer cannot hold is the same from all floats."""
+    """Convert like NumPy's astype, with two corrections.
+
+    float64 is rounded once to formats of ml_dtypes, whose conversion rounds to float32 first. All floats give the same
+    integers for values that an integer format cannot hold.
+    """
     if x.dtype.isbuiltin != 1 and to.kind in "iu":
         return x.astype(np.float32).astype(to)
     if x.dtype != FLOAT64.numpy or to.isbuiltin == 1:
@@ -284,14 +288,14 @@ def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
     with np.errstate(all="ignore"):
         near = np.asarray(x.astype(np.float32))
         back = near.astype(np.float64)
-        bits = near.view(np.int32) - (abs(back) > abs(x))  # towards zero; then the last bit says that something was cut off
+        bits = near.view(np.int32) - (abs(back) > abs(x))  # round to odd: towards zero, then set the last bit if inexact
         odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
         return odd.astype(np.int32).view(np.float32).astype(to)
 
 
 def scalar(value: Any, form: Format) -> Any:
-    """A Python number as one of NumPy's, rounded once; NaN without a sign, since texts have no word for it."""
+    """Convert a Python number to a NumPy scalar, rounded once. NaN loses its sign, which printed kernels cannot show."""
     if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
-        found = converted(np.asarray(float(value)), form.numpy)[()]
-        return found if found == found else form.numpy.type(np.nan)
+        rounded = converted(np.asarray(float(value)), form.numpy)[()]
+        return rounded if rounded == rounded else form.numpy.type(np.nan)
     return form.numpy.type(value)

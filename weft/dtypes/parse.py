@@ -1,4 +1,4 @@
-"""Spelling: what users write where a dtype is asked for, as the format it means."""
+"""Parse what users write for a dtype, an order, a shape or axes."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ import numpy as np
 from weft.dtypes.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 from weft.errors import DTypeError, TraceError, short, told
 
-_WORDS: dict[Any, Format] = {
+_COMMON_NAMES: dict[Any, Format] = {
     **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},
     int: INT64, bool: BOOL,
 }
-_SPELLED: dict[Format, dict[Any, Format]] = {  # by the default
-    real: {**_WORDS, float: real, "float": real, complex: pair, "complex": pair}
+_FORMAT_OF_NAME: dict[Format, dict[Any, Format]] = {  # by the default format of floats
+    real: {**_COMMON_NAMES, float: real, "float": real, complex: pair, "complex": pair}
     for real, pair in ((FLOAT32, COMPLEX64), (FLOAT64, COMPLEX128))
 }
 
 
 def spelled(dtype: Any) -> Format:
-    """The format that a dtype, scalar type, name or Python type means; DTypeError for what weft does not have."""
+    """Return the format of a dtype, scalar type, name or Python type; raise DTypeError if weft does not have it."""
     try:
-        return _SPELLED[DEFAULT.real][dtype]
+        return _FORMAT_OF_NAME[DEFAULT.real][dtype]
     except (KeyError, TypeError):
         pass
-    found = stored(dtype)
-    if not found.isnative:
+    numpy_dtype = stored(dtype)
+    if not numpy_dtype.isnative:
         raise DTypeError(
-            f"{told(dtype)}weft holds no numbers in the other byte order, {found.str!r}: give {found.name!r} here; "
-            f"numpy.asarray(x).astype({found.str!r}) makes bytes to write in that order; frombuffer, fromfile and asarray read it"
+            f"{told(dtype)}weft holds no numbers in the other byte order, {numpy_dtype.str!r}: use {numpy_dtype.name!r} here. "
+            f"To write this order, use numpy.asarray(x).astype({numpy_dtype.str!r}); frombuffer, fromfile and asarray read it"
         )
-    return FROM_NUMPY[found]
+    return FROM_NUMPY[numpy_dtype]
 
 
 def stored(dtype: Any) -> np.dtype:
-    """The same as NumPy's dtype for who reads memory: with the order in which the bytes of a number lie there."""
+    """Return the NumPy dtype of elements in foreign memory: as :func:`spelled`, but in either byte order."""
     try:
-        return _SPELLED[DEFAULT.real][dtype].numpy
+        return _FORMAT_OF_NAME[DEFAULT.real][dtype].numpy
     except (KeyError, TypeError):
         pass
     try:
-        found = np.dtype(dtype)
+        numpy_dtype = np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{told(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
-    if found.newbyteorder("=") in FROM_NUMPY:
-        return found
-    raise DTypeError(f"{told(dtype)}weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
+    if numpy_dtype.newbyteorder("=") in FROM_NUMPY:
+        return numpy_dtype
+    raise DTypeError(f"{told(dtype)}weft has no dtype {numpy_dtype.name!r}; it has {', '.join(EVERY)}")
 
 
 def of_any_order(dtype: Any) -> Format:
-    """The same for who asks what kind of numbers they are, or makes new ones of them, in whatever order their bytes lie."""
+    """Return the format of a dtype in either byte order, for questions about a dtype and for new arrays."""
     return FROM_NUMPY[stored(dtype).newbyteorder("=")]
 
 
@@ -61,7 +61,7 @@ def format_of(x: Any) -> Format:
 
 
 def layout(order: Any, function: str, words: str = "CFAK") -> str:
-    """NumPy's word for how memory lies, as one of these letters; None is C. Another one is refused."""
+    """Return NumPy's ``order`` as one of the letters ``words``; None is "C". Refuse others."""
     if order is None:
         return "C"
     if type(order) is not str:
@@ -75,25 +75,25 @@ def _quoted(words: str) -> str:
     return ", ".join(map(repr, words))
 
 
-def to_tuple(given: Any) -> tuple[Any, ...]:
-    """Return one thing, or several in a sequence, an array of NumPy or of weft, or an iterator, as a tuple."""
-    if type(given) in (tuple, list):
-        return tuple(given)
-    one = not hasattr(given, "__iter__") or isinstance(given, str | bytes | set | dict) or getattr(given, "shape", None) == ()
-    return (given,) if one else tuple(given)
+def to_tuple(value: Any) -> tuple[Any, ...]:
+    """Return one object as a tuple of one; return the items of a sequence, an array or an iterator as a tuple."""
+    if type(value) in (tuple, list):
+        return tuple(value)
+    single = not hasattr(value, "__iter__") or isinstance(value, str | bytes | set | dict) or getattr(value, "shape", None) == ()
+    return (value,) if single else tuple(value)
 
 
-def read_integers(given: Any, what: str) -> tuple[int, ...]:
-    """Return an integer, or several as :func:`to_tuple` does; ``what`` names the argument in the error."""
+def read_integers(value: Any, what: str) -> tuple[int, ...]:
+    """Return an integer, or several as in :func:`to_tuple`; ``what`` names the argument in the error."""
     try:
-        return tuple(map(operator.index, to_tuple(given)))
+        return tuple(map(operator.index, to_tuple(value)))
     except TraceError:
         raise
     except TypeError:
-        raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(given)}") from None
+        raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(value)}") from None
 
 
 def liked(like: Any, function: str) -> None:
-    """NumPy's ``like=``, by which it asks other libraries for their arrays: those of weft are weft's whatever it is."""
+    """Check NumPy's ``like=`` argument, which weft ignores: it must be an array."""
     if like is not None and not hasattr(type(like), "__array_function__"):
         raise DTypeError(f"{function}: like must be an array, not {type(like).__name__}")

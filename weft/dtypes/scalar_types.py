@@ -1,4 +1,4 @@
-"""The classes of numbers: what ``wf.float32`` and its kin are, to Python and to NumPy."""
+"""The classes ``wf.float32`` and so on, as Python and NumPy see them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from weft.dtypes.formats import EVERY, Format
 
 
 class DType(type):
-    """The class of ``wf.float32`` and its kin: NumPy's dtype wherever one is asked for, it makes a scalar when it is called.
+    """The metaclass of ``wf.float32`` and so on. Such a class works as NumPy's dtype, and calling it makes a scalar.
 
     Parameters
     ----------
     name, bases, content
-        As of any class. Only weft makes these: one of a dtype, without bases.
+        As for any class. weft makes one class per dtype, without bases.
 
     Raises
     ------
     TypeError
-        A class that is made from one of them.
+        A class is derived from one of them.
 
     Examples
     --------
@@ -38,18 +38,18 @@ class DType(type):
     def __new__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any]) -> DType:
         if bases:
             raise TypeError(
-                f"class {name}: it cannot be made from {bases[0].__name__}, for weft's own numbers would be none of it; "
-                "make a class that holds a number"
+                f"class {name}: it cannot be made from {bases[0].__name__}, since weft's own numbers "
+                "would not be instances of it; make a class that holds a number"
             )
         return super().__new__(cls, name, bases, content)
 
     def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
-        if not _MAKE:
-            _MAKE.append(import_module("weft.functions.dtype_info.cast").scalar_of)  # which stands above this
-        return _MAKE[0](cls.dtype, x, imag)
+        if not _SCALAR_MAKER:
+            _SCALAR_MAKER.append(import_module("weft.functions.dtype_info.cast").scalar_of)  # that module imports this one
+        return _SCALAR_MAKER[0](cls.dtype, x, imag)
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):  # nothing of what protocols ask for
+        if name.startswith("__"):  # no protocols of the dtype
             raise AttributeError(name)
         return getattr(cls.dtype, name)
 
@@ -57,7 +57,7 @@ class DType(type):
         return cls.dtype == (other.dtype if isinstance(other, DType) else other)
 
     def __hash__(cls) -> int:
-        return hash(cls.dtype.type)  # as NumPy's name for it, which x.dtype.type is
+        return hash(cls.dtype.type)  # equal to NumPy's scalar type, x.dtype.type
 
     def __repr__(cls) -> str:
         return repr(cls.dtype)
@@ -74,18 +74,18 @@ class DType(type):
         return other is cls or other is cls.dtype.type
 
 
-_MAKE: list[Any] = []  # what makes scalars, once there is one
-_NUMBERS: dict[str, Any] = {  # kinds of formats, as Python's own numbers know them
+_SCALAR_MAKER: list[Any] = []  # the function that makes scalars, imported at the first call
+_NUMBERS: dict[str, Any] = {  # Python's abstract classes of numbers, by kind of format
     "signed": numbers.Integral, "unsigned": numbers.Integral, "float": numbers.Real, "complex": numbers.Complex,
 }
 
 
-def _class(format: Format) -> DType:
-    """The class of a format's scalars."""
-    made = DType(format.name, (), {"dtype": format.numpy, "__module__": "weft.dtypes", "__slots__": ()})
+def _make_class(format: Format) -> DType:
+    """Return the class of a format's scalars."""
+    scalar_class = DType(format.name, (), {"dtype": format.numpy, "__module__": "weft.dtypes", "__slots__": ()})
     if format.kind in _NUMBERS:
-        _NUMBERS[format.kind].register(made)
-    return made
+        _NUMBERS[format.kind].register(scalar_class)
+    return scalar_class
 
 
-CLASSES: dict[Format, DType] = {f: _class(f) for f in EVERY.values()}
+CLASSES: dict[Format, DType] = {f: _make_class(f) for f in EVERY.values()}

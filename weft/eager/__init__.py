@@ -1,1 +1,1 @@
-"""Computing nodes: at once where the work is small, else when they are read."""
+"""Computation of nodes: immediately if the work is small, else when they are read."""

@@ -1,7 +1,7 @@
-"""Compute an operation at once where its operands have values and its result is small.
+"""Compute an operation now if its operands have values and its result is small.
 
-The bits are those of compiled kernels (``implementations.py``). Large results, operations on pending arrays, and everything in a
-trace, a gradient, a profile or under ``flush_denormals`` stay pending.
+The result has the same bits as that of a compiled kernel (``implementations.py``). Large results, operations on pending arrays,
+and everything inside a trace, a gradient, a profile or ``flush_denormals`` stay pending.
 """
 
 from __future__ import annotations
@@ -19,38 +19,39 @@ from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
-_MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
+_MAX_NODES = 24  # pending nodes computed with an operation; enough for the functions made of several primitives
 
 
 def computed(node: Node) -> bool:
-    """Compute a pending node, if it is small work whose operands have values; whether it has its value now."""
+    """Compute a pending node if it is small work on materialised operands. Return whether the node has its value now."""
     limit = LOCAL.small
     if not limit or node.nbytes > limit:
         return False
     for i in node.inputs:
         if i.value is not None or not i.inputs:
             continue
-        if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # most wait for this
+        if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # the most frequent reason
             return False
-    order = _order(node, limit)
+    order = _eager_order(node, limit)
     if order is None or not execute.computes_at_once():
         return False
     if ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None}):
         return False
     (value,) = tiers.computed(order, (node,))
-    behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
-    reduced = reduction_behind(node) if behind else None
+    has_reduction = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
+    reduced = reduction_behind(node) if has_reduction else None
     node.value = value
     node.inputs = ()
     if node.op.raises:
         MAY_FAIL.discard(node)
-    if reduced is not None:  # for who tells of shapes that do not fit
+    if reduced is not None:  # for messages about shapes that do not broadcast
         node.op, node.params = INPUT, {"reduced": reduced}
     return True
 
 
-def _order(node: Node, limit: int) -> list[Node] | None:
-    """The pending nodes behind one, operands first; None where one of them is no small work, or is pending for a reason."""
+def _eager_order(node: Node, limit: int) -> list[Node] | None:
+    """Return the pending nodes behind ``node``, operands first. Return None if one of them is not small work, or has to stay
+    pending."""
     order: list[Node] = []
     done: set[Node] = set()
     stack = [node]
@@ -66,7 +67,7 @@ def _order(node: Node, limit: int) -> list[Node] | None:
             return None
         waiting = [i for i in n.inputs if i.value is None and i.op is not CONSTANT and i not in done]
         if waiting:
-            if len(stack) + len(order) > _MOST:
+            if len(stack) + len(order) > _MAX_NODES:
                 return None
             stack += waiting
             continue
@@ -76,12 +77,12 @@ def _order(node: Node, limit: int) -> list[Node] | None:
     return order
 
 
-# ---- the short ways: two operands, one element
+# ---- the fast path for two operands
 
 
 def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
-    """The buffer of an operation of two operands that have values, of one format, and of one shape but for numbers; None if it
-    is no small work. like : the operand that has the result's shape."""
+    """Compute an operation on two materialised operands of one format, and of one shape unless one is a number. Return its
+    buffer, or None if the work is not small. like : the operand that has the shape of the result"""
     size = 1
     for n in like.shape:
         size *= n

@@ -1,7 +1,7 @@
-"""Implementations of small operations on the CPU, for any strides and specialised for known shapes.
+"""Eager implementations of small operations on the CPU: for any strides, and specialised for known shapes.
 
-Small operations are not compiled: each is one call of NumPy or of a native function whose sizes are arguments. The bits are those
-that a compiled program gives.
+A small operation is not compiled: it is one call of NumPy or of a native function that takes sizes as arguments. The results have
+the same bits as those of compiled programs.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from weft.runtime import execute
 if TYPE_CHECKING:
     from weft.kernel.target import Order
 
-OFTEN = 128  # operations on formats that NumPy computes before a function is made for them, which saves 5 us each and takes 5 ms
-_NOTHING: dict[str, Any] = {}
+OFTEN = 128  # NumPy calls before a device function is compiled, which takes 5 ms and saves 5 us a call
+_NO_PARAMS: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
 _MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
-tell: list[Callable[..., None]] = []  # is called with ((primitive, dtypes), function) when one is made
+tell: list[Callable[..., None]] = []  # callbacks for new functions: ((primitive, dtypes), function)
 
 
 def can(node: Node) -> bool:
-    """Whether an operation can be computed so at all."""
-    return node.op.kind in _WAYS
+    """Return whether an operation has an eager implementation."""
+    return node.op.kind in _IMPLEMENTATIONS
 
 
 def compute(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    """Compute a node into dense memory, given the contents of its operands."""
-    _WAYS[node.op.kind](node, operands, out)
+    """Compute a node into contiguous memory, given the contents of its operands."""
+    _IMPLEMENTATIONS[node.op.kind](node, operands, out)
 
 
 def number(value: Any, dtype: Format) -> Any:
-    """A buffer with a number, which nobody writes."""
+    """Return a cached buffer that holds a number. Nothing may write to it."""
     return _number(value, value == 0 and str(value)[0] == "-", dtype)
 
 
@@ -51,62 +51,62 @@ def number(value: Any, dtype: Format) -> Any:
 def _number(value: Any, negative: bool, dtype: Format) -> Any:
     if -65504 <= value <= 65504:  # float16's largest
         return execute.to_buffer(np.asarray(scalar(value, dtype)))
-    with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
+    with np.errstate(over="ignore"):  # the caller warns about numbers of users
         return execute.to_buffer(np.asarray(scalar(value, dtype) if dtype.narrow else np.asarray(value).astype(dtype.numpy)))
 
 
 def matches_numpy(op: Primitive) -> bool:
-    """Whether NumPy computes an element-wise primitive with the same bits."""
-    return op.exact and op.name not in _NOT_NUMPYS
+    """Return whether NumPy computes an elementwise primitive with the same bits."""
+    return op.exact and op.name not in _DIFFERS_FROM_NUMPY
 
 
 def elementwise_kernel(
-    op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] = _NOTHING,
+    op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] = _NO_PARAMS,
 ) -> Callable[..., None] | None:
-    """The device's function for an element-wise primitive of operands of these formats; None while NumPy computes it as well,
-    and it has not been asked for often."""
+    """Return the device's function for an elementwise primitive and these operand formats. Return None while NumPy computes the
+    same and has done so at most ``OFTEN`` times."""
     if params:
         return None if matches_numpy(op) else execute.sized().each(op, dtypes, **params)
     key = op, dtypes
-    made = _MADE.get(key)
-    if made is None:
+    kernel = _MADE.get(key)
+    if kernel is None:
         if matches_numpy(op):
-            asked = _ASKED[key] = _ASKED.get(key, 0) + 1
-            if asked <= OFTEN:
+            calls = _ASKED[key] = _ASKED.get(key, 0) + 1
+            if calls <= OFTEN:
                 return None
-        made = _MADE[key] = execute.sized().each(op, dtypes)
-        for told in tell:
-            told(key, made)
-    return made
+        kernel = _MADE[key] = execute.sized().each(op, dtypes)
+        for notify in tell:
+            notify(key, kernel)
+    return kernel
 
 
 def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., None]]]:
-    """The functions of elements that there are, by primitive and dtypes of the operands."""
+    """Return the compiled elementwise functions, by primitive and operand formats."""
     return list(_MADE.items())
 
 
 def numpy_function(node: Node) -> Any:
-    """What NumPy computes a node with, itself where it need not be told of narrow formats."""
-    found: Any = node.op.reference
+    """Return the NumPy function that computes a node; without its conversion wrapper if no format is storage-only."""
+    function: Any = node.op.reference
     if not node.dtype.narrow and not any([i.dtype.narrow for i in node.inputs]):
-        found = getattr(found, "__wrapped__", found)
-    return found
+        function = getattr(function, "__wrapped__", function)
+    return function
 
 
-def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+def _run_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     execute.count_numpy()
-    given = numpy_function(node)
-    if type(given) is np.ufunc and not node.params:
-        given(*operands, out=out)
-    elif node.op is BROADCAST:  # which assignment does
+    function = numpy_function(node)
+    if type(function) is np.ufunc and not node.params:
+        function(*operands, out=out)
+    elif node.op is BROADCAST:  # assignment broadcasts
         out[...] = operands[0]
     else:
-        out[...] = given(*operands, **node.params)
+        out[...] = function(*operands, **node.params)
 
 
-def _hosted(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+def _run_host(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     try:
-        _in_numpy(node, operands, out)
+        _run_numpy(node, operands, out)
     except ValueError as error:
         raise execute.refused(error, node.where or user_frame()) from None
 
@@ -115,59 +115,59 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
     op, inputs = node.op, node.inputs
     if op is IN_BOUNDS:
         try:
-            return _in_numpy(node, operands, out)
+            return _run_numpy(node, operands, out)
         except IndexError as error:
             raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
-    one_loop = type(numpy_function(node)) is np.ufunc and not node.params  # quicker than a native call from Python
-    better = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
-    run = None if better and matches_numpy(op) else elementwise_kernel(op, tuple([i.dtype for i in inputs]), node.params)
+    one_loop = type(numpy_function(node)) is np.ufunc and not node.params  # faster than a native call from Python
+    use_numpy = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
+    run = None if use_numpy and matches_numpy(op) else elementwise_kernel(op, tuple([i.dtype for i in inputs]), node.params)
     if run is None:
-        return _in_numpy(node, operands, out)
+        return _run_numpy(node, operands, out)
     if out.size:
-        words, kept = [], []
+        arguments, references = [], []
         for x in operands:
             if x.size != 1 and x.shape != node.shape:
                 x = np.broadcast_to(x, node.shape)
             x = np.ascontiguousarray(x)
-            kept.append(x)
-            words += [address(x), int(x.size != 1 or out.size == 1)]
-        run(out.size, address(out), *words)
+            references.append(x)
+            arguments += [address(x), int(x.size != 1 or out.size == 1)]
+        run(out.size, address(out), *arguments)
     return None
 
 
-def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     from weft.kernel.summation import order_over, reduced, spans
     from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
     dtype, monoid = node.inputs[0].dtype, node.op.monoid
-    place = monoid in ("argmax", "argmin")
-    wide = node.dtype.computed if monoid in ("sum", "prod") else dtype.computed
-    if all([x.shape[d] == 1 for d in axes]):  # where nothing is added, a negative zero stays one
-        out[...] = 0 if place else x.reshape(out.shape)
+    is_arg = monoid in ("argmax", "argmin")
+    register = node.dtype.computed if monoid in ("sum", "prod") else dtype.computed
+    if all([x.shape[d] == 1 for d in axes]):  # nothing is added: a negative zero keeps its sign
+        out[...] = 0 if is_arg else x.reshape(out.shape)
         return
     kept, order = [d for d in range(x.ndim) if d not in axes], order_over(x.shape, axes)
-    if monoid == "prod":  # of lanes apart one may reach 0 and another infinity
+    if monoid == "prod":  # separate lanes could reach 0 and infinity, which make NaN
         order = Order(1, max(1, prod([x.shape[d] for d in axes])))
-    if monoid == "sum" and wide in FLOATS:
-        x = np.ascontiguousarray(x, wide.numpy)
+    if monoid == "sum" and register in FLOATS:
+        x = np.ascontiguousarray(x, register.numpy)
         span = spans(x.shape, axes)
         if span is None:
             x = np.ascontiguousarray(x.transpose(*kept, *axes))
             span = prod(x.shape[:len(kept)]), prod(x.shape[len(kept):]), 1
         outer, k, inner = span
-        found = out if node.dtype is wide else np.empty(out.shape, wide.numpy)
-        if found.size:
-            execute.sized().sum(wide, address(x), address(found), outer, inner, k, k * inner, 1, inner, order)
-        if found is not out:
-            out[...] = found
+        sums = out if node.dtype is register else np.empty(out.shape, register.numpy)
+        if sums.size:
+            execute.sized().sum(register, address(x), address(sums), outer, inner, k, k * inner, 1, inner, order)
+        if sums is not out:
+            out[...] = sums
     elif not x.size:
-        _in_numpy(node, operands, out)
-    elif monoid in ("sum", "prod") and wide not in FLOATS:  # in any order
-        out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=wide.numpy).reshape(out.shape)
+        _run_numpy(node, operands, out)
+    elif monoid in ("sum", "prod") and register not in FLOATS:  # integers: any order gives the same bits
+        out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=register.numpy).reshape(out.shape)
     else:
         flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
-        out[...] = np.asarray(reduced(flat.astype(wide.numpy, copy=False), monoid, wide.numpy, order)).reshape(out.shape)
+        out[...] = np.asarray(reduced(flat.astype(register.numpy, copy=False), monoid, register.numpy, order)).reshape(out.shape)
 
 
 def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -178,26 +178,26 @@ def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
 
 
 def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    wide = node.dtype.computed
-    if wide not in FLOATS:
-        _in_numpy(node, operands, out)
+    register = node.dtype.computed
+    if register not in FLOATS:
+        _run_numpy(node, operands, out)
     elif out.size:
         left, right, order = as_matrices(node, *operands)
-        left, right = left.astype(wide.numpy, copy=False), right.astype(wide.numpy, copy=False)
-        found = out if node.dtype is wide else np.empty(out.shape, wide.numpy)
+        left, right = left.astype(register.numpy, copy=False), right.astype(register.numpy, copy=False)
+        result = out if node.dtype is register else np.empty(out.shape, register.numpy)
         product: Callable[..., None] = execute.sized().product
-        product(wide, address(left), address(right), address(found), *extents_and_strides(left, right), order)
-        if found is not out:
-            out[...] = found
+        product(register, address(left), address(right), address(result), *extents_and_strides(left, right), order)
+        if result is not out:
+            out[...] = result
 
 
-def _words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+def _random_words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     key, base = operands
     execute.sized().words(out.size, address(out), address(key), address(base))
 
 
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
-    """The operands of a product as (batch, m, k) and (batch, k, n), and the order of its sums where that is not the usual one."""
+    """Return the operands of a product as (batch, m, k) and (batch, k, n), and the order of its sums if it is not the default."""
     from weft.kernel.summation import product_order
 
     (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
@@ -209,42 +209,42 @@ def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, n
 
 
 def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, ...]:
-    """What ``Sized.product`` is told of (batch, m, k) and (batch, k, n)."""
+    """Return the size arguments of ``Sized.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
     (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // x.itemsize for s in x.strides] for x in (left, right))
     return left.shape[1], right.shape[2], left.shape[2], a_m, a_k, b_k, b_n, len(left), a_batch, b_batch
 
 
 def address(x: np.ndarray) -> int:
-    """Where an array lies."""
+    """Return the address of an array's memory."""
     return x.__array_interface__["data"][0]
 
 
-_NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, and of what integers cannot hold
-MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
-_WAYS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
-    "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product, "random": _words,
-    "host": _hosted, **dict.fromkeys(("shape", "gather", "write", "scatter", "board"), _in_numpy),
+_DIFFERS_FROM_NUMPY = frozenset(("maximum", "minimum", "cast"))  # for signed zeros, and casts out of range
+MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that only move data, so NumPy never warns
+_IMPLEMENTATIONS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
+    "elementwise": _elementwise, "reduce": _reduce, "running": _running, "product": _product, "random": _random_words,
+    "host": _run_host, **dict.fromkeys(("shape", "gather", "write", "scatter", "board"), _run_numpy),
 }
 
-_FEW = 1 << 12  # bytes: what needs no operand (an iota) is kept, up to so many
+_MAX_CACHED_BYTES = 1 << 12  # of the result of an operation without operands (an iota)
 Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result
 
 
 def specialise(node: Node) -> Run:
-    """What computes a node, given buffers for its inputs, of which only shapes and formats are looked at."""
-    direct = _DIRECT.get(node.op.kind)
-    return (None if direct is None else direct(node)) or _by_arrays(node)
+    """Return the function that computes a node from buffers. Only shapes and formats of the node's inputs are used."""
+    direct = _SPECIALISED.get(node.op.kind)
+    return (None if direct is None else direct(node)) or _general_run(node)
 
 
-def _by_arrays(node: Node) -> Run:
-    seen = [(i.shape, i.dtype) for i in node.inputs]
+def _general_run(node: Node) -> Run:
+    types = [(i.shape, i.dtype) for i in node.inputs]
     shape, dtype, nbytes, device = node.shape, node.dtype, node.nbytes or 1, execute.any_size()
-    quiet = node.op.kind in MOVING
+    no_warnings = node.op.kind in MOVING
 
     def run(buffers: Sequence[Any]) -> Any:
-        operands = [device.memory(b, *s) for b, s in zip(buffers, seen, strict=True)]
+        operands = [device.memory(b, *s) for b, s in zip(buffers, types, strict=True)]
         out = device.allocate(nbytes)
-        if quiet:
+        if no_warnings:
             compute(node, operands, device.memory(out, shape, dtype))
         else:
             with np.errstate(all="ignore"):
@@ -254,34 +254,34 @@ def _by_arrays(node: Node) -> Run:
     return run
 
 
-def _specialise_moved(node: Node) -> Run | None:
-    """What NumPy's function gives, copied once: of what only moves data."""
-    if not node.size or node.op is BROADCAST:  # which assignment does, in one pass
+def _specialise_movement(node: Node) -> Run | None:
+    """Specialise a node that only moves data: call NumPy's function and copy its result once."""
+    if not node.size or node.op is BROADCAST:  # assignment broadcasts in one pass
         return None
-    seen, params, reference = [(i.shape, i.dtype) for i in node.inputs], node.params, numpy_function(node)
-    shape, wanted, otherwise, device = node.shape, node.dtype.numpy, _by_arrays(node), execute.any_size()
-    kept = None if node.inputs or node.nbytes > _FEW else np.asarray(reference(**params))
+    types, params, reference = [(i.shape, i.dtype) for i in node.inputs], node.params, numpy_function(node)
+    shape, numpy_dtype, general, device = node.shape, node.dtype.numpy, _general_run(node), execute.any_size()
+    cached = None if node.inputs or node.nbytes > _MAX_CACHED_BYTES else np.asarray(reference(**params))
 
     def run(buffers: Sequence[Any]) -> Any:
-        found = kept
-        if found is None:
-            found = reference(*[device.memory(b, *s) for b, s in zip(buffers, seen, strict=True)], **params)
-        if type(found) is not np.ndarray or found.shape != shape or found.dtype != wanted:
-            return otherwise(buffers)
+        result = cached
+        if result is None:
+            result = reference(*[device.memory(b, *s) for b, s in zip(buffers, types, strict=True)], **params)
+        if type(result) is not np.ndarray or result.shape != shape or result.dtype != numpy_dtype:
+            return general(buffers)
         device.numpy_calls += 1
-        return execute.to_buffer(found)
+        return execute.to_buffer(result)
 
     return run
 
 
 def _specialise_elementwise(node: Node) -> Run | None:
-    """Operands of the result's shape, or of one element."""
+    """Specialise an elementwise node whose operands have the shape of the result, or one element."""
     op, inputs, size = node.op, node.inputs, node.size
     if op is IN_BOUNDS or not size or any([i.shape != node.shape and i.size != 1 for i in inputs]):
         return None
     dtypes, params, nbytes = tuple([i.dtype for i in inputs]), node.params, node.nbytes
     steps = [int(i.size != 1 or size == 1) for i in inputs]
-    otherwise, device = _by_arrays(node), execute.any_size()
+    general, device = _general_run(node), execute.any_size()
     function = elementwise_kernel(op, dtypes, params)
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -289,15 +289,15 @@ def _specialise_elementwise(node: Node) -> Run | None:
         if function is None:
             function = elementwise_kernel(op, dtypes, params)
             if function is None:
-                return otherwise(buffers)
+                return general(buffers)
         out = device.allocate(nbytes)
         if len(steps) == 1:
             function(size, out.address, buffers[0].address, steps[0])
         elif len(steps) == 2:
             function(size, out.address, buffers[0].address, steps[0], buffers[1].address, steps[1])
         else:
-            words = [word for b, step in zip(buffers, steps, strict=True) for word in (b.address, step)]
-            function(size, out.address, *words)
+            arguments = [word for b, step in zip(buffers, steps, strict=True) for word in (b.address, step)]
+            function(size, out.address, *arguments)
         return out
 
     return run
@@ -305,49 +305,50 @@ def _specialise_elementwise(node: Node) -> Run | None:
 
 def _specialise_reduced(node: Node) -> Run | None:
     if node.op.monoid in _EXTREMES:
-        return _extreme(node, _EXTREMES[node.op.monoid])
+        return _specialise_extreme(node, _EXTREMES[node.op.monoid])
     if node.op.monoid in ("argmax", "argmin"):
-        return _place(node)
-    words = _sum_words(node)
-    return None if words is None else _sized(node, execute.sized().sum, *words)
+        return _specialise_argextreme(node)
+    arguments = _sum_arguments(node)
+    return None if arguments is None else _call_sized(node, execute.sized().sum, *arguments)
 
 
-def _extreme(node: Node, join: np.ufunc) -> Run | None:
-    """NumPy's, but for zeros, whose signs it does not order."""
+def _specialise_extreme(node: Node, join: np.ufunc) -> Run | None:
+    """Specialise max and min. NumPy computes them, but results with zeros are repeated: NumPy does not order the signs of
+    zeros."""
     (x,), axes = node.inputs, node.params["axes"]
     if not x.size or node.dtype.narrow:
         return None
     shape, dtype, out_shape, nbytes = x.shape, x.dtype, node.shape, node.nbytes
-    signed, keep, device, otherwise = dtype in FLOATS, len(out_shape) == len(shape), execute.any_size(), _by_arrays(node)
+    signed, keep, device, general = dtype in FLOATS, len(out_shape) == len(shape), execute.any_size(), _general_run(node)
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
-        found = device.memory(out, out_shape, dtype)
-        join.reduce(device.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=found)
-        if signed and np.count_nonzero(found) != found.size:
-            return otherwise(buffers)
+        result = device.memory(out, out_shape, dtype)
+        join.reduce(device.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=result)
+        if signed and np.count_nonzero(result) != result.size:
+            return general(buffers)
         device.numpy_calls += 1
         return out
 
     return run
 
 
-def _place(node: Node) -> Run | None:
-    """Where an extreme stands, if it runs along one axis, or along all of them, one after the other."""
+def _specialise_argextreme(node: Node) -> Run | None:
+    """Specialise argmax and argmin along one axis, or along all axes flattened."""
     (x,), axes = node.inputs, node.params["axes"]
-    long = [n for n in axes if x.shape[n] != 1]
-    if not x.size or x.dtype.narrow or (len(long) != 1 and len(axes) != len(x.shape)):
+    varying = [n for n in axes if x.shape[n] != 1]
+    if not x.size or x.dtype.narrow or (len(varying) != 1 and len(axes) != len(x.shape)):
         return None
     shape, dtype, nbytes, device = x.shape, x.dtype, node.nbytes, execute.any_size()
     if len(axes) == len(shape):
-        shape, long, axes = (x.size,), [0], (0,)
-    axis, rest = long[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
-    short, kind, first = rest[:axis] + rest[axis + 1 :], node.dtype, node.op.monoid == "argmax"
+        shape, varying, axes = (x.size,), [0], (0,)
+    axis, reduced_shape = varying[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
+    result_shape, result_dtype, is_max = reduced_shape[:axis] + reduced_shape[axis + 1 :], node.dtype, node.op.monoid == "argmax"
 
     def run(buffers: Sequence[Any]) -> Any:
-        seen, out = device.memory(buffers[0], shape, dtype), device.allocate(nbytes)
-        found = device.memory(out, short, kind)
-        seen.argmax(axis, found) if first else seen.argmin(axis, found)
+        content, out = device.memory(buffers[0], shape, dtype), device.allocate(nbytes)
+        result = device.memory(out, result_shape, result_dtype)
+        content.argmax(axis, result) if is_max else content.argmin(axis, result)
         device.numpy_calls += 1
         return out
 
@@ -355,28 +356,28 @@ def _place(node: Node) -> Run | None:
 
 
 def _specialise_running(node: Node) -> Run | None:
-    """NumPy's, but for extremes of zeros, whose signs it does not order."""
+    """Use NumPy's accumulate, but repeat extremes with zeros: NumPy does not order the signs of zeros."""
     axis, monoid, dtype = node.params["axis"], node.op.monoid, node.dtype
     if not node.size or dtype.narrow:
         return None
-    accumulate, number, shape, nbytes = _JOINS[monoid].accumulate, dtype.numpy, node.shape, node.nbytes
-    signed, device, otherwise = dtype in FLOATS and monoid in _EXTREMES, execute.any_size(), _by_arrays(node)
+    accumulate, numpy_dtype, shape, nbytes = _UFUNCS[monoid].accumulate, dtype.numpy, node.shape, node.nbytes
+    signed, device, general = dtype in FLOATS and monoid in _EXTREMES, execute.any_size(), _general_run(node)
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
-        found = device.memory(out, shape, dtype)
+        result = device.memory(out, shape, dtype)
         with np.errstate(all="ignore"):
-            accumulate(device.memory(buffers[0], shape, dtype), axis, number, found)
-        if signed and np.count_nonzero(found) != found.size:
-            return otherwise(buffers)
+            accumulate(device.memory(buffers[0], shape, dtype), axis, numpy_dtype, result)
+        if signed and np.count_nonzero(result) != result.size:
+            return general(buffers)
         device.numpy_calls += 1
         return out
 
     return run
 
 
-def _sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
-    """A function of the device that is told dtype, addresses, sizes and the order of the sum."""
+def _call_sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
+    """Return a call of a device function that takes dtype, addresses, sizes and the order of the sum."""
     device, nbytes, dtype = execute.any_size(), node.nbytes, node.dtype
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -387,8 +388,8 @@ def _sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], or
     return run
 
 
-def _sum_words(node: Node) -> tuple[tuple[int, ...], Order] | None:
-    """What ``Sized.sum`` is told, for sums of floats that registers hold, over axes that lie together."""
+def _sum_arguments(node: Node) -> tuple[tuple[int, ...], Order] | None:
+    """Return the size arguments of ``Sized.sum`` for a float sum over adjacent axes, and its order; None for other reductions."""
     from weft.kernel.summation import order_over, spans
 
     (x,), axes, dtype = node.inputs, node.params["axes"], node.dtype
@@ -400,23 +401,24 @@ def _sum_words(node: Node) -> tuple[tuple[int, ...], Order] | None:
 
 
 def _specialise_product(node: Node) -> Run | None:
-    words = _product_words(node)
-    return None if words is None else _sized(node, execute.sized().product, *words)
+    arguments = _product_arguments(node)
+    return None if arguments is None else _call_sized(node, execute.sized().product, *arguments)
 
 
-def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
-    """The same for products of matrices of floats that registers hold, which no transposition has to copy."""
+def _product_arguments(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
+    """Return the size arguments of ``Sized.product`` for a product of float matrices that needs no copy, and its order; else
+    None."""
     dtype = node.dtype
     if dtype not in FLOATS or dtype.narrow or not node.size:
         return None
-    a, b = (np.empty(i.shape, i.dtype.numpy) for i in node.inputs)  # never touched: only their strides count
+    a, b = (np.empty(i.shape, i.dtype.numpy) for i in node.inputs)  # only their strides are used
     left, right, order = as_matrices(node, a, b)
     if address(left) != address(a) or address(right) != address(b):
         return None
     return extents_and_strides(left, right), order
 
 
-def _specialise_words(node: Node) -> Run:
+def _specialise_random(node: Node) -> Run:
     device, nbytes, count = execute.any_size(), node.nbytes or 1, node.size
     words = device.sized.words
 
@@ -429,19 +431,19 @@ def _specialise_words(node: Node) -> Run:
 
 
 def prepared(node: Node) -> Prepared | None:
-    """A product or a sum as one call of a function of the device, where it is one."""
+    """Return a product or a sum as one prepared call of a device function, or None if it is not one."""
     if node.op.kind not in ("product", "reduce"):
         return None
-    words = _product_words(node) if node.op.kind == "product" else _sum_words(node)
+    arguments = _product_arguments(node) if node.op.kind == "product" else _sum_arguments(node)
     sized: Any = execute.sized()
     prepare = sized.prepared_product if node.op.kind == "product" else sized.prepared_sum
-    return None if words is None else prepare(node.dtype, *words[0], words[1])
+    return None if arguments is None else prepare(node.dtype, *arguments[0], arguments[1])
 
 
-_DIRECT: dict[str, Callable[[Node], Run | None]] = {
+_SPECIALISED: dict[str, Callable[[Node], Run | None]] = {
     "elementwise": _specialise_elementwise, "reduce": _specialise_reduced, "product": _specialise_product,
-    "random": _specialise_words,
-    "shape": _specialise_moved, "gather": _specialise_moved, "running": _specialise_running,
+    "random": _specialise_random,
+    "shape": _specialise_movement, "gather": _specialise_movement, "running": _specialise_running,
 }
 _EXTREMES = {"max": np.maximum, "min": np.minimum}
-_JOINS = {"sum": np.add, "prod": np.multiply, **_EXTREMES}
+_UFUNCS = {"sum": np.add, "prod": np.multiply, **_EXTREMES}

@@ -1,4 +1,4 @@
-"""Write in place to memory that nothing else refers to."""
+"""Writing in place to memory that has no other reference."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from weft.runtime import execute
 from weft.runtime.cell import BEING_WRITTEN
 from weft.runtime.context import LOCAL
 
-# ---- writes
-
 
 def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
-    """Call ``write(memory)`` on what a cell holds (computed, if it was pending), where nobody else holds that, or on a small copy
-    of it. Return whether it wrote.
+    """Call ``write(memory)`` on a cell's buffer if nothing else refers to it, else on a copy if the buffer is small. Return
+    whether it wrote. A pending content is computed first.
 
-    So only what is written is touched, however large the array is. Who reads meanwhile in another thread finds a leaf that gets
-    its content when the write is done, and looks wait for that: to be called under ``WRITING``, where anything is computed at
-    once. Nobody can get at the memory once it is known that nobody has it, and whoever followed a view of it before follows it
-    again.
+    Only the written part is touched, however large the array is. Meanwhile the cell holds a leaf without a value; a thread that
+    reads it waits for ``WRITING``, which the caller must hold. Since the cell no longer leads to the buffer, no thread can take a
+    new reference to it, and earlier views are read again from the new leaf. Call it only where eager work is enabled.
     """
     if LOCAL.trace is not None:
         return False
@@ -37,50 +34,51 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     if before.op is SCALAR or (ELSEWHERE and not execute.fetched(before)):
         return False
     shape, dtype = before.shape, before.dtype
-    after, buffer, done = Node(INPUT, (), before.params, shape, dtype), before.value, False
+    after, buffer, written = Node(INPUT, (), before.params, shape, dtype), before.value, False
     BEING_WRITTEN.add(after)
     cell._node = after
     try:
         memory = None
-        if _holders(before, buffer) == _ALONE:
+        if _count_owners(before, buffer) == _SOLE_OWNER:
             memory = execute.writable(buffer, shape, dtype)
         if memory is None and before.nbytes <= LOCAL.at_once:
             buffer = execute.to_buffer(execute.memory(buffer, shape, dtype))
             memory = execute.writable(buffer, shape, dtype)
-        done = memory is not None and write(memory)
+        written = memory is not None and write(memory)
     finally:
-        if done:
+        if written:
             after.value = buffer
-        else:  # which others hold
+        else:
             cell._node = before
-            if _held(after) != _UNHELD:  # a node has a buffer of its own
+            if _count_references(after) != _UNSHARED:  # another thread took the new leaf, so it needs a buffer of its own
                 after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
         BEING_WRITTEN.discard(after)
-    return done
+    return written
 
 
-def _held(leaf: Node) -> int:
+def _count_references(leaf: Node) -> int:
+    """Return the reference count of a leaf, as a map sees it."""
     (count,) = map(getrefcount, [leaf])
     return count
 
 
-def _unheld() -> int:
-    """What :func:`_held` tells of a leaf that only a variable and a set hold."""
+def _count_unshared() -> int:
+    """Return the count of :func:`_count_references` for a leaf that only a variable and a set refer to."""
     leaf = input_leaf((), FLOAT32)
-    held = {leaf}
-    return _held(leaf) if held else 0
+    owners = {leaf}
+    return _count_references(leaf) if owners else 0
 
 
-def _holders(node: Node, buffer: Any) -> tuple[int, ...]:
-    """What getrefcount tells, over map, of a node and of its buffer."""
+def _count_owners(node: Node, buffer: Any) -> tuple[int, ...]:
+    """Return the reference counts of a node and its buffer, as a map sees them."""
     return tuple(map(getrefcount, (node, buffer)))
 
 
-def _alone() -> tuple[int, ...]:
-    """The same of a node that only a variable holds, and a buffer that only its node and a variable hold; Pythons differ."""
+def _count_sole_owner() -> tuple[int, ...]:
+    """Return the counts of :func:`_count_owners` for a node without other references. They differ between Python versions."""
     node = input_leaf((), FLOAT32, object())
     buffer = node.value
-    return _holders(node, buffer)
+    return _count_owners(node, buffer)
 
 
-_UNHELD, _ALONE = _unheld(), _alone()
+_UNSHARED, _SOLE_OWNER = _count_unshared(), _count_sole_owner()

@@ -1,4 +1,4 @@
-"""Compute pending work when much of it has gathered."""
+"""Computation of pending work that nothing has read yet, once much of it has gathered."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from weft.graph.primitives.table import is_placeholder
 from weft.runtime.context import LOCAL
 from weft.runtime.pending import FIRST, MOST_BYTES, MOST_NODES, _keep, _nbytes, _pending, _sweep
 
-ENOUGH = MOST_NODES // 2  # from here on a graph is cut where the last one was cut, so that turns of a loop give the same graph
-TURNS, SHORT = 16, 128  # of what a loop has written so often that a line stands so often in it, from so many nodes on
-EVERY = 256  # Arrays made, at most, between two looks at how much is pending
+ENOUGH = MOST_NODES // 2  # from here on a graph is cut at the line of the last cut, so that a loop's graphs are equal
+LOOP_REPEATS = 16  # a source line that occurs this often in a pending graph belongs to a loop ...
+MIN_LOOP_NODES = 128  # ... if the graph has at least so many nodes; it is then cut at an iteration
+EVERY = 256  # Arrays created, at most, between two counts of pending work
 
 
-def enlist(held: weakref.ref, node: Node) -> None:
-    """Note that an Array has the pending content ``node``."""
+def enlist(ref: weakref.ref, node: Node) -> None:
+    """Add an Array with the pending content ``node`` to the thread's list."""
     handles = LOCAL.handles
-    handles.append(held)
+    handles.append(ref)
     if len(handles) >= handles.limit:
         cut(node)
 
 
 def cut(node: Node) -> None:
-    """See how much is pending in this thread, ``node`` being the latest; compute it where that is too much."""
+    """Count the pending work of this thread, ``node`` being the latest, and compute it if there is too much."""
     handles = LOCAL.handles
     if LOCAL.inside:
         _sweep(handles)
@@ -35,8 +36,8 @@ def cut(node: Node) -> None:
         return
     where = node.where
     line = None if where is None else where[:2]
-    known = handles.waits and line == handles.line
-    if handles.waits and not known and len(handles) < handles.until:
+    same_line = handles.waits and line == handles.line
+    if handles.waits and not same_line and len(handles) < handles.until:
         return
     since = len(handles) - handles.counted
     _sweep(handles)
@@ -44,38 +45,41 @@ def cut(node: Node) -> None:
     waiting = [n for n in map(_pending, handles) if n is not None]
     order = topological(waiting)
     handles.waits = False
-    if known:
+    if same_line:
         return _compute(waiting, order, line)
     pending = [n for n in order if n.value is None]
     total = _nbytes(pending)
-    turns = _turns(pending)
-    enough, most = (SHORT, ENOUGH) if turns else (ENOUGH, MOST_NODES)
+    in_loop = _has_iterations(pending)
+    enough, most = (MIN_LOOP_NODES, ENOUGH) if in_loop else (ENOUGH, MOST_NODES)
     if len(pending) >= most or (len(pending) >= enough and handles.line is None):
         _compute(waiting, order, line)
     elif total >= MOST_BYTES and (total := _nbytes([n for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
         _compute([node], topological([node]), line)
-    else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
-        rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
+    else:  # count again when half of the rest may be used up; rarely if the pending work does not grow
+        rate = (len(pending) - handles.known) / max(1, since)  # nodes per Array
         handles.known = len(pending)
         handles.waits = rate > 0.1 and len(pending) >= enough
         room = (MOST_BYTES - total) * (len(pending) + 1) // (total + 1) // 2
-        more = SHORT - len(pending) if len(pending) < SHORT else ((most if handles.waits else enough) - len(pending)) // 2
-        left = min(more, room)
-        soon = max(FIRST, min(EVERY, int(left / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(pending)))
-        handles.until = len(handles) + soon
+        more = (
+            MIN_LOOP_NODES - len(pending) if len(pending) < MIN_LOOP_NODES
+            else ((most if handles.waits else enough) - len(pending)) // 2
+        )
+        budget = min(more, room)
+        distance = max(FIRST, min(EVERY, int(budget / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(pending)))
+        handles.until = len(handles) + distance
         handles.limit = len(handles) if handles.waits else handles.until
 
 
-def _turns(pending: Sequence[Node]) -> bool:
-    """Whether several turns of a loop are pending."""
-    if len(pending) < SHORT:
+def _has_iterations(pending: Sequence[Node]) -> bool:
+    """Return whether several iterations of a loop are pending."""
+    if len(pending) < MIN_LOOP_NODES:
         return False
     lines = Counter([n.where[:2] for n in pending if n.where is not None])
-    return bool(lines) and max(lines.values()) >= TURNS
+    return bool(lines) and max(lines.values()) >= LOOP_REPEATS
 
 
-def _known(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
-    """Those that rest on no placeholder: an Array that a trace left behind has no content, now or ever."""
+def _without_placeholders(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
+    """Return the nodes that depend on no placeholder: an Array that outlives its trace has no content and never will."""
     if not any(map(is_placeholder, order)):
         return nodes
     unknown: set[Node] = set()
@@ -85,27 +89,28 @@ def _known(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
     return [n for n in nodes if n not in unknown]
 
 
-def _computed(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> list[Node]:
-    """Compute these; what fails is given back. Nobody asked for it yet: whoever does will hear why, and it is not tried again."""
+def _try_to_compute(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> list[Node]:
+    """Compute nodes and return those that fail. Their error is raised when they are read; they are not tried here again."""
     try:
         compute[0](nodes, order)
     except OF_RUNS:
         half = len(nodes) // 2
-        return [*_computed(nodes[:half]), *_computed(nodes[half:])] if half else list(nodes)
+        return [*_try_to_compute(nodes[:half]), *_try_to_compute(nodes[half:])] if half else list(nodes)
     return []
 
 
 def _compute(waiting: list[Node], order: Sequence[Node], line: Any) -> None:
-    """Compute what waits, ``order`` being all that is behind it. Here the next turn of a loop is cut, too."""
-    nodes = _known(waiting, order)
+    """Compute the ``waiting`` nodes, ``order`` being the graph behind them. Later iterations of a loop are cut at the same
+    ``line``."""
+    nodes = _without_placeholders(waiting, order)
     handles = LOCAL.handles
     handles.limit = len(handles) + EVERY
     handles.line = line
-    failed = _computed(nodes, order if len(nodes) == len(waiting) else None)
+    failed = _try_to_compute(nodes, order if len(nodes) == len(waiting) else None)
     _sweep(handles)
     if failed:
         _keep(handles, 0, [ref for ref in handles if _pending(ref) not in failed])
     handles.limit, handles.known = len(handles) + FIRST, 0
 
 
-compute: list[Callable[[Sequence[Node], Sequence[Node] | None], Any]] = []  # look.py's own: it imports this file
+compute: list[Callable[[Sequence[Node], Sequence[Node] | None], Any]] = []  # materialise, which imports this module

@@ -1,8 +1,8 @@
-"""Looks: computing what was asked for, and with it what live handles hold.
+"""Materialisation: computing the nodes that are read, and with them the pending nodes of live arrays.
 
-A look walks the pending graph behind the nodes it wants. Pending nodes in it that a living Array holds are
-computed by the same run, and so is what else is held and reads the same nodes: nothing is computed twice. Computed nodes
-keep their buffer and drop their inputs. What nobody looks at is computed unasked when it has grown, see ``limit_pending.py``.
+Reading a value runs the pending graph behind it. The same run computes pending nodes in it that a live Array refers to, and other
+pending nodes of live Arrays that read the same intermediate results: nothing is computed twice. Computed nodes keep their buffer
+and drop their inputs. Work that is never read is computed once it has grown, see ``limit_pending.py``.
 """
 
 from __future__ import annotations
@@ -29,51 +29,51 @@ from weft.runtime.context import LOCAL
 
 
 def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
-    """Give each of ``nodes`` a value (not while a gradient needs their inputs, see :func:`values`).
+    """Give each of ``nodes`` a value. While a gradient needs their inputs, use :func:`values` instead.
 
-    order : what ``topological`` gives for them, where it is known
+    order : the result of ``topological(nodes)``, if the caller has it
     """
-    wanted = [n for n in nodes if n.value is None]
+    requested = [n for n in nodes if n.value is None]
     if BEING_WRITTEN:
-        for node in [n for n in wanted if is_placeholder(n)]:
-            _awaited(node)
-            wanted.remove(node)
-    if not wanted:
+        for node in [n for n in requested if is_placeholder(n)]:
+            _wait_for_content(node)
+            requested.remove(node)
+    if not requested:
         return
-    order = topological(wanted) if order is None else order
-    if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
+    order = topological(requested) if order is None else order
+    if any([n.op is SCAN for n in order]):  # one run computes all results of a loop that live Arrays refer to
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
-        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
-    more = pending.sharing(order, wanted) if LOCAL.handles else None
-    if not more:
-        _compute(order, wanted)
+        order = topological([*requested, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
+    dependents = pending.sharing(order, requested) if LOCAL.handles else None
+    if not dependents:
+        _compute(order, requested)
     else:
         try:
-            _compute(topological([*wanted, *more]), [*wanted, *more])
-        except OF_RUNS:  # what was not asked for must not fail a look
-            _compute(order, wanted)
+            _compute(topological([*requested, *dependents]), [*requested, *dependents])
+        except OF_RUNS:  # work that was not requested must not fail this read
+            _compute(order, requested)
     pending.settled()
 
 
 def proven(nodes: Iterable[Node]) -> None:
-    """Compute what may fail behind nodes that arrays are about to hold, all of it while all arrays still have their content.
+    """Compute the pending nodes that may raise behind ``nodes``, before arrays are written with them.
 
-    In traces and gradients nothing is computed: what they write lands when they are over.
+    Inside traces and gradients nothing is computed: their writes take effect when they end.
     """
     pending = [n for n in nodes if n.value is None] if MAY_FAIL and not LOCAL.inside else None
     if not pending:
         return
     order = topological(pending)
-    failing = [n for n in order if n in MAY_FAIL and n.value is None]
-    loops = {n for n in failing if n.op is SCAN and _may_fail(n.params["body"].graph)}
-    wanted = [n for n in failing if n.op is not SCAN]
-    if loops:  # whether one fails shows when it has run, so what is made of it is computed in the same run
-        behind = loops
+    fallible = [n for n in order if n in MAY_FAIL and n.value is None]
+    loops = {n for n in fallible if n.op is SCAN and _may_fail(n.params["body"].graph)}
+    requested = [n for n in fallible if n.op is not SCAN]
+    if loops:  # a loop must run to show whether it fails, so the nodes that read it are computed in the same run
+        dependent = loops
         for n in order:
-            if any([i in behind for i in n.inputs]):
-                behind.add(n)
-        wanted += [n for n in pending if n in behind]
-    materialise(wanted)
+            if any([i in dependent for i in n.inputs]):
+                dependent.add(n)
+        requested += [n for n in pending if n in dependent]
+    materialise(requested)
 
 
 def _may_fail(body: Graph) -> bool:
@@ -81,27 +81,27 @@ def _may_fail(body: Graph) -> bool:
 
 
 def noted(cell: Cell) -> None:
-    """Remember what a cell holds, if this thread is about to write it for the first time in what may have to be taken back."""
+    """Record a cell's content in this thread's write log, if it has one, before the cell is written."""
     undo = UNDO.get(get_ident())
     if undo is not None:
         undo.note(cell)
 
 
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
-    """Run a graph and give its ``wanted`` nodes, and those that are held, their values."""
-    asked = set(wanted)
+    """Run a graph; give values to its ``wanted`` nodes and to those that live Arrays refer to."""
+    requested = set(wanted)
     leaves, outputs = [], []
     sources: dict[Node, None] = {}
     for node in order:
         if node.value is not None:
             leaves.append(node)
         elif is_placeholder(node):
-            _awaited(node, order)
+            _wait_for_content(node, order)
             leaves.append(node)
-        elif node in asked:
+        elif node in requested:
             outputs.append(node)
         elif pending.holds(node):
-            source = repeated(node)  # a broadcast costs nothing to read again, and may be larger than memory
+            source = repeated(node)  # a broadcast is free to read again and may exceed memory
             if source is None:
                 outputs.append(node)
             else:
@@ -116,9 +116,9 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
 
 
 def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
-    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked.
+    """Return the buffers of ``nodes``. Inside a gradient no values are stored: the graph must stay whole to be walked.
 
-    free : whether a value that depends on what is differentiated by may be told: as text, or as a bool
+    free : whether values that depend on the gradient's variables may be read, for text or a bool
     """
     if not LOCAL.keep:
         materialise(nodes)
@@ -126,31 +126,32 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
     order = topological(nodes)
     for node in order:
         if is_placeholder(node):
-            _awaited(node, order)
+            _wait_for_content(node, order)
     if not free and any(map(varies, nodes)):
         raise TraceError(
             f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
             "functions that weft leaves to NumPy would take it out of the graph, and its derivative would be lost. Use weft's "
-            "functions, wf.stop_gradient(x) where it is meant as a constant, or return it with has_aux=True and look at it "
-            "outside; comparisons (if x > 0), integers and print may look"
+            "functions, wf.stop_gradient(x) if it is a constant, or return it with has_aux=True and read it outside; "
+            "comparisons (if x > 0), integers and print are allowed"
         )
     leaves = [n for n in order if n.value is not None]
     return tiers.run(Graph(leaves, nodes), [n.value for n in leaves])
 
 
-def _awaited(node: Node, order: Sequence[Node] = ()) -> None:
-    """Wait for the content of a leaf that another thread is writing, or say why there is none. order : what is computed of it"""
+def _wait_for_content(node: Node, order: Sequence[Node] = ()) -> None:
+    """Wait until another thread has written the content of a leaf; raise TraceError if it has none. order : the nodes computed
+    from it"""
     if node in BEING_WRITTEN:
         with WRITING:
             pass
     if node.value is None:
-        raise TraceError(_refusal((node, *order)))
+        raise TraceError(_read_error((node, *order)))
 
 
 def varies(node: Node) -> bool:
-    """Whether a change of what a gradient differentiates by would change the node smoothly.
+    """Return whether a gradient would flow to the node.
 
-    Integers and bools do not, nor does what has a derivative of zero, such as ``stop_gradient``.
+    It does not to integers and bools, nor through operations whose derivative is zero, such as ``stop_gradient``.
     """
     variables = LOCAL.variables
     seen: set[Node] = set()
@@ -167,45 +168,45 @@ def varies(node: Node) -> bool:
 
 
 def buffer(node: Node, free: bool = False) -> Any:
-    """The content of a node where it lies: a buffer, or the number that a run-time number is; for ``free`` see :func:`values`."""
+    """Return a node's buffer, or its number if it is a run-time number. ``free`` is that of :func:`values`."""
     value = node.value
     return values([node], free)[0] if value is None or LOCAL.keep else value
 
 
 def look(node: Node, free: bool = False) -> np.ndarray:
-    """The content of a node as a read-only NumPy array; for ``free`` see :func:`values`."""
+    """Return the content of a node as a read-only NumPy array. ``free`` is that of :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep:
-        value = values([node], free)[0]  # a buffer, of run-time numbers too
+        value = values([node], free)[0]  # a buffer even for a run-time number
     elif node.op is SCALAR:
         return np.asarray(value, dtype=node.dtype.numpy)
     return execute.to_numpy(value, node.shape, node.dtype)
 
 
 def one(node: Node, free: bool = False) -> Any:
-    """The content of a node of one element, as a NumPy number; for ``free`` see :func:`values`."""
+    """Return the content of a node of one element as a NumPy number. ``free`` is that of :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep or node.op is SCALAR:
         return look(node, free).reshape(())[()]
     return execute.first(value, node.dtype)
 
 
-def _refusal(nodes: Sequence[Node]) -> str:
+def _read_error(nodes: Sequence[Node]) -> str:
     trace = LOCAL.trace
-    inside = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
-    homes = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
-    home = next((x for x in homes if x is not None and x.where is not None and x not in traces()), None)
-    if home is not None:
-        inside = f"{home.looks} (in line {user_line(home.where)}) that has ended, where the array was left behind"
+    place = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
+    origins = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
+    origin = next((x for x in origins if x is not None and x.where is not None and x not in traces()), None)
+    if origin is not None:
+        place = f"{origin.looks} (in line {user_line(origin.where)}) that has ended, where the array was left behind"
     return (
-        f"{user_line(user_frame())}: the value of this array is not known inside {inside}; numpy(), float(), bool(), print, "
+        f"{user_line(user_frame())}: the value of this array is not known inside {place}; numpy(), float(), bool(), print, "
         "Python's math, min, max, if and while need it. Use wf.where for choices, wf.exp and wf.minimum for numbers, or return "
         "the array and look at it outside"
     )
 
 
 def known(node: Node) -> bool:
-    """Whether the node can be computed here: it rests on no placeholder of a trace."""
+    """Return whether the node can be computed here: it depends on no placeholder of a trace."""
     if node.value is not None:
         return True
     return not any([is_placeholder(n) and n not in BEING_WRITTEN for n in topological((node,))])

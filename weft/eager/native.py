@@ -1,7 +1,7 @@
-"""Small work without Python: the device's functions for it, once the device is in use.
+"""Native functions for small work, available once the device is in use.
 
-Operators, indices and looks ask these first. They answer None until there are such functions, and wherever the case is not a
-plain one: then Python does what it always did.
+Operators, indexing and reads of numbers call them first. They return None until the device provides them, and for every case that
+is not plain; the Python implementation then takes over.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from weft.runtime.context import LOCAL
 
 _NOTHING: dict[str, Any] = {}
 _CLASSES: list[Any] = []
-_WORK: list[SmallWork | None] = []  # of the device, once that is known
+_WORK: list[SmallWork | None] = []  # the device's native functions, once the device is in use
 
 
 def never(*operands: Any) -> None:
-    """There is no native function."""
+    """Return None: the place of a native function that does not exist."""
 
 
 class _Elements:
-    """element(x, index), store(x, index, number), number(x): see ``weft.devices.native_protocols``."""
+    """Native element(x, index), store(x, index, number) and number(x): see ``weft.devices.native_protocols``."""
 
     __slots__ = ("element", "number", "store")
 
@@ -40,9 +40,9 @@ class _Elements:
 
 
 class Short:
-    """The short way of an operation of one or two operands: ``call``.
+    """The native function of a one- or two-operand operation: ``call``.
 
-    way : (primitive, dtype of the operands) -> dtype of the result, where the primitive is all that the operation does
+    way : (primitive, dtype of the operands) -> dtype of the result, if the operation is this primitive alone, else None
     """
 
     __slots__ = ("arity", "call", "way", "work")
@@ -57,7 +57,7 @@ class Short:
                 self.offered(*key, function)
 
     def offered(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
-        """A function of elements was made: use it, if it is what this does."""
+        """Use a new elementwise function if it computes this operation."""
         dtype, work = dtypes[0], _WORK[0]
         if work is None or len(dtypes) != self.arity or dtypes[-1] is not dtype:
             return
@@ -70,9 +70,9 @@ class Short:
 
 
 class Shaped:
-    """The same of a product or a sum, which goes by shapes.
+    """The native function of a product or a sum, for recorded shapes: ``call``.
 
-    asked : nodes of operands -> the node of the result. met: how often Python did it, by dtype and shapes
+    asked : nodes of operands -> the node of the result. met: how often Python computed it, by dtype and shapes
     """
 
     __slots__ = ("asked", "call", "met", "work")
@@ -85,7 +85,7 @@ class Shaped:
         self.work: ShapedOperation | None = None
 
     def did(self, result: Node, *operands: Node) -> None:
-        """Python did it: where it does so again and again, the device does it from now on."""
+        """Count a computation in Python. After ``_AGAIN`` with the same dtype and shapes, let the device compute these."""
         dtype, shapes = operands[0].dtype, tuple([x.shape for x in operands])
         if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not policy.wanted():
             return
@@ -93,15 +93,15 @@ class Shaped:
         if len(self.met) >= 1000:
             self.met.clear()
         times = self.met[dtype, shapes] = self.met.get((dtype, shapes), 0) + 1
-        if times < _AGAIN or times & (times - 1) or _WORK[0] is None:  # ever more seldom: it may be none that the device does
+        if times < _AGAIN or times & (times - 1) or _WORK[0] is None:  # less and less often: the device may not support it
             return
         leaves = tuple([input_leaf(shape, dtype) for shape in shapes])
         node = self.asked(*leaves)
-        known = prepared(node) if node.inputs == leaves else None  # of these very operands
-        if known is not None:
+        call = prepared(node) if node.inputs == leaves else None  # else it is not a product or sum of the operands themselves
+        if call is not None:
             if self.work is None:
                 self.work = _WORK[0].shaped()
-            self.work.add(dtype, shapes, known, Result(node.shape, node.dtype, node.nbytes, result.params or _NOTHING))
+            self.work.add(dtype, shapes, call, Result(node.shape, node.dtype, node.nbytes, result.params or _NOTHING))
             self.call = self.work.call
 
 
@@ -112,22 +112,22 @@ _SHAPED: list[Shaped] = []
 
 
 def introduce(array: type, value: type) -> None:
-    """Tell the classes of arrays, and of those that are values."""
+    """Set the classes of arrays and of scalars."""
     _CLASSES[:] = array, value
 
 
 def asked_again(native: Callable[..., Any], *operands: Any) -> Any:
-    """What a native function that gave None gives once views are followed, which it does not do itself."""
+    """Call a native function that returned None again once views have cached their nodes, which it cannot do itself."""
     array, views = _CLASSES[0], False
     for x in operands:
         if type(x) is array and x._base is not None and native is not never:
-            x.node  # noqa: B018  remembered there
+            x.node  # noqa: B018  the view caches its node
             views = True
     return native(*operands) if views else None
 
 
 def start() -> None:
-    """Ask the device, which somebody has just computed with, for what it has."""
+    """Get the native functions of the device, which has just computed something."""
     if _WORK:
         return
     device: Any = execute.device()
@@ -141,16 +141,16 @@ def start() -> None:
     ))
     _WORK.append(work)
     ELEMENTS.element, ELEMENTS.store, ELEMENTS.number = work.element, work.store, work.number
-    for made in implementations.made():
-        _offer(*made)
+    for function in implementations.made():
+        _offer(*function)
 
 
 def _offer(key: tuple[Primitive, tuple[Format, ...]], function: Callable[..., None]) -> None:
-    """A function was made."""
+    """Pass on a new elementwise function."""
     if not _WORK:
         return start()
-    for short in _SHORT:
-        short.offered(*key, function)
+    for operation in _SHORT:
+        operation.offered(*key, function)
 
 
 implementations.tell.append(_offer)

@@ -1,4 +1,4 @@
-"""Contents of small arrays as NumPy arrays, without a copy."""
+"""Access to small arrays as NumPy arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from weft.runtime.context import LOCAL
 
 
 def at_hand(*nodes: Node) -> list[np.ndarray] | None:
-    """What small arrays and numbers hold, to be read for a moment; None where one is pending or nothing is computed at once."""
-    most = LOCAL.small
-    if not most or any([(n.value is None and n.op is not CONSTANT) or n.nbytes > most for n in nodes]):
+    """Return read-only NumPy views of small materialised nodes, for immediate use. Return None if one is pending or eager work is
+    off."""
+    limit = LOCAL.small
+    if not limit or any([(n.value is None and n.op is not CONSTANT) or n.nbytes > limit for n in nodes]):
         return None
     if ELSEWHERE and not execute.fetched(*[n for n in nodes if n.value is not None and n.op is not SCALAR]):
         return None
@@ -28,13 +29,13 @@ def at_hand(*nodes: Node) -> list[np.ndarray] | None:
 
 
 def leaf(x: Any, dtype: Format) -> Node:
-    """A content, of the format that NumPy's dtype is."""
+    """Return a leaf with the content of a NumPy array whose dtype is that of ``dtype``."""
     return input_leaf(x.shape, dtype, execute.to_buffer(x))
 
 
 def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
-    """Return a leaf of memory that ``fill`` has written, if it is small and anything is computed at once; None for empty ones,
-    too, whose extents may be large."""
+    """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
+    arrays, whose other extents may be large."""
     nbytes = math.prod(shape) * dtype.bytes
     if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
         return None

@@ -1,4 +1,4 @@
-"""When small work is computed at once."""
+"""When small work is computed immediately."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from weft.runtime.context import LOCAL
 
 
 def wanted() -> bool:
-    """Whether anything may be computed at once here, if the device can. Asking that loads the device."""
+    """Return whether eager work is enabled here. Whether the device supports it is not checked, since that loads the device."""
     return LOCAL.small > 0
 
 
 def able() -> bool:
-    """Whether anything is computed at once here: it may be, and the device can."""
+    """Return whether eager work is enabled here and the device supports it."""
     return wanted() and execute.computes_at_once()
 
 
 def possible() -> bool:
-    """Whether anything may run without being compiled: with kernels that flush denormals, or that a profile times, it may not."""
+    """Return whether work may run uncompiled: not if denormals are flushed, a profile times kernels, or another device is in
+    use."""
     return not LOCAL.flush and LOCAL.watch is None and LOCAL.device is None

@@ -1,4 +1,4 @@
-"""Choose how pending nodes are computed: compiled, or one primitive at a time while their graph is new."""
+"""The choice between compiling pending nodes and, while their graph is new, computing them one primitive at a time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from weft.process.bounded_cache import Recent
 from weft.runtime import auto_device, execute
 from weft.runtime.context import LOCAL
 
-# Seconds on a processor of 3 GHz with AVX2. That they differ between machines moves the moment, not the results.
-_NODE = 4e-6  # what Python takes for a node
-_BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # of one thread, in products
-_SAVED = 0.6  # of the bytes: what fused kernels do not read and write
-_PLAN, _ELEMENTS, _PRODUCT, _LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3  # compiling: a node, one of elements, a product more, anything
+# Seconds on a 3 GHz processor with AVX2. Other machines switch to compiled code at another moment, with the same results.
+_NODE = 4e-6  # of Python per node
+_BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # on one thread; flops of products
+_SAVED = 0.6  # share of the bytes that fused kernels neither read nor write
+_PLAN, _ELEMENTS, _PRODUCT, _LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3  # to compile: a node, an elementwise node, a product, anything
 
 _LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
 
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """As :func:`weft.runtime.execute.run`; a graph that is new may run node by node, with the same bits."""
+    """Run a graph like :func:`weft.runtime.execute.run`. A new graph may run node by node, with the same bits."""
     if LOCAL.place is not LOCAL.device and LOCAL.watch is None:
         name = auto_device.device_of(graph, values)
         if name != "cpu":
@@ -39,17 +39,17 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     if not (LOCAL.patience and policy.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
-    found = execute.known(key)
-    if found is not None or not can(graph.order):
-        return execute.run(graph, values, found)
-    short = hash(key)
-    lost = (_LOST.get(short) or 0.0) + _loses(graph, execute.threads())
-    if lost > LOCAL.patience * _compiling(graph):
+    cached = execute.known(key)
+    if cached is not None or not can(graph.order):
+        return execute.run(graph, values, cached)
+    digest = hash(key)
+    lost = (_LOST.get(digest) or 0.0) + _estimate_loss(graph, execute.threads())
+    if lost > LOCAL.patience * _estimate_compilation(graph):
         return execute.run(graph, values)
-    _LOST.put(short, lost)
+    _LOST.put(digest, lost)
     try:
         return computed(graph.order, graph.outputs)
-    except MemoryError:  # fused, it may need less
+    except MemoryError:  # fused, the graph may need less memory
         return execute.run(graph, values)
 
 
@@ -57,20 +57,20 @@ def _pending(graph: Graph) -> list[Node]:
     return [n for n in graph.order if n.value is None and n.op is not CONSTANT and not n.op.view]
 
 
-def _loses(graph: Graph, threads: int) -> float:
-    """Seconds that a run node by node takes longer: by Python, by what is written and read again, and on one thread."""
+def _estimate_loss(graph: Graph, threads: int) -> float:
+    """Return the seconds that a run node by node loses: to Python, to storing intermediates, and to running on one thread."""
     pending = _pending(graph)
     read = _BYTE * sum([n.nbytes + sum([i.nbytes for i in n.inputs]) for n in pending])
-    alone = (1 - 1 / threads) * (read + _FLOP * sum(map(_flops, pending)))
-    return _NODE * len(pending) + _SAVED * read + alone
+    unthreaded = (1 - 1 / threads) * (read + _FLOP * sum(map(_flops, pending)))
+    return _NODE * len(pending) + _SAVED * read + unthreaded
 
 
 def _flops(node: Node) -> int:
     return node.op.cost(node).flops if node.op.contracts and node.op.cost is not None else 0
 
 
-def _compiling(graph: Graph) -> float:
-    """Seconds to compile it."""
+def _estimate_compilation(graph: Graph) -> float:
+    """Return the seconds that compiling the graph takes."""
     pending = _pending(graph)
     elements = sum([n.op.kind == "elementwise" for n in pending])
     products = sum([n.op.contracts for n in pending])
@@ -78,17 +78,18 @@ def _compiling(graph: Graph) -> float:
 
 
 def can(order: Iterable[Node]) -> bool:
-    """Whether all that is pending in a graph can be computed so."""
+    """Return whether all pending nodes of a graph have an eager implementation."""
     return all([n.value is not None or n.op is CONSTANT or implementations.can(n) for n in order])
 
 
 def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
-    """The buffers of ``outputs``, each of memory of its own; memory is given back as soon as its last reader has read it.
+    """Compute nodes one at a time and return the buffers of ``outputs``, which share no memory. Memory is freed after its last
+    reader.
 
     order : the nodes behind the outputs, operands first; leaves have values
     """
-    asked = [(n, n.inputs) for n in order]  # inputs first: another thread may give a node its value now, and drop them
-    pending = [(n, inputs) for n, inputs in asked if n.value is None and n.op is not CONSTANT]
+    snapshot = [(n, n.inputs) for n in order]  # inputs before values: another thread may set a value and drop the inputs
+    pending = [(n, inputs) for n, inputs in snapshot if n.value is None and n.op is not CONSTANT]
     readers = Counter([i for _, inputs in pending for i in inputs])
     readers.update(outputs)
     contents: dict[Node, np.ndarray] = {}
@@ -115,7 +116,7 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
 
 
 def content(node: Node) -> np.ndarray:
-    """What a node that has a value, or a number of the text, holds."""
+    """Return the content of a materialised node or a constant, as a NumPy array."""
     if node.op is CONSTANT:
         return np.asarray(node.params["value"], node.dtype.numpy)
     if ELSEWHERE:

@@ -1,9 +1,10 @@
 """Functions of arrays, under NumPy's names.
 
-Each is array code: primitives bound to nodes, or other functions. ``common`` has what they share (operands, axes, ``out=``),
-the other files are NumPy's chapters.
+Each function is array code: primitives bound to nodes, or calls of other functions. ``support`` has the shared helpers
+(operands, axes, ``out=``); the other packages follow NumPy's chapters.
 
-What array code cannot say is a primitive (``weft.graph.primitives``); nothing here knows kernels or devices.
+Operations that array code cannot express are primitives (``weft.graph.primitives``); nothing here depends on kernels or
+devices.
 """
 
 from weft.graph import source_lines

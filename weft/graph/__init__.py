@@ -1,8 +1,8 @@
-"""What is to be computed: nodes, graphs of them, and what can be done to a graph without knowing how it will run.
+"""Graphs: nodes, graphs of nodes, and transformations that do not depend on how a graph will run.
 
-``node`` is the whole data structure; ``primitives`` says what each operation means. The rest are walks: ``gradient``
-backwards, ``batching`` with one dimension more, ``interpret`` with NumPy, ``simplify``, ``ranges`` and ``hoist`` to smaller
-graphs.
+``node`` contains the data structure; ``primitives`` defines the meaning of each operation. The other modules walk graphs:
+``gradient`` computes derivatives, ``batching`` adds a dimension, ``interpret`` evaluates with NumPy; ``simplify``, ``ranges``
+and ``hoist_checks`` return smaller or faster graphs.
 
-Nothing here knows arrays, programs or devices. A walk asks a primitive's entry, never its name.
+Nothing here depends on arrays, programs or devices. A walk uses the fields of a primitive's entry, never its name.
 """

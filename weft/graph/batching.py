@@ -1,4 +1,4 @@
-"""vmap's walk: evaluate a graph again, for many examples at once, with the batching rules of the table."""
+"""Vectorisation (vmap): evaluate a graph for many examples at once, with the batching rules of the primitives."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Batched = tuple[Node, int | None]
 
 
 def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batched]:
-    """What the outputs become when some nodes are replaced by batched ones.
+    """Return the outputs after some nodes were replaced by batched ones.
 
     Parameters
     ----------
     outputs : nodes
-    mapping : for nodes of the graph, what stands in their place and its batch dimension (None: not batched)
+    mapping : for nodes of the graph, the replacement and its batch dimension (None: not batched)
 
     Returns
     -------
@@ -37,13 +37,14 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
         for node in topological(outputs, stop=frozenset(mapping)):
             if node not in done:
                 ORIGIN.where = node.where or before
-                done[node] = _batched(node, done)
+                done[node] = _batch_node(node, done)
     finally:
         ORIGIN.where = before
     return [done[o] for o in outputs]
 
 
-def _batched(node: Node, done: Mapping[Node, Batched]) -> Batched:
+def _batch_node(node: Node, done: Mapping[Node, Batched]) -> Batched:
+    """Return a node on batched operands, or the node itself if no operand changed."""
     parts = [done[i] for i in node.inputs] if node.value is None else []
     if any(dim is not None for _, dim in parts):
         if node.op.batch is None:

@@ -1,4 +1,4 @@
-"""Operations that a device has no kernel for, as what they are made of."""
+"""Decomposition of operations for which a device has no kernel."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from weft.kernel.target import Chaining
 
 
 def in_parts(graph: Graph, kept: Chaining) -> Graph:
-    """The same outputs of the same inputs; operations that are made of others (``Primitive.composed``) are there if they are
-    among the ``kept``.
+    """Return the graph with composed operations (``Primitive.composed``) replaced by their parts unless ``kept`` allows them.
 
     Examples
     --------
@@ -19,15 +18,15 @@ def in_parts(graph: Graph, kept: Chaining) -> Graph:
     >>> "attention" in repr(in_parts(Graph([x], [out]), Chaining(widest=3)))
     False
     """
-    apart = {n for n in graph.order if n.op.composed is not None and n.value is None and not _fits(n, kept)}
-    if not apart:
+    composed = {n for n in graph.order if n.op.composed is not None and n.value is None and not _fits(n, kept)}
+    if not composed:
         return graph
     done: dict[Node, Node] = {node: node for node in graph.inputs}
     for node in graph.order:
         if node in done:
             continue
         inputs = tuple([done[i] for i in node.inputs])
-        if node in apart:
+        if node in composed:
             assert node.op.composed is not None
             done[node] = node.op.composed(*inputs, **node.params)
         elif inputs == node.inputs:

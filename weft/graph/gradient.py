@@ -1,4 +1,4 @@
-"""Reverse-mode derivatives: one walk over a graph, from outputs back to what is differentiated by."""
+"""Reverse-mode derivatives: one walk over a graph, from the outputs back to the nodes of ``wrt``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weft.graph.source_lines import ORIGIN, derived
 
 
 def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:
-    """Gradient of sum(outputs * cotangents) with respect to each node of ``wrt``.
+    """Return the gradient of sum(outputs * cotangents) with respect to each node of ``wrt``.
 
     Parameters
     ----------
     outputs : nodes
     cotangents : one node an output, of its dtype, of its shape or one that broadcasts to it
-    wrt : nodes, float; what lies before them is not looked at, so each counts as independent
+    wrt : nodes, float; their own operands are ignored, so each counts as independent
 
     Returns
     -------
@@ -43,11 +43,11 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     >>> interpret(Graph([x], [dx]), [np.array([1, 2, 3], np.float32)])
     [array([2., 4., 6.], dtype=float32)]
     """
-    for what, nodes in (("output", outputs), ("argument", wrt)):
+    for role, nodes in (("output", outputs), ("argument", wrt)):
         for k, node in enumerate(nodes):
             if node.dtype not in INEXACT:
                 raise DTypeError(
-                    f"grad: {what} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
+                    f"grad: {role} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
                 )
     stop = frozenset(wrt)
     order = topological(outputs, stop=stop)
@@ -89,21 +89,24 @@ def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]]
         parts = vjp(cotangent, node, *node.inputs, **node.params)
     else:
         assert composed is not None
-        parts = _through(composed(*node.inputs, **node.params), cotangent, node.inputs)
+        parts = _composed_vjp(composed(*node.inputs, **node.params), cotangent, node.inputs)
     for operand, part in zip(node.inputs, parts, strict=True):
         if part is not None and operand in reached:
             _accumulate(sums, operand, unbroadcast(part, operand.shape))
 
 
-def _through(made: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:
-    """The derivative of what an operation is made of; an operand that comes twice has its whole derivative in one place."""
+def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:
+    """Return the derivatives of a composed operation.
+
+    An operand that occurs twice gets its whole derivative at its first position.
+    """
     floats = list(dict.fromkeys([i for i in operands if i.dtype in INEXACT]))
-    found = dict(zip(floats, backward([made], [cotangent], floats), strict=True))
-    return tuple([found.pop(i, None) for i in operands])
+    derivatives = dict(zip(floats, backward([result], [cotangent], floats), strict=True))
+    return tuple([derivatives.pop(i, None) for i in operands])
 
 
 class NotDifferentiable(TypeError):
-    """A derivative was asked of something that has none."""
+    """The derivative of an operation without one was requested."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(f"grad: {node.op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
@@ -112,12 +115,12 @@ class NotDifferentiable(TypeError):
 def _accumulate(sums: dict[Node, Node], node: Node, part: Node) -> None:
     if part.shape != node.shape or part.dtype != node.dtype:
         raise ShapeError(f"grad: the derivative of {node!r} came out as {part!r}: the rule of one of its readers is wrong.")
-    before = sums.get(node)
-    sums[node] = part if before is None else call.add(before, part)
+    total = sums.get(node)
+    sums[node] = part if total is None else call.add(total, part)
 
 
 def unbroadcast(x: Node, shape: Shape) -> Node:
-    """Sum away the dimensions that broadcasting a ``shape`` added or repeated."""
+    """Sum over the dimensions that broadcasting from ``shape`` added or repeated."""
     if x.shape == shape:
         return x
     lead = len(x.shape) - len(shape)

@@ -1,4 +1,4 @@
-"""Evaluate a graph with the NumPy references: the oracle of the tests, and how the origin of a bad number is found."""
+"""Evaluation of a graph with the NumPy references: the oracle of the tests, also used to find the origin of a NaN or infinity."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     >>> interpret(Graph([x], [bind(TABLE["square"], x)]), [np.array([1, 2, 3], np.float32)])
     [array([1., 4., 9.], dtype=float32)]
     """
-    wanted = dict.fromkeys(graph.outputs)
-    found = {node: value for node, value in walk(graph, values) if node in wanted}
-    return [found[o] for o in graph.outputs]
+    outputs = dict.fromkeys(graph.outputs)
+    values_of = {node: value for node, value in walk(graph, values) if node in outputs}
+    return [values_of[o] for o in graph.outputs]
 
 
-def _result(node: Node, operands: list[Any]) -> Any:
+def _evaluate(node: Node, operands: list[Any]) -> Any:
+    """Evaluate one node. An index error names the user's line."""
     assert node.op.reference is not None
     if node.op is not IN_BOUNDS:
         return node.op.reference(*operands, **node.params)
@@ -58,42 +59,42 @@ def _result(node: Node, operands: list[Any]) -> Any:
 
 
 def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
-    """Evaluate node after node in the graph's order; what nobody reads any more is let go.
+    """Evaluate the nodes in the graph's order. A value is released after its last reader.
 
     Yields
     ------
-    (node, its array); of a loop, (node, list of its results)
+    (node, its array); for a loop (node, list of its results)
     """
     if len(values) != len(graph.inputs):
         raise ValueError(f"interpret: the graph has {len(graph.inputs)} inputs and {len(values)} values were given.")
-    known: dict[Node, Any] = {}
+    computed: dict[Node, Any] = {}
     for k, (node, value) in enumerate(zip(graph.inputs, values, strict=True)):
         array = np.asarray(value, node.dtype.numpy)
         if array.shape != node.shape:
             raise ValueError(f"interpret: value {k} has shape {array.shape} and input {k} has {node.shape}.")
-        known[node] = array
+        computed[node] = array
         yield node, array
-    uses: dict[Node, int] = dict.fromkeys(graph.inputs, 1)  # these are the caller's
+    uses: dict[Node, int] = dict.fromkeys(graph.inputs, 1)  # the inputs belong to the caller
     for node in graph.order:
         for i in node.inputs:
             uses[i] = uses.get(i, 0) + 1
     for node in graph.order:
-        if node in known:
+        if node in computed:
             continue
         if node.op is CONSTANT:
-            known[node] = np.asarray(node.params["value"], node.dtype.numpy)
-            yield node, known[node]
+            computed[node] = np.asarray(node.params["value"], node.dtype.numpy)
+            yield node, computed[node]
             continue
         if node.op.reference is None or node.value is not None:
             raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
-        result: Any = _result(node, [known[i] for i in node.inputs])
-        if node.op.kind != "loop":  # that gives a list of results, which its items read
+        result: Any = _evaluate(node, [computed[i] for i in node.inputs])
+        if node.op.kind != "loop":  # a loop returns a list of results, which its items read
             result = np.asarray(result)
             if result.dtype != node.dtype.numpy or result.shape != node.shape:
                 raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
-        known[node] = result
+        computed[node] = result
         yield node, result
         for i in node.inputs:
             uses[i] -= 1
             if not uses[i]:
-                del known[i]
+                del computed[i]

@@ -1,10 +1,10 @@
 """Loops: ``scan`` runs a body graph once for every step; ``item`` is one of its results.
 
-A node has one shape and dtype and a scan has many results, so the ``scan`` node itself is only a token, and the results
-are ``item`` nodes that read it. Neither is in ``TABLE``: they are no functions of arrays, and samples do not fit them.
+A node has one shape and dtype and a scan has many results, so the ``scan`` node itself is only a token, and the results are
+``item`` nodes that read it. Neither is in ``TABLE``: they are not functions of arrays, and samples do not fit them.
 
-Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry as it was before every step.
-What nobody reads is not computed (see :func:`pruned`), so the tape costs nothing until a derivative asks for it.
+Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry before every step. Results that are not
+read are not computed (see :func:`pruned`), so the tape costs nothing unless a derivative reads it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Dims = tuple[int | None, ...]
 
 
 class Body:
-    """What one step computes. Two bodies are equal when they compute the same.
+    """The computation of one step. Bodies are equal if their graphs have equal keys.
 
-    ``graph.inputs``: the carries, one slice of each stacked operand, the constants; ``graph.outputs``: the carries
-    after the step, then what the step adds to the stacked outputs.
+    ``graph.inputs``: the carries, one slice of each stacked operand, the constants. ``graph.outputs``: the carries after the
+    step, then the step's slices of the stacked outputs.
     """
 
     __slots__ = ("_hash", "_key", "graph")
@@ -67,10 +67,10 @@ def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, rever
         raise ShapeError(f"scan: length is {length}, but a loop has at least one step.")
     if len(operands) != len(graph.inputs):
         raise ShapeError(f"scan: the body has {len(graph.inputs)} inputs and {len(operands)} operands were given.")
-    for k, (given, wanted) in enumerate(zip(operands, graph.inputs, strict=True)):
-        shape = (length, *wanted.shape) if carries <= k < carries + xs else wanted.shape
-        if given.shape != shape or given.dtype != wanted.dtype:
-            raise ShapeError(f"scan: operand {k} is {given!r}, but the body needs {wanted.dtype.name}{list(shape)}.")
+    for k, (operand, parameter) in enumerate(zip(operands, graph.inputs, strict=True)):
+        shape = (length, *parameter.shape) if carries <= k < carries + xs else parameter.shape
+        if operand.shape != shape or operand.dtype != parameter.dtype:
+            raise ShapeError(f"scan: operand {k} is {operand!r}, but the body needs {parameter.dtype.name}{list(shape)}.")
     for k, (before, after) in enumerate(zip(graph.inputs[:carries], graph.outputs, strict=False)):
         if before.shape != after.shape:
             raise ShapeError(f"scan: carry {k} has shape {before.shape} before a step and {after.shape} after it.")
@@ -80,7 +80,7 @@ def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, rever
 
 
 def results(scan: Node) -> list[tuple[Shape, Format]]:
-    """Shape and dtype of every result."""
+    """Return shape and dtype of every result."""
     graph, carries, length = scan.params["body"].graph, scan.params["carries"], scan.params["length"]
     last = [(n.shape, n.dtype) for n in graph.outputs[:carries]]
     stacked = [((length, *n.shape), n.dtype) for n in (*graph.outputs[carries:], *graph.inputs[:carries])]
@@ -92,12 +92,12 @@ def _item_rule(scan: Node, index: int) -> tuple[Shape, Format]:
 
 
 def every(graph: Graph) -> list[Node]:
-    """The nodes of a graph and of the bodies of its loops."""
+    """Return the nodes of a graph and of the bodies of its loops."""
     return [*graph.order, *(i for n in graph.order if n.op is SCAN for i in every(n.params["body"].graph))]
 
 
 def item(scan: Node, index: int) -> Node:
-    """Result ``index`` of a scan; the scan remembers weakly which of its results there are."""
+    """Return result ``index`` of a scan. The scan keeps weak references to its results."""
     node = bind(ITEM, scan, index=index)
     alive = [ref for ref in scan.holder or () if ref() is not None]
     scan.holder = (*alive, weakref.ref(node))
@@ -105,11 +105,12 @@ def item(scan: Node, index: int) -> Node:
 
 
 def tape(scan: Node, carry: int) -> Node:
-    """One carry as it was before every step, stacked."""
+    """Return one carry before every step, stacked."""
     return item(scan, len(scan.params["body"].graph.outputs) + carry)
 
 
 def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool) -> list[np.ndarray]:
+    """Run the loop step by step with the NumPy references."""
     state, stacked, constants = list(operands[:carries]), operands[carries : carries + xs], operands[carries + xs :]
     rows: list[Any] = [None] * length
     for t in reversed(range(length)) if reverse else range(length):
@@ -123,7 +124,10 @@ def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length:
 def _vjp(
     cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node | None, ...]:
-    """A loop that runs the other way over the tape: its carries are the cotangents of the carries and of the constants."""
+    """Return the derivative of a scan: a loop in the other direction over the tape.
+
+    Its carries are the cotangents of the carries and of the constants.
+    """
     graph = body.graph
     stacked = len(graph.outputs) - carries
     missing = [k for k in cotangents if k >= len(graph.outputs)]
@@ -139,21 +143,21 @@ def _vjp(
         [*(graph.outputs[k] for k in moving), *(graph.outputs[k] for k in read)], [*d_carry, *d_out],
         [graph.inputs[k] for k in floats],
     )
-    found = dict(zip(floats, grads, strict=True))
+    derivatives = dict(zip(floats, grads, strict=True))
     for k, node in d_tape.items():
-        found[k] = call.add(found[k], node)
+        derivatives[k] = call.add(derivatives[k], node)
     slices: dict[Node, Node] = {n: tape(scan, k) for k, n in enumerate(graph.inputs[:carries])}
     slices.update(zip(graph.inputs[carries : carries + xs], operands[carries : carries + xs], strict=True))
     slices.update(zip(d_out, (cotangents[k] for k in read), strict=True))
-    after = {k: product for k in fixed if (product := _product(found[k], {*slices, *d_carry})) is not None}
+    after = {k: product for k in fixed if (product := _product(derivatives[k], {*slices, *d_carry})) is not None}
     kept = [n for n in dict.fromkeys(n for product in after.values() for n in product.inputs) if n not in slices]
     d_fixed = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed if k not in after}
     inputs = [
         *d_carry, *d_fixed.values(), *graph.inputs[: carries + xs], *d_out, *d_tape.values(), *graph.inputs[carries + xs :],
     ]
     outputs = [
-        *(found[k] for k in moving), *(call.add(d, found[k]) for k, d in d_fixed.items()),
-        *(found[k] for k in sliced), *kept,
+        *(derivatives[k] for k in moving), *(call.add(d, derivatives[k]) for k, d in d_fixed.items()),
+        *(derivatives[k] for k in sliced), *kept,
     ]
     back = bind(
         SCAN,
@@ -170,14 +174,16 @@ def _vjp(
     for position, node in enumerate(kept, start=len(places)):
         slices[node] = item(back, position)
     for k, product in after.items():
-        parts[k] = _summed(found[k], product, slices)
+        parts[k] = _sum_over_steps(derivatives[k], product, slices)
     return tuple(parts)
 
 
 def _product(node: Node, varying: set[Node]) -> Node | None:
-    """The product that a step adds to a constant's cotangent, if it is one of two values that differ from step to step.
+    """Return the product that a step adds to a constant's cotangent, or None.
 
-    The sum of such products over the steps is one product, made after the loop of what the steps have stacked.
+    None also if one of its operands is the same in all steps.
+
+    The sum of such products over the steps is one product, computed after the loop from the stacked operands.
     """
     while node.op in (PERMUTE, RESHAPE):
         node = node.inputs[0]
@@ -186,10 +192,10 @@ def _product(node: Node, varying: set[Node]) -> Node | None:
     return node if all(any(n in varying for n in topological([i], stop=frozenset(varying))) for i in node.inputs) else None
 
 
-def _summed(node: Node, product: Node, slices: dict[Node, Node]) -> Node:
-    """``node``, a moved product of one step, summed over all steps."""
+def _sum_over_steps(node: Node, product: Node, slices: dict[Node, Node]) -> Node:
+    """Return ``node``, a moved product of one step, summed over all steps."""
     if node is not product:
-        return bind(node.op, _summed(node.inputs[0], product, slices), **node.params)
+        return bind(node.op, _sum_over_steps(node.inputs[0], product, slices), **node.params)
     rows = [slices[i] for i in product.inputs]
     flat = [call.reshape(x, shape=(x.shape[0] * x.shape[1], *x.shape[2:])) for x in rows]
     return call.dot_general(*flat, **product.params)
@@ -198,7 +204,7 @@ def _summed(node: Node, product: Node, slices: dict[Node, Node]) -> Node:
 def _batch(
     operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node, Any]:
-    """One loop for all examples: the body is batched. The token's "dimension" is a tuple, one entry a result."""
+    """Return one loop for all examples, with a batched body. The token's "dimension" is a tuple with one entry a result."""
     graph = body.graph
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     many = {k for k, d in enumerate(dims) if d is not None}
@@ -214,19 +220,19 @@ def _batch(
         if dim is None and k in many and k < carries:
             node = broadcast_to(call.reshape(node, shape=(1, *node.shape)), (size, *node.shape))
         outputs.append(front(node, dim) if dim is not None else node)
-    given = []
+    batched = []
     for k, (x, d) in enumerate(zip(operands, dims, strict=True)):
         if k not in many:
-            given.append(x)
+            batched.append(x)
         elif carries <= k < carries + xs:  # the loop's own axis stays first
             assert d is not None
             moved = front(x, d)
-            given.append(permute(moved, (1, 0, *range(2, len(moved.shape)))))
+            batched.append(permute(moved, (1, 0, *range(2, len(moved.shape)))))
         elif d is None:
-            given.append(broadcast_to(call.reshape(x, shape=(1, *x.shape)), (size, *x.shape)))
+            batched.append(broadcast_to(call.reshape(x, shape=(1, *x.shape)), (size, *x.shape)))
         else:
-            given.append(front(x, d))
-    new = bind(SCAN, *given, body=Body(Graph(inputs, outputs)), carries=carries, xs=xs, length=length, reverse=reverse)
+            batched.append(front(x, d))
+    new = bind(SCAN, *batched, body=Body(Graph(inputs, outputs)), carries=carries, xs=xs, length=length, reverse=reverse)
     last = tuple([0 if k in many else None for k in range(carries)])
     stacked = tuple([None if dim is None else 1 for _, dim in done[carries:]])
     return new, (*last, *stacked, *(None if d is None else 1 for d in last))
@@ -236,8 +242,8 @@ def _item_batch(inputs: Sequence[Node], dims: Sequence[Any], index: int) -> tupl
     return item(inputs[0], index), dims[0][index]
 
 
-def _item_reference(found: list[np.ndarray], index: int) -> np.ndarray:
-    return found[index]
+def _item_reference(values: list[np.ndarray], index: int) -> np.ndarray:
+    return values[index]
 
 
 SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
@@ -245,7 +251,10 @@ ITEM = Primitive("item", "result", _item_rule, _item_reference, None, None, _ite
 
 
 def pruned(graph: Graph) -> Graph:
-    """The same graph; its scans carry and stack only what is read, so that other operands need not be computed."""
+    """Return the graph with scans that carry and stack only results that are read.
+
+    Operands that only unused results need are then not computed.
+    """
     read: dict[Node, set[int]] = {}
     for node in graph.order:
         if node.op is ITEM and node.inputs:
@@ -253,13 +262,13 @@ def pruned(graph: Graph) -> Graph:
     if not read:
         return graph
     done: dict[Node, Node] = {n: n for n in graph.inputs}
-    moved: dict[Node, dict[int, int]] = {}  # of a scan: result before -> result after
+    moved: dict[Node, dict[int, int]] = {}  # of a scan: old result number -> new result number
     for node in graph.order:
         if node in done:
             continue
         inputs = tuple([done[i] for i in node.inputs])
         if node.op is SCAN:
-            done[node], moved[node] = _pruned_scan(node, inputs, read.get(node, set()))
+            done[node], moved[node] = _prune_scan(node, inputs, read.get(node, set()))
         elif node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
             done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
@@ -271,7 +280,8 @@ def pruned(graph: Graph) -> Graph:
     return smaller if len(smaller.order) == len(graph.order) else pruned(smaller)
 
 
-def _pruned_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple[Node, dict[int, int]]:
+def _prune_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple[Node, dict[int, int]]:
+    """Return a scan without unused results, and a map from old to new result numbers."""
     body, carries, xs = scan.params["body"].graph, scan.params["carries"], scan.params["xs"]
     total = len(body.outputs)
     stacked = [k for k in range(carries, total) if k in read]

@@ -1,8 +1,7 @@
-"""Primitive: what an operation is. Node: one operation asked for. Graph: a set of nodes with inputs and outputs.
+"""Primitive: the definition of an operation. Node: one application of an operation. Graph: nodes with inputs and outputs.
 
-A node knows what was asked (operation, inputs, parameters) and what comes out (shape, dtype). It knows
-no device and no Array. Nodes are compared by identity; structural keys are computed per graph. What there is to ask for
-is in ``primitives``: an entry, which says everything about one operation, is a Primitive.
+A node records its operation, inputs and parameters, and the shape and dtype of its result. It refers to no device and no Array.
+Nodes are compared by identity; structural keys are computed per graph. ``primitives`` contains the entries, each a Primitive.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ class Cost(NamedTuple):
 
 
 class Reader(Protocol):
-    """What an index rule is given: it reads operands where it likes, and builds Values of the kernel IR from them."""
+    """The interface of index rules: it reads operands at any index and builds Values of the kernel IR from them."""
 
     m: Machine
-    extents: dict[int, int]  # of the axes that an index runs along
+    extents: dict[int, int]  # of the axes in an index
 
     def at(self, node: Node, index: Index, guards: Guards = ()) -> Value:
-        """The value of ``node`` where ``index`` points; memory is touched only where the guards hold."""
+        """Return the value of ``node`` at ``index``. Memory is read only where the guards hold."""
 
     def guarded(self, node: Node, index: Index, guards: Guards, own: Guards, fill: Any) -> Value:
-        """``node`` where the guards ``own`` hold, elsewhere ``fill``."""
+        """Return ``node`` where the guards ``own`` hold and ``fill`` elsewhere."""
 
     def position(self, operand: Node, index: Index, guards: Guards, extent: int) -> Affine:
-        """The integer that ``operand`` holds, as an index within ``extent``: from the end where negative, then clamped."""
+        """Return an integer operand as an index within ``extent``: negative values count from the end, the rest is clamped."""
 
     def check(self, node: Node, index: Index, guards: Guards) -> Value:
-        """The integer that a check's operand holds, which must be an index in range."""
+        """Return the integer operand of a check, which must be an index in range."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,13 +74,13 @@ class Primitive:
     formula(m, *values, **params) -> value
         elementwise only: builds the result from machine operations, ``m.add(a, b)`` ...
     at(reader, node, index, guards) -> value or None
-        the element of the result at ``index``, read from the operands: :class:`Reader`. None where no index can say it.
+        the element of the result at ``index``, read from the operands: :class:`Reader`. None if no index expression exists.
         Element-wise operations and reductions need none.
     along(node) -> for each operand, for each dimension of the result, the operand's dimension that it runs along, or None
-        shape only. None as a whole where the operand cannot be followed.
+        shape only. None as a whole if the operand's dimensions cannot be followed.
     vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
-        nodes of the table's own primitives; None where the derivative is zero. The walker sums away
-        broadcast dimensions, rules need not.
+        nodes of the table's own primitives; None where the derivative is zero. The walk sums over broadcast dimensions, rules
+        need not.
     batch(inputs, dims, **params) -> (Node, dim)
         ``dims[i]`` is the batch dimension of input i or None.
     cost(node) -> Cost
@@ -90,28 +89,28 @@ class Primitive:
     cheap
         over leaves it costs less than the memory traffic of its result: each reader computes it again.
     heavy
-        so costly that it is computed again only where that is seldom.
+        so costly that it is computed again only for few elements.
     monoid
-        reductions over ``axes`` and running folds: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or
-        ``argmin``.
+        reductions over ``axes`` and running folds: the operation on two elements, ``sum``, ``prod``, ``max``, ``min``,
+        ``argmax`` or ``argmin``.
     last
-        it writes in a way that nothing in the same kernel can read: its kernel ends with it.
+        no node of the same kernel can read what it writes: its kernel ends with it.
     view
-        its result is its operand seen through an index: nothing is computed, filled in or joined.
+        its result is its operand read through an index: nothing is computed, filled in or joined.
     moves
-        an element may stand elsewhere than in the operand: several such operands are read at as many places.
+        an element's position may differ from that in the operand. Several such operands are read at as many positions.
     reads
-        at how many places an index rule reads one operand.
+        the number of positions at which an index rule reads one operand.
     same_memory
         its result is its operand's memory under another shape.
     multiplied
-        attention only: how many of its first operands it multiplies; they are read from memory, as a product's are.
+        attention only: the number of leading operands that it multiplies. They are read from memory, like those of a product.
     composed(*input_nodes, **params) -> Node
-        the same in nodes of other primitives: for derivatives where there is no ``vjp``, and for devices without a kernel for it.
+        the same result from other primitives: for derivatives without ``vjp`` and for devices without a kernel for it.
     domain
         elementwise only: number, dtypes and ranges of the operands that tests draw.
     raises
-        it may fail on what its operands hold: a checked index, a matrix without an inverse, a loop of such steps.
+        it may raise because of its operands' values: a checked index, a matrix without an inverse, a loop of such steps.
     """
 
     name: str
@@ -143,25 +142,25 @@ class Primitive:
 
     @property
     def contracts(self) -> bool:
-        """Whether it is a sum of products along axes that two operands share."""
+        """Return whether it is a sum of products along axes that two operands share."""
         return self.kind in ("product", "convolution")
 
     @property
     def chains(self) -> bool:
-        """Whether it is products of products, whose middle is not stored."""
+        """Return whether it is products of products, whose intermediate matrix is not stored."""
         return self.kind in ("attention", "attention_gradient")
 
     @property
     def outside_kernels(self) -> bool:
-        """Whether it is a step of a Program by itself, or what such a step gives."""
+        """Return whether it is a step of a Program by itself, or a result of such a step."""
         return self.kind in ("host", "loop", "result")
 
 
 class Node:
     """One operation of a graph.
 
-    Immutable but for ``value``: when a run has computed the node, the runtime stores the buffer there and
-    drops ``inputs``, so that the memory of the operands can be reused. A node with a ``value`` is a leaf.
+    Immutable except for ``value``: after a run has computed the node, the runtime stores the buffer there and drops ``inputs``,
+    so that the memory of the operands can be reused. A node with a ``value`` is a leaf.
 
     Attributes
     ----------
@@ -170,7 +169,7 @@ class Node:
     params : dict, never changed after construction; keys in the order the primitive declares them
     shape, dtype : of the result; ``dtype`` is a Format
     where : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``source_lines.py``
-    value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
+    value : None, or the buffer (runtime) or Python number (scalar leaf) of the result
     holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
         to its results
     """
@@ -209,26 +208,26 @@ class Node:
         return f"<{self.op.name} {self.dtype}[{shape}]>"
 
 
-_FEW = 9  # operands that may be looked through again after each of them
+_MAX_RESCANNED = 9  # up to this many operands, the list of operands is scanned again after each of them
 
 
 class Graph:
-    """Outputs asked for, as a function of leaves.
+    """Outputs as a function of leaves.
 
-    ``inputs`` are the leaves whose contents a run is given, in order: placeholders and nodes with a value.
-    Constants are not among them: they are part of the graph's key.
+    ``inputs`` are the leaves whose contents a run receives, in order: placeholders and nodes with a value. Constants are not
+    among them: they are part of the graph's key.
     """
 
     __slots__ = ("inputs", "order", "outputs")
 
     def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node], order: Sequence[Node] | None = None) -> None:
-        """``order``: what ``topological`` gives for the outputs, where it is known."""
+        """``order``: the result of ``topological`` for the outputs, if it was computed before."""
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.order = topological(self.outputs, stop=frozenset(self.inputs)) if order is None else tuple(order)
 
     def key(self) -> tuple:
-        """A hashable description: equal keys mean the same computation on the same shapes and dtypes."""
+        """Return a hashable description: equal keys mean the same computation on the same shapes and dtypes."""
         number: dict[Node, int] = {}
         rows: list[tuple] = []
         for node in self.inputs:
@@ -257,13 +256,13 @@ class Graph:
 
 
 def frozen(params: dict[str, Any]) -> tuple:
-    """Parameters as a key; numbers by their bits, since 0.0 == -0.0 and NaN != NaN."""
+    """Return parameters as a key. Floats are compared by their bits, since 0.0 == -0.0 and NaN != NaN."""
     if not params:
         return ()
-    return tuple([(k, type(v), v) if type(v) in _PLAIN else _frozen(k, v) for k, v in params.items()])
+    return tuple([(k, type(v), v) if type(v) in _PLAIN else _freeze(k, v) for k, v in params.items()])
 
 
-def _frozen(k: str, v: Any) -> tuple:
+def _freeze(k: str, v: Any) -> tuple:
     if isinstance(v, np.generic):
         return k, v.dtype, v.tobytes()
     return k, type(v), repr(v) if isinstance(v, float | complex) else v
@@ -273,7 +272,7 @@ _PLAIN = frozenset((int, bool, str, tuple, Format, type(None)))
 
 
 def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
-    """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
+    """Return every node on which the outputs depend, operands first, without going past nodes in ``stop`` or with a value."""
     done: set[Node] = set()
     order: list[Node] = []
     add, append = done.add, order.append
@@ -287,7 +286,7 @@ def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple
         for i in inputs:
             if i not in done:
                 if i.value is None and i.inputs and i not in stop:
-                    stack += (i,) if len(inputs) < _FEW else [i for i in inputs[::-1] if i not in done]
+                    stack += (i,) if len(inputs) < _MAX_RESCANNED else [i for i in inputs[::-1] if i not in done]
                     break
                 add(i)
                 append(i)

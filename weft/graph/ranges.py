@@ -1,7 +1,7 @@
-"""What integers can be: an index that cannot be out of range is not checked, wherever it comes from.
+"""Ranges of integers, to remove checks of indices that cannot be out of range.
 
-Numbers that weft draws, places of a maximum, an arange, what a user has clipped: a loop that is indexed by such alone cannot
-fail half-way, and may write over the memory of its first carries.
+Sources of such indices are weft's random numbers, positions of a maximum, arange, and clipped values. A loop with only such
+indices cannot fail half-way and may overwrite the memory of its first carries.
 """
 
 from __future__ import annotations
@@ -25,120 +25,130 @@ Rule = Callable[[Node, Sequence[Range]], Range]
 
 
 def without_sure_checks(graph: Graph) -> Graph:
-    """The same graph without the ``in_bounds`` nodes, also of loops, whose indices are in range whatever the inputs are."""
+    """Return the graph without the ``in_bounds`` nodes, also in loops, whose indices are in range for any inputs."""
     before = ORIGIN.where
     try:
-        return _without(graph)
+        return _remove_certain_checks(graph)
     finally:
         ORIGIN.where = before
 
 
-def _without(graph: Graph, given: Sequence[Range | None] = ()) -> Graph:
-    """``given``: ranges of the graph's inputs, where more is known than their dtype."""
+def _remove_certain_checks(graph: Graph, input_ranges: Sequence[Range | None] = ()) -> Graph:
+    """Return the graph without certain checks.
+
+    ``input_ranges``: ranges of the graph's inputs, None where only the dtype limits them.
+    """
     if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
     done: dict[Node, Node] = {n: n for n in graph.inputs}
-    known = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, given) if n.dtype in BITS}  # however they came about
+    ranges = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
     for node in graph.order:
         if node not in done:
-            done[node] = _rebuilt(node, tuple([done[i] for i in node.inputs]), known)
-        note(done[node], known)
+            done[node] = _rebuild(node, tuple([done[i] for i in node.inputs]), ranges)
+        note(done[node], ranges)
     if all(a is b for a, b in done.items()):
         return graph
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 
-def _rebuilt(node: Node, inputs: tuple[Node, ...], known: dict[Node, Range]) -> Node:
+def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) -> Node:
+    """Return the node on new operands, without certain checks."""
     params = node.params
     if node.op is SCAN:
         body, carries = params["body"].graph, params["carries"]
-        inner = _without(body, [None if k < carries else known.get(i) for k, i in enumerate(inputs)])
+        inner = _remove_certain_checks(body, [None if k < carries else ranges.get(i) for k, i in enumerate(inputs)])
         params = params if inner is body else {**params, "body": Body(inner)}
     elif node.op is IN_BOUNDS:
         ORIGIN.where = node.where
         (index,) = inputs
-        if _inside(index, node, known):
+        if _inside(index, node, ranges):
             return cast(index, INT64)
-        if index.op is CONCAT and any(_inside(i, node, known) for i in index.inputs):  # each part on its own
-            parts = [cast(i, INT64) if _inside(i, node, known) else call.in_bounds(i, **params) for i in index.inputs]
+        if index.op is CONCAT and any(_inside(i, node, ranges) for i in index.inputs):  # each operand by itself
+            parts = [cast(i, INT64) if _inside(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
     if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
     return Node(node.op, inputs, params, node.shape, node.dtype, node.where)
 
 
-def _inside(index: Node, check: Node, known: dict[Node, Range]) -> bool:
-    low, high = known[index]
+def _inside(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:
+    """Return whether an index is certainly in the range of a check."""
+    low, high = ranges[index]
     return low >= 0 and high < check.params["extent"]
 
 
-def note(node: Node, known: dict[Node, Range]) -> None:
-    """Add the range of ``node``, and of what it reads, to ``known``; floats have none."""
+def note(node: Node, ranges: dict[Node, Range]) -> None:
+    """Add the range of ``node``, and of the nodes it reads, to ``ranges``. Floats have no range."""
     stack = [node]
     while stack:
         n = stack[-1]
-        below = [i for i in n.inputs if i not in known and i.dtype in BITS]
-        if n in known or n.dtype not in BITS or not below:
+        below = [i for i in n.inputs if i not in ranges and i.dtype in BITS]
+        if n in ranges or n.dtype not in BITS or not below:
             stack.pop()
-            if n not in known and n.dtype in BITS:
-                known[n] = _range(n, known)
+            if n not in ranges and n.dtype in BITS:
+                ranges[n] = _range(n, ranges)
         else:
             stack += below
 
 
-def _range(node: Node, known: dict[Node, Range]) -> Range:
+def _range(node: Node, ranges: dict[Node, Range]) -> Range:
+    """Return the range of a node from the ranges of its operands."""
     whole = _whole(node.dtype)
     if any(i.dtype not in BITS for i in node.inputs) and node.op.name not in _PLACES:
         return whole
     rule = _RULES.get(node.op.name)
-    found = rule(node, [known.get(i, whole) for i in node.inputs]) if rule is not None else whole
-    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole  # what is too large wraps around
+    result = rule(node, [ranges.get(i, whole) for i in node.inputs]) if rule is not None else whole
+    return result if whole[0] <= result[0] and result[1] <= whole[1] else whole  # larger values wrap around
 
 
 def _whole(dtype: Format) -> Range:
+    """Return the range of all values of a format."""
     return int(dtype.least), int(dtype.greatest)
 
 
 def _join(some: Sequence[Range]) -> Range:
-    """The least range that holds all of ``some``."""
+    """Return the smallest range that contains all of ``some``."""
     return min([low for low, _ in some], default=0), max([high for _, high in some], default=0)
 
 
 def _corners(f: Callable[[int, int], int]) -> Rule:
-    """A function that is monotonic in each of two operands is extreme where both are."""
+    """Return the rule of a function that is monotonic in both operands: its extremes lie at extremes of the operands."""
 
     def rule(_: Node, x: Sequence[Range]) -> Range:
-        found = [f(a, b) for a in x[0] for b in x[1]]
-        return min(found), max(found)
+        values = [f(a, b) for a in x[0] for b in x[1]]
+        return min(values), max(values)
 
     return rule
 
 
-def _shifted(node: Node, x: Sequence[Range]) -> Range:
+def _shift(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a right shift by a valid count."""
     (a, b), (low, high) = x
     return (a >> high, b >> low) if a >= 0 and 0 <= low and high < node.dtype.bits else _whole(node.dtype)
 
 
-def _masked(node: Node, x: Sequence[Range]) -> Range:
-    """The bits that two integers share are no more than either of them that is not negative."""
+def _bitwise_and(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a bitwise and: at most the largest value of each non-negative operand."""
     tops = [high for low, high in x if low >= 0]
     return (0, min(tops)) if tops else _whole(node.dtype)
 
 
 def _remainder(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a remainder by a positive divisor."""
     (a, b), (low, high) = x
     if low <= 0:
         return _whole(node.dtype)
     return (0, min(b, high - 1)) if a >= 0 else (0, high - 1)
 
 
-def _divided(node: Node, x: Sequence[Range]) -> Range:
+def _divide(node: Node, x: Sequence[Range]) -> Range:
+    """Return the range of a quotient by a positive divisor."""
     (a, b), (low, high) = x
     return (min(a // low, a // high), max(b // low, b // high)) if low > 0 else _whole(node.dtype)
 
 
 def _places(node: Node, x: Sequence[Range]) -> Range:
-    """Positions count from 0 along the axes that are searched or sorted."""
+    """Return the range of positions, which count from 0 along the axes that are searched or sorted."""
     axes = node.params["axes"] if node.op.kind == "reduce" else (node.params["axis"],)
     return 0, max(math.prod([node.inputs[0].shape[a] for a in axes]) - 1, 0)
 
@@ -146,9 +156,9 @@ def _places(node: Node, x: Sequence[Range]) -> Range:
 _CORNERS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "minimum": min, "maximum": max,
 }
-_PLACES = ("argmax", "argmin", "argsort")  # whatever the dtype of what is searched
+_PLACES = ("argmax", "argmin", "argsort")  # for any dtype of the searched operand
 _FIRST = ("permute", "broadcast_to", "reshape", "slice", "gather", "sort", "cast", "identity", "stop_gradient",
-          "reduce_max", "reduce_min")  # values of their first operand; a cast keeps those that it can hold
+          "reduce_max", "reduce_min")  # in the range of their first operand; a cast keeps values that it can represent
 
 _RULES: dict[str, Rule] = {
     **{name: _corners(f) for name, f in _CORNERS.items()},
@@ -160,8 +170,8 @@ _RULES: dict[str, Rule] = {
     "constant": lambda n, x: (int(n.params["value"]), int(n.params["value"])),
     "iota": lambda n, x: (0, max(n.shape[n.params["axis"]] - 1, 0)),
     "in_bounds": lambda n, x: (0, max(n.params["extent"] - 1, 0)),
-    "bitwise_and": _masked,
-    "bitwise_right_shift": _shifted,
+    "bitwise_and": _bitwise_and,
+    "bitwise_right_shift": _shift,
     "remainder": _remainder,
-    "floor_divide": _divided,
+    "floor_divide": _divide,
 }

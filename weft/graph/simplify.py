@@ -1,8 +1,8 @@
 """Make a graph smaller without changing one bit of its results.
 
-One walk, operands first: each node is rebuilt on its simplified operands, tried against the rules of its
-operation (``RULES``), folded if it is exact and all operands are constants, and merged with an equal node.
-Rules may not change floating-point algebra: ``x + 0`` stays (it turns -0 into 0), ``x - 0`` goes.
+One walk, operands first: each node is rebuilt on its simplified operands, tried against the rules of its operation (``RULES``),
+folded if it is exact and all operands are constants, and merged with an equal node. Rules may not change floating-point
+algebra: ``x + 0`` stays (it turns -0 into 0), ``x - 0`` goes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 from weft.graph.primitives.shape import BROADCAST
 
 Rule = Callable[[Node], Node | None]
-LONG, PIECE = 64, 16  # operands of a concatenation that is still read at once, and of the pieces that a longer one is made of
-_TRIES = 64  # rules are tried again on what a rule made, but not for ever
+LONG, PIECE = 64, 16  # a concatenation of more than LONG operands is split into pieces of PIECE operands
+_TRIES = 64  # rules are tried again on the result of a rule, at most this often
 
 
 def simplify(graph: Graph) -> Graph:
@@ -38,30 +38,31 @@ def simplify(graph: Graph) -> Graph:
     True
     """
     done: dict[Node, Node] = {node: node for node in graph.inputs}
-    known: dict[tuple, Node] = {}
+    merged: dict[tuple, Node] = {}
     for node in graph.order:
         if node in done:
             continue
         inputs = tuple([done[i] for i in node.inputs])
         new = node if inputs == node.inputs else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
-        done[node] = _merged(_rewritten(new), known)
+        done[node] = _merge(_apply_rules(new), merged)
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 
-def _rewritten(node: Node) -> Node:
+def _apply_rules(node: Node) -> Node:
+    """Return the node after rules were applied to it until none applies."""
     for _ in range(_TRIES):
         if node.value is not None or not node.inputs:
             return node
         if node.size == 0 and not node.op.outside_kernels and not (node.op.kind == "gather" and node.inputs[1].size):
-            return _made(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # what it would read is not needed
-        following = None
+            return _replacement(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # its operands are not needed
+        replacement = None
         for rule in _rules(node.op):
-            following = rule(node)
-            if following is not None:
+            replacement = rule(node)
+            if replacement is not None:
                 break
-        if following is None:
+        if replacement is None:
             return node
-        node = following
+        node = replacement
     return node
 
 
@@ -70,33 +71,34 @@ def _rules(op: Primitive) -> tuple[Rule, ...]:
     return (*RULES.get(op.name, ()), *(_ELEMENTWISE if op.kind == "elementwise" else ()))
 
 
-def _merged(node: Node, known: dict[tuple, Node]) -> Node:
-    """An equal node that was met before, if there is one."""
+def _merge(node: Node, merged: dict[tuple, Node]) -> Node:
+    """Return the equal node in ``merged`` if there is one. Otherwise add this node and return it."""
     if node.value is not None or (node.op.kind == "leaf" and node.op is not CONSTANT):
         return node
     for i in node.inputs:
-        if i.op is CONSTANT and _merged(i, known) is not i:  # a rule made a constant of its own
-            inputs = tuple([_merged(i, known) if i.op is CONSTANT else i for i in node.inputs])
+        if i.op is CONSTANT and _merge(i, merged) is not i:  # a rule created a constant
+            inputs = tuple([_merge(i, merged) if i.op is CONSTANT else i for i in node.inputs])
             node = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
             break
-    key = (node.op.name, tuple(map(id, node.inputs)), frozen(node.params), node.dtype)  # ``known`` keeps ids alive
-    return known.setdefault(key, node)
+    key = (node.op.name, tuple(map(id, node.inputs)), frozen(node.params), node.dtype)  # ``merged`` keeps ids alive
+    return merged.setdefault(key, node)
 
 
-def _made(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
-    """What stands in for ``node``: same shape, same dtype, same line of the user's."""
+def _replacement(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
+    """Return a replacement for ``node`` with its shape, dtype and source line."""
     return Node(TABLE[name], inputs, params, node.shape, node.dtype, node.where)
 
 
-def _repeated(node: Node, x: Node) -> Node:
-    return x if x.shape == node.shape else _made(node, "broadcast_to", x, shape=node.shape)
+def _broadcast_like(node: Node, x: Node) -> Node:
+    """Return x, broadcast to the shape of ``node``."""
+    return x if x.shape == node.shape else _replacement(node, "broadcast_to", x, shape=node.shape)
 
 
 # constants
 
 
 def splat(node: Node) -> Any:
-    """The number that a node holds everywhere, if it is a constant or a repeated one."""
+    """Return the value of a constant or of a repeated constant, or None for other nodes."""
     if node.op is CONSTANT:
         return node.params["value"]
     if node.op is BROADCAST and node.value is None and node.inputs[0].op is CONSTANT:
@@ -104,7 +106,8 @@ def splat(node: Node) -> Any:
     return None
 
 
-def _is(node: Node, number: float, negative_zero: bool = False) -> bool:
+def _equals(node: Node, number: float, negative_zero: bool = False) -> bool:
+    """Return whether a node is constant and equal to ``number``, including the sign of zero."""
     value = splat(node)
     if value is None or node.dtype == BOOL:
         return False
@@ -112,25 +115,25 @@ def _is(node: Node, number: float, negative_zero: bool = False) -> bool:
 
 
 def _fold(node: Node) -> Node | None:
-    """Exactly rounded operations on constants; others stay, so that each has one implementation."""
+    """Compute exactly rounded operations on constants. Others are not folded, so that each has one implementation."""
     if node.op.kind != "elementwise" or not node.op.exact or node.op.reference is None:
         return None
     numbers = [splat(i) for i in node.inputs]
     if any(v is None for v in numbers):
         return None
     result = node.op.reference(*(np.asarray(v, i.dtype.numpy) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
-    return _repeated(node, constant(np.asarray(result)[()], node.dtype))
+    return _broadcast_like(node, constant(np.asarray(result)[()], node.dtype))
 
 
 def _neutral(number: float, sides: tuple[int, ...], negative_zero: bool = False, integers_only: bool = False) -> Rule:
-    """``x op number`` is x."""
+    """Return a rule that replaces ``x op number`` by x."""
 
     def rule(node: Node) -> Node | None:
         if integers_only and node.dtype not in INTEGERS:
             return None
         for side in sides:
             other = node.inputs[1 - side]
-            if other.shape == node.shape and _is(node.inputs[side], number, negative_zero):
+            if other.shape == node.shape and _equals(node.inputs[side], number, negative_zero):
                 return other
         return None
 
@@ -138,7 +141,7 @@ def _neutral(number: float, sides: tuple[int, ...], negative_zero: bool = False,
 
 
 def _spread_operand(node: Node) -> Node | None:
-    """An operand that only repeats a smaller one need not be repeated, when another operand gives the shape."""
+    """Remove the broadcast of an operand if another operand has the result's shape."""
     for k, operand in enumerate(node.inputs):
         if operand.op is not BROADCAST or operand.value is not None:
             continue
@@ -155,14 +158,14 @@ def _operand(node: Node) -> Node:
     return node.inputs[0]
 
 
-def _undone(node: Node) -> Node | None:
-    """The same operation twice is nothing."""
+def _cancel_involution(node: Node) -> Node | None:
+    """Remove an operation applied twice that is its own inverse."""
     inner = node.inputs[0]
     return inner.inputs[0] if inner.op is node.op and inner.value is None and inner.dtype == inner.inputs[0].dtype else None
 
 
 def _inner(node: Node) -> Node | None:
-    """The operand, if it is the same operation and still open."""
+    """Return the operand if it is the same operation and pending."""
     inner = node.inputs[0]
     return inner if inner.op is node.op and inner.value is None and inner.inputs else None
 
@@ -173,74 +176,78 @@ def _same_shape(node: Node) -> Node | None:
 
 def _reshape(node: Node) -> Node | None:
     inner = _inner(node)
-    return _made(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
+    return _replacement(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
 
 
 def _permute(node: Node) -> Node | None:
+    """Remove or merge permutations."""
     axes = node.params["axes"]
     if axes == tuple(range(len(axes))):
         return node.inputs[0]
     inner = _inner(node)
-    return _made(node, "permute", inner.inputs[0], axes=tuple(inner.params["axes"][a] for a in axes)) if inner else None
+    return _replacement(node, "permute", inner.inputs[0], axes=tuple(inner.params["axes"][a] for a in axes)) if inner else None
 
 
 def _permute_ones(node: Node) -> Node | None:
-    """Moving only dimensions of one element is a reshape."""
+    """Replace a permutation that only moves dimensions of one element by a reshape."""
     x, axes = node.inputs[0], node.params["axes"]
     moved = [a for a in axes if x.shape[a] != 1]
-    return _made(node, "reshape", x, shape=node.shape) if moved == sorted(moved) else None
+    return _replacement(node, "reshape", x, shape=node.shape) if moved == sorted(moved) else None
 
 
 def _whole_slice(node: Node) -> Node | None:
+    """Remove a slice of the whole array."""
     x = node.inputs[0]
     ahead = all(s == 1 or n < 2 for s, n in zip(node.params["step"], node.shape, strict=True))
     return x if ahead and node.shape == x.shape else None
 
 
 def _slice_of_slice(node: Node) -> Node | None:
+    """Replace a slice of a slice by one slice."""
     inner = _inner(node)
     if inner is None or 0 in node.shape:
         return None
     p, q = inner.params, node.params
     start = tuple(a + b * s for a, s, b in zip(p["start"], p["step"], q["start"], strict=True))
     step = tuple(s * t for s, t in zip(p["step"], q["step"], strict=True))
-    return _made(node, "slice", inner.inputs[0], start=start, step=step, shape=node.shape)
+    return _replacement(node, "slice", inner.inputs[0], start=start, step=step, shape=node.shape)
 
 
-def _moved_splat(node: Node) -> Node | None:
-    """Moving equal numbers about is repeating one of them."""
+def _move_splat(node: Node) -> Node | None:
+    """Replace a move of a repeated constant by a repeated constant."""
     x = node.inputs[0]
     if splat(x) is None:
         return None
-    return _repeated(node, x if x.op is CONSTANT else x.inputs[0])
+    return _broadcast_like(node, x if x.op is CONSTANT else x.inputs[0])
 
 
 def _broadcast_broadcast(node: Node) -> Node | None:
     inner = _inner(node)
-    return _made(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
+    return _replacement(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
 
 
 def _no_padding(node: Node) -> Node | None:
     return node.inputs[0] if not any(node.params["low"]) and not any(node.params["high"]) else None
 
 
-def _single(node: Node) -> Node | None:
+def _drop_empty_operands(node: Node) -> Node | None:
+    """Remove empty operands of a concatenation, or the concatenation of one operand."""
     if len(node.inputs) == 1:
         return node.inputs[0]
     kept = [i for i in node.inputs if i.size]
-    return _made(node, "concat", *kept, **node.params) if 0 < len(kept) < len(node.inputs) else None
+    return _replacement(node, "concat", *kept, **node.params) if 0 < len(kept) < len(node.inputs) else None
 
 
-def _pieces(node: Node) -> Node | None:
-    """A long concatenation in pieces: an element asks each operand whether it comes from there."""
+def _split_concat(node: Node) -> Node | None:
+    """Split a long concatenation into pieces. Each element is tested against every operand of its concatenation."""
     if len(node.inputs) <= LONG:
         return None
     parts = [node.inputs[k : k + PIECE] for k in range(0, len(node.inputs), PIECE)]
-    return _made(node, "concat", *(_part(node, p) for p in parts), **node.params)
+    return _replacement(node, "concat", *(_concat_some(node, p) for p in parts), **node.params)
 
 
-def _part(node: Node, operands: Sequence[Node]) -> Node:
-    """A concatenation of some neighbouring operands of ``node``."""
+def _concat_some(node: Node, operands: Sequence[Node]) -> Node:
+    """Return the concatenation of some neighbouring operands of ``node``."""
     axis = node.params["axis"]
     shape = (*node.shape[:axis], sum([x.shape[axis] for x in operands]), *node.shape[axis + 1 :])
     return Node(TABLE["concat"], tuple(operands), node.params, shape, node.dtype, node.where)
@@ -254,6 +261,7 @@ def _no_axes(node: Node) -> Node | None:
 
 
 def _cast(node: Node) -> Node | None:
+    """Remove casts to the same dtype, and casts through a format that represents all values of the source."""
     x = node.inputs[0]
     if x.dtype == node.dtype:
         return x
@@ -264,14 +272,15 @@ def _cast(node: Node) -> Node | None:
     if not holds(inner.dtype, source.dtype):
         return None
     if source.dtype in FLOATS and node.dtype in INTEGERS:
-        return None  # what is out of range depends on the width that is converted from
-    return source if source.dtype == node.dtype else _made(node, "cast", source, dtype=node.dtype)
+        return None  # the result for values out of range depends on the width of the source
+    return source if source.dtype == node.dtype else _replacement(node, "cast", source, dtype=node.dtype)
 
 
 # where
 
 
 def _where(node: Node) -> Node | None:
+    """Replace a selection by a constant condition by the operand selected."""
     condition, x, y = node.inputs
     if x is y and x.shape == node.shape:
         return x
@@ -279,7 +288,7 @@ def _where(node: Node) -> Node | None:
     if value is None:
         return None
     chosen = x if value else y
-    return _repeated(node, chosen)
+    return _broadcast_like(node, chosen)
 
 
 _ELEMENTWISE: tuple[Rule, ...] = (_fold, _spread_operand)
@@ -292,16 +301,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "divide": (_neutral(1, (1,)),),
     "floor_divide": (_neutral(1, (1,), integers_only=True),),
     "where": (_where,),
-    "negative": (_undone,),
-    "logical_not": (_undone,),
-    "bitwise_invert": (_undone,),
+    "negative": (_cancel_involution,),
+    "logical_not": (_cancel_involution,),
+    "bitwise_invert": (_cancel_involution,),
     "cast": (_cast,),
-    "reshape": (_same_shape, _moved_splat, _reshape),
+    "reshape": (_same_shape, _move_splat, _reshape),
     "broadcast_to": (_same_shape, _broadcast_broadcast),
-    "permute": (_permute, _permute_ones, _moved_splat),
-    "slice": (_whole_slice, _slice_of_slice, _moved_splat),
+    "permute": (_permute, _permute_ones, _move_splat),
+    "slice": (_whole_slice, _slice_of_slice, _move_splat),
     "pad": (_no_padding,),
-    "concat": (_single, _pieces),
+    "concat": (_drop_empty_operands, _split_concat),
     "reduce_sum": (_no_axes,),
     "reduce_prod": (_no_axes,),
     "reduce_max": (_no_axes,),

@@ -1,4 +1,4 @@
-"""Who asked for a node: the user's line, and while a profile marks nodes the layer, the loss or the optimizer at work."""
+"""Origins of nodes: the user's line and, during a profile, the current layer, loss or optimizer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from weft.errors import is_own
 
 
 class _Origins(threading.local):
-    """Where new nodes come from, in this thread.
+    """The origin of new nodes, in this thread.
 
-    where: what new nodes get in place of the line that is running, because they stand for another node (its derivative).
-    layer: while a profile marks nodes, the path of the innermost layer that is being called, "" outside of layers; else None.
+    where: replaces the running line, for nodes that stand for another node (its derivative). layer: while a profile marks
+    nodes, the path of the innermost layer that is being called, "" outside of layers; otherwise None.
     """
 
     where: Any = None
@@ -24,25 +24,25 @@ class _Origins(threading.local):
 
 
 ORIGIN = _Origins()
-_NUMPY = os.path.join(os.path.dirname(np.__file__ or ""), "")  # what it asks of weft, its caller has asked
-_OURS: dict[str, bool] = {}  # file name -> is it weft's own or NumPy's; a look-up is cheaper than comparing the path's start
-_PARTS: dict[str, str] = {}  # folder of a package -> what its functions are to a user
+_NUMPY = os.path.join(os.path.dirname(np.__file__ or ""), "")  # NumPy's frames are skipped: its caller is the user
+_OURS: dict[str, bool] = {}  # file name -> whether weft or NumPy owns it; a look-up is cheaper than comparing prefixes
+_PARTS: dict[str, str] = {}  # folder of a package -> the role of its functions
 
 
 def part(init: str, is_: str) -> None:
-    """A package says what its functions are to a user: "function" (called by name), "loss", or "update" (of parameters).
+    """Register the role of a package's functions: "function" (called by name), "loss", or "update" (of parameters).
 
     ``init`` : its ``__file__``
     """
     _PARTS[os.path.dirname(init)] = is_
 
 
-def _part(frame: Any) -> str:
+def _part_of(frame: Any) -> str:
     return _PARTS.get(os.path.dirname(frame.f_code.co_filename), "")
 
 
 def user_frame() -> Any:
-    """Where the user's own code stands: (code object, instruction offset), cheap to take, resolved when needed."""
+    """Return (code object, instruction offset) of the user's running line: cheap to take, resolved when needed."""
     origin = ORIGIN.where
     if origin is not None:
         return origin
@@ -57,29 +57,29 @@ def user_frame() -> Any:
         frame = frame.f_back
     layer = ORIGIN.layer
     if layer is not None:
-        return _marked(frame, layer)
+        return _mark(frame, layer)
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 def user_function(name: str) -> str:
-    """The name of weft's function that the user called; ``name`` where that is an operator or some other way in."""
+    """Return the name of weft's function that the user called, or ``name`` if it was not called by name (an operator)."""
     frame: Any = sys._getframe(1)
     outermost, part = "_", ""
     while frame is not None and is_own(frame.f_code.co_filename):
-        outermost, part = frame.f_code.co_name, _part(frame)
+        outermost, part = frame.f_code.co_name, _part_of(frame)
         frame = frame.f_back
     return outermost if part in ("function", "loss") and not outermost.startswith("_") else name
 
 
-def _marked(frame: Any, layer: str) -> Any:
-    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work.
+def _mark(frame: Any, layer: str) -> Any:
+    """Return the user's line, the running layer or loss, and the phase.
 
-    Some optimizers call the model again (SAM): there the layer counts, not the optimizer around it.
+    Some optimizers call the model again (SAM). The layer then determines the phase, not the optimizer around it.
     """
     loss, optimizer = "", False
     ours: Any = sys._getframe(2)
     while ours is not None and ours is not frame and not layer:
-        part = _part(ours)
+        part = _part_of(ours)
         optimizer |= part == "update"
         if part == "loss":
             loss = ours.f_code.co_name  # the outermost function of the loss is found last
@@ -92,14 +92,14 @@ def _marked(frame: Any, layer: str) -> Any:
 
 
 def derived(where: Any, phase: str) -> Any:
-    """The ``where`` of nodes that stand for a node at ``where`` in another phase, as its derivative does."""
+    """Return the ``where`` of nodes that stand for a node at ``where`` in another phase, such as its derivative."""
     if where is None:
         return None
     return (where[0], where[1], where[2] if len(where) > 2 else "", phase)
 
 
 def user_line(where: Any) -> str:
-    """``file:line`` of what :func:`user_frame` took."""
+    """Return ``file:line`` of a result of :func:`user_frame`."""
     if where is None or where[0] is None:
         return "<unknown>"
     code, instruction = where[:2]
@@ -109,7 +109,7 @@ def user_line(where: Any) -> str:
 
 
 def file_name(path: str) -> str:
-    """A file's name as its user knows it: ``train.py``, or ``In[3]`` for a notebook's cell, whose file IPython makes up."""
+    """Return the file name known to the user: ``train.py``, or ``In[3]`` for a notebook cell, whose file name IPython invents."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     cell = shell.compile.format_code_name(path) if shell is not None else None  # ("Cell", "In[3]")

@@ -1,1 +1,1 @@
-"""Buffers exchanged with other libraries."""
+"""Exchange of buffers with other libraries."""

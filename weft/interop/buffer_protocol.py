@@ -1,8 +1,8 @@
-"""The buffer protocol of Arrays before Python 3.12, which has ``__buffer__`` for it: C functions in the slots of the classes.
+"""The buffer protocol of Arrays before Python 3.12, which introduced ``__buffer__``: C functions in the slots of the classes.
 
-The function that exports is Python code behind ctypes, which cannot leave an exception behind. So the slot gets a few machine
-instructions that call it, and raise what it has kept. Where a system or a processor does not run them the slot gets the
-function itself: what ``_exported`` refuses is a SystemError there.
+The exporting function is Python code behind ctypes, which cannot leave an exception set. The slot therefore gets a few machine
+instructions that call it and raise the exception that it stored. On systems or processors that cannot run them, the slot gets the
+function itself, and a refusal by ``_exported`` becomes a SystemError.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p,
 )
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 _ReleaseBuffer = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_kept = (ctypes.c_void_p * 3)()  # type, value and traceback of the exception to be raised; each is owned
-# export(x, view, flags); where that is not 0: PyErr_Restore(*_kept), and -1. {}: the addresses of export, _kept, PyErr_Restore
+_kept = (ctypes.c_void_p * 3)()  # owned references: type, value and traceback of the exception to raise
+# export(x, view, flags); if that is not 0: PyErr_Restore(*_kept), return -1. {}: the addresses of export, _kept, PyErr_Restore
 _CODE = {
     "x86_64": "4883ec08 48b8{} ffd0 85c0 7426 48b8{} 488b38 488b7008 488b5010 48b8{} ffd0 b8ffffffff 4883c408 c3",
     "aarch64": "fd7bbfa9 69010058 20013fd6 e0000034 49010058 200540a9 220940f9 29010058 20013fd6 00008012 fd7bc1a8 c0035fd6"
@@ -31,12 +31,12 @@ _CODE = {
 
 @_GetBuffer
 def _export(x: Any, view: int, flags: int) -> int:
-    """``bf_getbuffer``: what the content's NumPy array answers. Python calls it, so nothing may be raised here."""
+    """``bf_getbuffer``: export the content's NumPy array. Python calls it through ctypes, so it must not raise."""
     try:
         return _get_buffer(x._exported(flags), view, flags)
     except BaseException as error:
         ctypes.c_void_p.from_address(view + ctypes.sizeof(ctypes.c_void_p)).value = None  # Py_buffer.obj: nothing was exported
-        for k, part in enumerate((type(error), error, error.__traceback__) if _RAISES else ()):
+        for k, part in enumerate((type(error), error, error.__traceback__) if _CODE_ADDRESS else ()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
             _kept[k] = id(part)
         return -1
@@ -44,16 +44,16 @@ def _export(x: Any, view: int, flags: int) -> int:
 
 @_ReleaseBuffer
 def _release(x: int, view: int) -> None:
-    """``bf_releasebuffer``: never called, since a view belongs to NumPy's array. ``numpy.frombuffer`` asks through a memoryview
-    where a class has one, and else for bytes in the way that ``_exported`` refuses."""
+    """``bf_releasebuffer``: never called, since a view belongs to NumPy's array. If a class has this slot, ``numpy.frombuffer``
+    uses a memoryview; otherwise it requests plain bytes, which ``_exported`` refuses."""
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _raising() -> int | None:
-    """The address of the instructions; None where they cannot run."""
+def _map_code() -> int | None:
+    """Return the address of the machine instructions, or None if they cannot run here."""
     text = _CODE.get(platform.machine(), "") if sys.platform == "linux" else ""
     addresses = _address(_export), ctypes.addressof(_kept), _address(ctypes.pythonapi.PyErr_Restore)
     code = bytes.fromhex(text.format(*[struct.pack("<Q", address).hex() for address in addresses]))
@@ -71,11 +71,11 @@ def _raising() -> int | None:
 
 
 def install(*classes: type) -> None:
-    """Classes that have ``_exported`` export buffers; classes made from them later inherit that."""
+    """Let classes that have ``_exported`` export buffers; their later subclasses inherit that."""
     for kind in classes if sys.version_info < (3, 12) else ():
         slots = ctypes.c_size_t.from_address(id(kind) + _AS_BUFFER).value
-        ctypes.c_void_p.from_address(slots).value = _RAISES or _address(_export)
+        ctypes.c_void_p.from_address(slots).value = _CODE_ADDRESS or _address(_export)
         ctypes.c_void_p.from_address(slots + ctypes.sizeof(ctypes.c_void_p)).value = _address(_release)
 
 
-_RAISES = _raising() if sys.version_info < (3, 12) else None
+_CODE_ADDRESS = _map_code() if sys.version_info < (3, 12) else None

@@ -1,8 +1,8 @@
-"""Arrays on cards, shared with other libraries where they lie: DLPack and the CUDA array interface, both ways.
+"""Arrays on CUDA devices shared with other libraries without a copy: DLPack and the CUDA array interface, both ways.
 
-Nothing is copied and nobody waits: each side tells the other which stream its memory is written or read on. What others were
-shown is never written by weft from then on, and what weft was shown never at all. NumPy makes the capsules, over memory that it
-never touches, since its own end well at the end of a program: the device is written into them afterwards.
+Nothing is copied and the host never waits: each side tells the other on which stream the memory is written or read. weft never
+writes again to memory that it has exported, and never to memory that it has imported. NumPy creates the capsules, over memory
+that it never reads, because its capsules are released safely at interpreter exit; the device is patched in afterwards.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.runtime import execute
 
-CPU, CUDA = 1, 2  # DLPack's kinds of devices
-_KINDS = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # its codes of types
-_OWN = {"bfloat16": 4}  # of formats that have a code of their own
+CPU, CUDA = 1, 2  # DLPack's device types
+_TYPE_CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # DLPack's type codes
+_OWN_CODES = {"bfloat16": 4}  # formats with a type code of their own
 _VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
-_FLAGS, _COPIED = 24, 2  # where the flags stand; that the memory is a copy of the array's
-_DEFAULT, _UNORDERED = 1, -1  # streams: CUDA's default stream; nobody has to wait
+_FLAGS, _COPIED = 24, 2  # offset of the flags; flag of a copy
+_DEFAULT, _UNORDERED = 1, -1  # streams: CUDA's default stream; no synchronisation
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor, as dlpack.h has it."""
+    """DLTensor of dlpack.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("kind", ctypes.c_int32), ("number", ctypes.c_int32), ("ndim", ctypes.c_int32),
@@ -44,82 +44,86 @@ class _Tensor(ctypes.Structure):
 
 
 def _card(buffer: Any) -> Exchanging | None:
-    """The card that a buffer lies on."""
+    """Return the CUDA device that owns a buffer, or None."""
     name = ELSEWHERE.get(type(buffer))
-    found = None if name is None else get_device(name)
-    return found if isinstance(found, Exchanging) else None
+    device = None if name is None else get_device(name)
+    return device if isinstance(device, Exchanging) else None
 
 
 def _code(form: Format) -> int:
-    return _OWN.get(form.name, _KINDS[form.kind])
+    return _OWN_CODES.get(form.name, _TYPE_CODES[form.kind])
 
 
 _FORMATS = {(_code(form), form.bits): form for form in EVERY.values()}
 
 
-# ---- shown to others
+# ---- export
 
 
 def dlpack_device(buffer: Any) -> tuple[int, int]:
-    """What ``__dlpack_device__`` says: memory that only weft can reach is handed out as a copy, on the CPU."""
+    """Return the result of ``__dlpack_device__``. Memory that only weft can reach is exported as a copy on the CPU."""
     card = _card(buffer)
     return (CPU, 0) if card is None else (CUDA, card.number)
 
 
-def capsule(node: Node, buffer: Any, stream: Any, version: Any, wanted: Any, copy: bool | None) -> Any:
-    """What ``__dlpack__`` gives for content on another device; None where a copy of it on the CPU is asked for.
+def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, copy: bool | None) -> Any:
+    """Return the result of ``__dlpack__`` for content on another device; None if a copy on the CPU is requested.
 
     Raises
     ------
     BufferError
-        It cannot be handed out so.
+        The content cannot be exported as requested.
     """
     card = _card(buffer)
-    here = dlpack_device(buffer)
-    if wanted is not None and tuple(wanted) not in (here, (CPU, 0)):
-        raise BufferError(f"__dlpack__: an array on DLPack's device {here} goes there or, copied, to (1, 0), not to {wanted}")
-    if card is None or wanted is not None and tuple(wanted) == (CPU, 0):
+    location = dlpack_device(buffer)
+    if requested is not None and tuple(requested) not in (location, (CPU, 0)):
+        raise BufferError(
+            f"__dlpack__: an array on DLPack's device {location} goes there or, copied, to (1, 0), not to {requested}"
+        )
+    if card is None or requested is not None and tuple(requested) == (CPU, 0):
         if copy is False and type(buffer) in ELSEWHERE:
             raise BufferError("__dlpack__: with copy=False the memory is shared, and this array does not lie in the CPU's")
-        return None if card is None else _on_the_cpu(node, card, buffer, version)
-    told = version is not None and tuple(version) >= (1, 0)
-    if copy is False and not told:
+        return None if card is None else _cpu_capsule(node, card, buffer, version)
+    versioned = version is not None and tuple(version) >= (1, 0)
+    if copy is False and not versioned:
         raise BufferError(
             "__dlpack__: with copy=False the memory is shared, and must not be written; this consumer is too old (DLPack before "
-            "1.0) to be told. Let it have a copy"
+            "1.0) to respect that. Use copy=True or leave copy out"
         )
-    order = _ordered(stream)
-    copied = bool(copy) or not told
+    order = _waiting_stream(stream)
+    copied = bool(copy) or not versioned
     if copied:
         buffer = card.copied(buffer)
-    seen = _over(card.lend(buffer, order), node, buffer, copied)
-    return _patched(seen.__dlpack__(max_version=version) if told else seen.__dlpack__(), here, node.dtype, copied and told)
+    view = _array_over(card.lend(buffer, order), node, buffer, copied)
+    out = view.__dlpack__(max_version=version) if versioned else view.__dlpack__()
+    return _patch_capsule(out, location, node.dtype, copied and versioned)
 
 
-def _on_the_cpu(node: Node, card: Exchanging, buffer: Any, version: Any) -> Any:
-    """A capsule with a copy that the CPU can read."""
-    found = np.array(execute.to_numpy(buffer, node.shape, node.dtype))
-    told = version is not None and tuple(version) >= (1, 0)
-    plain = found if found.dtype.isbuiltin == 1 else found.view(f"u{found.itemsize}")
-    return _patched(plain.__dlpack__(max_version=version) if told else plain.__dlpack__(), (CPU, 0), node.dtype, told)
+def _cpu_capsule(node: Node, card: Exchanging, buffer: Any, version: Any) -> Any:
+    """Return a capsule with a copy on the CPU."""
+    content = np.array(execute.to_numpy(buffer, node.shape, node.dtype))
+    versioned = version is not None and tuple(version) >= (1, 0)
+    view = content if content.dtype.isbuiltin == 1 else content.view(f"u{content.itemsize}")
+    out = view.__dlpack__(max_version=version) if versioned else view.__dlpack__()
+    return _patch_capsule(out, (CPU, 0), node.dtype, versioned)
 
 
-def _ordered(stream: Any) -> int | None:
-    """The stream that is to wait for the content; None where none is."""
+def _waiting_stream(stream: Any) -> int | None:
+    """Return the stream that has to wait for the content, or None."""
     if stream is None:
         return _DEFAULT
     if isinstance(stream, bool) or not isinstance(stream, int | np.integer):
         raise TypeError(f"__dlpack__: stream must be None or an integer, as CUDA's streams are, not {stream!r}")
     if stream < _UNORDERED or not stream:
         raise ValueError(
-            f"__dlpack__: stream={stream} names none of CUDA's streams: 1 is the default stream, 2 that of a thread, with -1 "
-            "nobody waits, and 0 may mean several"
+            f"__dlpack__: stream={stream} names none of CUDA's streams: 1 is the default stream, 2 the per-thread stream, -1 "
+            "means no synchronisation, and 0 is ambiguous"
         )
     return None if stream == _UNORDERED else int(stream)
 
 
-class _Seen:
-    """What NumPy keeps as the owner of memory that it is shown."""
+class _MemoryOwner:
+    """The owner of memory that a NumPy array is made over."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -127,53 +131,54 @@ class _Seen:
         self.owner, self.__array_interface__ = owner, interface
 
 
-def _over(address: int, node: Node, owner: Any, writable: bool) -> np.ndarray:
-    """A NumPy array over a card's memory, of which only shape and address may be asked."""
+def _array_over(address: int, node: Node, owner: Any, writable: bool) -> np.ndarray:
+    """Return a NumPy array over device memory. Only its shape and address may be used."""
     form = node.dtype
     typestr = form.numpy.str if form.numpy.isbuiltin == 1 else f"<u{form.bytes}"
-    return np.asarray(_Seen(owner, {"shape": node.shape, "typestr": typestr, "data": (address, not writable), "version": 3}))
+    interface = {"shape": node.shape, "typestr": typestr, "data": (address, not writable), "version": 3}
+    return np.asarray(_MemoryOwner(owner, interface))
 
 
-def _patched(made: Any, device: tuple[int, int], form: Format, copied: bool) -> Any:
-    """A capsule that NumPy made, with another device and, where NumPy has no word for the type, its code."""
-    tensor, flags = _opened(made)
+def _patch_capsule(capsule: Any, device: tuple[int, int], form: Format, copied: bool) -> Any:
+    """Set the device of a capsule made by NumPy and, if NumPy lacks the type, its type code."""
+    tensor, flags = _open_capsule(capsule)
     tensor.kind, tensor.number = device
     if form.numpy.isbuiltin != 1:
         tensor.code = _code(form)
     if copied and flags is not None:
         flags.value |= _COPIED
-    return made
+    return capsule
 
 
-_SHOWN: dict[int, list[Any]] = {}  # by the identity of an array: buffers whose addresses were told, as long as it lives
+_EXPORTED: dict[int, list[Any]] = {}  # id of an array -> its exported buffers, kept while the array lives
 
 
 def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
-    """``__cuda_array_interface__`` of an array. Who reads by it holds the array, so that has to keep the memory, whatever is
-    written into it meanwhile."""
+    """Return ``__cuda_array_interface__`` of an array. A consumer references only the array, so the array keeps the exported
+    buffer alive, even after it is written."""
     card = _card(buffer)
     if card is None:
         raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
     if node.dtype.numpy.isbuiltin != 1:
-        raise AttributeError(f"the CUDA array interface has no word for {node.dtype}; .astype('float32') has one")
+        raise AttributeError(f"the CUDA array interface has no type for {node.dtype}; use .astype('float32')")
     key = id(array)
-    if key not in _SHOWN:
-        _SHOWN[key] = []
-        weakref.finalize(array, _SHOWN.pop, key, None).atexit = False
-    if all([kept is not buffer for kept in _SHOWN[key]]):
-        _SHOWN[key].append(buffer)
-    address = card.lend(buffer, None)  # who reads it waits for the stream that is told
+    if key not in _EXPORTED:
+        _EXPORTED[key] = []
+        weakref.finalize(array, _EXPORTED.pop, key, None).atexit = False
+    if all([kept is not buffer for kept in _EXPORTED[key]]):
+        _EXPORTED[key].append(buffer)
+    address = card.lend(buffer, None)  # the consumer waits for the stream in the interface
     return {
         "version": 3, "shape": node.shape, "typestr": node.dtype.numpy.str, "data": (address if node.size else 0, True),
         "strides": None, "stream": card.stream,
     }
 
 
-# ---- shown by others
+# ---- import
 
 
 class Shown(NamedTuple):
-    """Memory on a card that another library shows. strides : in elements; stream : what has to be waited for"""
+    """Device memory of another library's array. strides : in elements; stream : the stream to wait for"""
 
     address: int
     number: int
@@ -185,7 +190,7 @@ class Shown(NamedTuple):
 
 
 def lies_on_a_card(x: Any) -> bool:
-    """Whether another library's array says that it lies on a card of CUDA's."""
+    """Return whether another library's array is on a CUDA device."""
     kind = _kind(x)
     return kind == CUDA or kind is None and hasattr(x, "__cuda_array_interface__")
 
@@ -198,62 +203,61 @@ def _kind(x: Any) -> int | None:
 
 
 def card_node(x: Any, function: str, copy: bool | None = None) -> Node:
-    """A leaf on a card over the memory of another library's array that lies there. What does not lie row by row is copied.
+    """Return a leaf over the memory of another library's array on a CUDA device. A non-contiguous array is copied.
 
-    copy : True: always a copy; False: never one
+    copy : True: always copy; False: never copy
 
     Raises
     ------
     BufferError
-        The card cannot be used here; with ``copy=False``, where a copy is needed; what the array tells of itself is none of what
-        it should be.
+        The device cannot be used here; a copy is needed but ``copy=False``; or the array's description of itself is invalid.
     DTypeError
-        A dtype that weft does not have.
+        weft does not have the dtype.
     """
     if _kind(x) == CUDA:
         number = int(x.__dlpack_device__()[1])
-        card = _usable(number, function)
-        shown = _by_dlpack(x, card, function)
+        card = _get_card(number, function)
+        shown = _import_dlpack(x, card, function)
     else:
-        described = _described(x.__cuda_array_interface__, function)
+        described = _check_interface(x.__cuda_array_interface__, function)
         address = described["data"][0]
-        found = _usable(0, function).lies(address) if address else 0
-        if found is None:
+        owner = _get_card(0, function).lies(address) if address else 0
+        if owner is None:
             raise BufferError(f"{function}: __cuda_array_interface__ tells the address {address:#x}, which lies on no card")
-        number = found
-        card = _usable(number, function)
-        shown = _by_interface(x, described, number, function)
+        number = owner
+        card = _get_card(number, function)
+        shown = _import_interface(x, described, number, function)
     count = int(np.prod(shown.shape, dtype=object))
     if count and card.lies(shown.address) != number:
         raise BufferError(f"{function}: the memory at {shown.address:#x} does not lie on CUDA's card {number}, as the array says")
     if shown.address % shown.form.bytes:
         raise BufferError(f"{function}: the memory at {shown.address:#x} is not aligned for {shown.form}")
-    if shown.strides == _row_by_row(shown.shape) or not count:
+    if shown.strides == _contiguous_strides(shown.shape) or not count:
         buffer = card.borrow(shown.address, count * shown.form.bytes, shown.owner, shown.stream)
         return input_leaf(shown.shape, shown.form, card.copied(buffer) if copy else buffer)
     if copy is False:
         raise BufferError(
             f"{function}: with copy=False the memory must lie row by row; an array of shape {shown.shape} with strides "
-            f"{tuple([s * shown.form.bytes for s in shown.strides])} does not. Let it be copied"
+            f"{tuple([s * shown.form.bytes for s in shown.strides])} does not. Leave copy=False out to get a copy"
         )
-    return _gathered(card, shown)
+    return _copy_contiguous(card, shown)
 
 
-def _usable(number: int, function: str) -> Exchanging:
+def _get_card(number: int, function: str) -> Exchanging:
     name = "gpu" if not number else f"gpu:{number}"
-    missing = why_not(name)
-    if missing:
+    reason = why_not(name)
+    if reason:
         raise BufferError(
             f"{function}: the array lies on another device, CUDA's card {number}, which cannot be used here as {name!r}: "
-            f"{missing}. Bring it to the CPU first"
+            f"{reason}. Bring it to the CPU first"
         )
-    found = get_device(name)
-    assert isinstance(found, Exchanging)
-    return found
+    device = get_device(name)
+    assert isinstance(device, Exchanging)
+    return device
 
 
-def _row_by_row(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements; an extent of 1 has the stride that it would have."""
+def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the contiguous strides of a shape, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -261,18 +265,18 @@ def _row_by_row(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _plain(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides with those that nobody uses, of extents of 1, as :func:`_row_by_row` has them."""
-    return tuple([t if n == 1 else s for n, s, t in zip(shape, strides, _row_by_row(shape), strict=True)])
+def _normalise_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Replace the unused strides of extents of 1 by those of :func:`_contiguous_strides`."""
+    return tuple([t if n == 1 else s for n, s, t in zip(shape, strides, _contiguous_strides(shape), strict=True)])
 
 
-def _by_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
-    """The capsule stays as it is, and is the owner: when it goes, it gives the memory back."""
+def _import_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
+    """Import through DLPack. The unconsumed capsule is the owner and releases the memory when it is deleted."""
     try:
-        made = x.__dlpack__(stream=card.stream, max_version=(1, 1))
+        capsule = x.__dlpack__(stream=card.stream, max_version=(1, 1))
     except TypeError:  # before version 1.0
-        made = x.__dlpack__(stream=card.stream)
-    tensor, _ = _opened(made)
+        capsule = x.__dlpack__(stream=card.stream)
+    tensor, _ = _open_capsule(capsule)
     if (tensor.kind, tensor.number) != (CUDA, card.number):
         raise BufferError(
             f"{function}: the array says that it lies on DLPack's device {(CUDA, card.number)}, and its capsule says "
@@ -282,62 +286,62 @@ def _by_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
     if form is None or tensor.lanes != 1:
         raise DTypeError(f"{function}: weft has no dtype of DLPack's code {tensor.code} with {tensor.lanes} x {tensor.bits} bits")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
-    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else _row_by_row(shape)
-    return Shown((tensor.data or 0) + tensor.offset, card.number, shape, _plain(shape, strides), form, made, None)
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else _contiguous_strides(shape)
+    return Shown((tensor.data or 0) + tensor.offset, card.number, shape, _normalise_strides(shape, strides), form, capsule, None)
 
 
-def _described(given: Any, function: str) -> dict[str, Any]:
-    """What another library tells by ``__cuda_array_interface__``, of the kinds that its specification has."""
-    if not isinstance(given, dict):
-        raise BufferError(f"{function}: __cuda_array_interface__ must be a dict with shape, typestr and data, not {given!r}")
-    found = {"strides": None, "version": 0, **given}
+def _check_interface(interface: Any, function: str) -> dict[str, Any]:
+    """Return a checked ``__cuda_array_interface__`` with defaults filled in."""
+    if not isinstance(interface, dict):
+        raise BufferError(f"{function}: __cuda_array_interface__ must be a dict with shape, typestr and data, not {interface!r}")
+    parts = {"strides": None, "version": 0, **interface}
     for key, read in _PARTS.items():
-        if key not in found:
+        if key not in parts:
             raise BufferError(f"{function}: __cuda_array_interface__ says nothing about {key!r}")
         try:
-            found[key] = read(found[key])
+            parts[key] = read(parts[key])
         except (TypeError, ValueError):
-            raise BufferError(f"{function}: __cuda_array_interface__ tells {key}={found[key]!r}, and {_MEANT[key]}") from None
-    if found["strides"] is not None and len(found["strides"]) != len(found["shape"]):
+            raise BufferError(f"{function}: __cuda_array_interface__ tells {key}={parts[key]!r}, and {_EXPECTED[key]}") from None
+    if parts["strides"] is not None and len(parts["strides"]) != len(parts["shape"]):
         raise BufferError(
-            f"{function}: __cuda_array_interface__ tells shape={found['shape']} and strides={found['strides']}, and there must "
+            f"{function}: __cuda_array_interface__ tells shape={parts['shape']} and strides={parts['strides']}, and there must "
             "be as many of both"
         )
-    return found
+    return parts
 
 
-def _extents(given: Any) -> tuple[int, ...]:
-    found = tuple(map(index, given))
-    if any([n < 0 for n in found]):
+def _extents(value: Any) -> tuple[int, ...]:
+    extents = tuple(map(index, value))
+    if any([n < 0 for n in extents]):
         raise ValueError
-    return found
+    return extents
 
 
-def _words(given: Any) -> str:
-    if not isinstance(given, str):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
         raise TypeError
-    return given
+    return value
 
 
-def _address(given: Any) -> tuple[int, bool]:
-    address, readonly = given
+def _address(value: Any) -> tuple[int, bool]:
+    address, readonly = value
     if index(address) < 0:
         raise ValueError
     return index(address), bool(readonly)
 
 
 _PARTS: dict[str, Callable[[Any], Any]] = {
-    "shape": _extents, "typestr": _words, "data": _address, "version": index,
+    "shape": _extents, "typestr": _text, "data": _address, "version": index,
     "strides": lambda given: None if given is None else tuple(map(index, given)),
 }
-_MEANT = {
+_EXPECTED = {
     "shape": "it must be a tuple of integers that are not negative", "typestr": "it must be a string such as '<f4'",
     "data": "it must be a pair of an address and whether it is read-only", "version": "it must be an integer",
     "strides": "it must be None or a tuple of integers, in bytes",
 }
 
 
-def _by_interface(x: Any, described: dict[str, Any], number: int, function: str) -> Shown:
+def _import_interface(x: Any, described: dict[str, Any], number: int, function: str) -> Shown:
     if described.get("mask") is not None:
         raise BufferError(f"{function}: arrays with a mask cannot be taken")
     try:
@@ -346,18 +350,18 @@ def _by_interface(x: Any, described: dict[str, Any], number: int, function: str)
         raise DTypeError(f"{function}: {error}") from None
     if not np.dtype(described["typestr"]).isnative:
         raise DTypeError(f"{function}: the bytes of {described['typestr']} are in the other order")
-    shape, told = described["shape"], described["strides"]
-    if told is not None and any([s % form.bytes for s in told]):
-        raise BufferError(f"{function}: strides {tuple(told)} are no multiples of the {form.bytes} bytes of {form}")
-    strides = _row_by_row(shape) if told is None else tuple([s // form.bytes for s in told])
+    shape, byte_strides = described["shape"], described["strides"]
+    if byte_strides is not None and any([s % form.bytes for s in byte_strides]):
+        raise BufferError(f"{function}: strides {tuple(byte_strides)} are no multiples of the {form.bytes} bytes of {form}")
+    strides = _contiguous_strides(shape) if byte_strides is None else tuple([s // form.bytes for s in byte_strides])
     stream = described.get("stream") if described.get("version", 0) >= 3 else _DEFAULT
     if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int) or stream < 1):
         raise ValueError(f"{function}: __cuda_array_interface__ tells stream={stream!r}, which names none of CUDA's streams")
-    return Shown(described["data"][0], number, shape, _plain(shape, strides), form, x, stream)
+    return Shown(described["data"][0], number, shape, _normalise_strides(shape, strides), form, x, stream)
 
 
-def _gathered(card: Exchanging, shown: Shown) -> Node:
-    """A copy, row by row, made on the card: elements are read at sums of strides."""
+def _copy_contiguous(card: Exchanging, shown: Shown) -> Node:
+    """Return a contiguous copy made on the device: elements are gathered at sums of strides."""
     steps = [(n - 1) * s for n, s in zip(shown.shape, shown.strides, strict=True)]
     low, high = sum([s for s in steps if s < 0]), sum([s for s in steps if s > 0])
     span, first = high - low + 1, shown.address + low * shown.form.bytes
@@ -372,15 +376,15 @@ def _gathered(card: Exchanging, shown: Shown) -> Node:
     return input_leaf(shown.shape, shown.form, buffer)
 
 
-def _opened(made: Any) -> tuple[_Tensor, Any]:
-    """What a capsule holds, in place, and its flags, where it has some."""
+def _open_capsule(capsule: Any) -> tuple[_Tensor, Any]:
+    """Return the DLTensor of a capsule, in place, and its flags if it has any."""
     api = ctypes.pythonapi
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    if not valid(made, _VERSIONED):
-        return _Tensor.from_address(pointer(made, _PLAIN)), None
-    at = pointer(made, _VERSIONED)
-    major = ctypes.c_uint32.from_address(at).value
+    if not valid(capsule, _VERSIONED):
+        return _Tensor.from_address(pointer(capsule, _PLAIN)), None
+    start = pointer(capsule, _VERSIONED)
+    major = ctypes.c_uint32.from_address(start).value
     if major != 1:
         raise BufferError(f"a DLPack capsule of version {major} cannot be read: version 1 can")
-    return _Tensor.from_address(at + 32), ctypes.c_uint64.from_address(at + _FLAGS)
+    return _Tensor.from_address(start + 32), ctypes.c_uint64.from_address(start + _FLAGS)

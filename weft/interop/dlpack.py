@@ -1,9 +1,9 @@
-"""DLPack: arrays handed to other libraries, and taken from them.
+"""DLPack: export of arrays to other libraries, and import from them.
 
-Arrays of weft may share their memory with each other (a copy costs nothing until one of them is written), so nobody else may
-write to it. Not every consumer heeds the flag that says so (PyTorch does not): unless sharing is asked for by name, an
-export is a copy of its own. NumPy knows none of ml_dtypes' formats: it carries their bits as unsigned integers, and the type is
-put into the capsule.
+Arrays of weft may share memory with each other (a copy is free until one of them is written), so no other library may write to
+it. Not every consumer respects the read-only flag (PyTorch does not): an export is a copy unless sharing is requested by name.
+NumPy's DLPack functions do not support ml_dtypes' formats: their bits are passed as unsigned integers, and the type code in the
+capsule is then replaced.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import numpy as np
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 
 _CPU = 1
-_UINT = 1  # DLPack's codes of types
+_UINT = 1  # DLPack's type code
 _CODES = {BFLOAT16.numpy: 4, FLOAT8_E4M3FN.numpy: 10, FLOAT8_E5M2.numpy: 12}
-_COMING = {code: dtype for dtype, code in _CODES.items()}
+_FORMAT_OF_CODE = {code: dtype for dtype, code in _CODES.items()}
 _VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
-_CODE_AT = {_VERSIONED: 32 + 20, _PLAIN: 20}  # where in a managed tensor the code stands: after address, device and ndim
+_CODE_AT = {_VERSIONED: 32 + 20, _PLAIN: 20}  # offset of the code in a managed tensor: after address, device and ndim
 
 
 def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
-    """What ``__dlpack__(**kwargs)`` gives for a read-only array.
+    """Return the result of ``__dlpack__(**kwargs)`` for a read-only array.
 
     Raises
     ------
     BufferError
-        Sharing is asked for, of a consumer that cannot be told that it must not write.
+        Sharing is requested by a consumer that does not support the read-only flag.
     """
     version, copy = kwargs.get("max_version"), kwargs.get("copy")
-    told = version is not None and tuple(version) >= (1, 0)
-    if copy is False and not told:
+    versioned = version is not None and tuple(version) >= (1, 0)
+    if copy is False and not versioned:
         raise BufferError(
             "__dlpack__: with copy=False the memory is shared, and must not be written; this consumer is too old (DLPack before "
-            "1.0) to be told. Let it have a copy"
+            "1.0) to respect that. Use copy=True or leave copy out"
         )
     if copy is not False:
-        if told:
+        if versioned:
             kwargs = {**kwargs, "copy": True}
         else:
             array = array.copy()
@@ -52,27 +52,27 @@ def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
 
 
 def shared(x: Any) -> np.ndarray:
-    """The memory of another library's array, lying row by row, without a copy.
+    """Return the memory of another library's array as a contiguous NumPy array, without a copy.
 
     Raises
     ------
     BufferError
-        It cannot be shared.
+        The array cannot be shared.
     """
     try:
-        found = taken(x, copy=False)
-    except ValueError as error:  # so NumPy says that a copy is needed
+        array = taken(x, copy=False)
+    except ValueError as error:  # NumPy raises it if a copy is needed
         raise BufferError(f"from_dlpack: {error}") from None
-    if not (found.flags.c_contiguous and found.flags.aligned):
+    if not (array.flags.c_contiguous and array.flags.aligned):
         raise BufferError(
-            f"from_dlpack: with copy=False the memory must lie row by row; an array of shape {found.shape} with strides "
-            f"{found.strides} does not. Let it be copied"
+            f"from_dlpack: with copy=False the memory must lie row by row; an array of shape {array.shape} with strides "
+            f"{array.strides} does not. Leave copy=False out to get a copy"
         )
-    return found
+    return array
 
 
 def taken(x: Any, **options: Any) -> np.ndarray:
-    """The content of another library's array, shared where NumPy can share it."""
+    """Return the content of another library's array as a NumPy array, shared if NumPy can share it."""
     try:
         return np.from_dlpack(x, **options)
     except (RuntimeError, BufferError):
@@ -80,15 +80,15 @@ def taken(x: Any, **options: Any) -> np.ndarray:
             raise
         capsule = x.__dlpack__()
         code = _code(capsule)
-        dtype = _COMING.get(code.value)
+        dtype = _FORMAT_OF_CODE.get(code.value)
         if dtype is None:
             raise
         code.value = _UINT
-        return np.from_dlpack(_Holder(capsule)).view(dtype)
+        return np.from_dlpack(_CapsuleHolder(capsule)).view(dtype)
 
 
-class _Holder:
-    """A capsule as the object that gives it."""
+class _CapsuleHolder:
+    """An object whose ``__dlpack__`` returns a given capsule."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -101,7 +101,7 @@ class _Holder:
 
 
 def _code(capsule: Any) -> ctypes.c_uint8:
-    """The code of the type, in place."""
+    """Return the type code of a capsule, in place."""
     api = ctypes.pythonapi
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))

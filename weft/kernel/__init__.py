@@ -1,9 +1,10 @@
-"""What one kernel computes, and all that knows it but no device.
+"""Represent and analyse one kernel, independently of any device.
 
-``ir`` is the language: phases of loop nests over axes, with loads, stores, reductions and one contraction. ``values`` makes
-expressions of it, ``index`` moves positions through shapes, ``walk`` walks expressions, ``printer`` prints a kernel (the printed
-form is what compiled code is cached under), ``summation`` says in which order sums are made.
+``ir`` defines the representation: phases of loop nests over axes, with loads, stores, reductions, contractions and chains.
+``expressions`` builds and walks its values, ``index`` maps positions through shape operations, ``summation`` defines the order of
+sums, ``target`` describes a device, and ``printer`` prints a kernel; compiled code is cached under the printed text.
 
-What every code generator asks next is here too: ``parts`` cuts a kernel into loop nests with flat addresses, ``product`` and
-``convolution`` bring contractions to their normal forms. Graphs are above: nothing here knows a node or a device.
+Code generators share ``stages``, which cuts a kernel into loop nests with flat addresses, ``product`` and ``convolution``, which
+bring contractions to a normal form, ``hazards``, which finds outputs that may overwrite inputs, and ``storage``, which changes
+the memory order of arguments. This package imports neither graphs nor devices.
 """

@@ -1,8 +1,8 @@
-"""Recognising a convolution: a Contraction whose one operand is read through moving windows.
+"""Recognise a convolution: a Contraction with one operand that is read through moving windows.
 
-Names used in all conv files. The *image* is the operand whose index is ``stride * pixel + dilation * tap``;
-the other operand is the *weights*. Every window (one a spatial dimension) has a pixel axis (many) and a tap
-axis (few); one of the two belongs to the output and one is summed over:
+All convolution files use these names. The *image* is the operand whose index is ``stride * pixel + dilation * tap``; the other
+operand is the *weights*. Every window (one for each spatial dimension) has a pixel axis (long) and a tap axis (short). One of the
+two belongs to the output and the other is summed over:
 
                  pixels       taps        free        chan        filters
     forward      out m        summed k    image       in channel  out channel
@@ -18,14 +18,14 @@ from math import prod
 from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Access, Affine, Axis, Contraction, Value
 
-NONE = Axis(-1, 1)  # stands for an axis that the contraction does not have
+NONE = Axis(-1, 1)  # stands for an axis that the contraction lacks
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """One spatial dimension. u = stride * pixel + dilation * tap - low counts image positions from 0.
 
-    unit: elements of the image's buffer a step of u. valid: the u that lie inside the image, elsewhere fill.
+    unit: step of u in elements of the image's buffer. valid: range of u inside the image; elsewhere a load returns fill.
     """
 
     pixel: Axis
@@ -40,13 +40,13 @@ class Window:
         return min(0, self.dilation * (self.tap.extent - 1))
 
     def shift(self, tap: int) -> tuple[int, int]:
-        """(phase, whole steps) of a tap: it reads u = stride * (pixel + steps) + phase."""
+        """Return (phase, whole steps) of a tap, which reads u = stride * (pixel + steps) + phase."""
         steps, phase = divmod(self.dilation * tap - self.low, self.stride)
         return phase, steps
 
     @property
     def reach(self) -> int:
-        """Pixels that the furthest tap reads beyond the last pixel."""
+        """Return how many pixels beyond the last pixel the furthest tap reads."""
         return max(self.shift(t)[1] for t in (0, self.tap.extent - 1))
 
 
@@ -63,7 +63,7 @@ class Conv:
     dot: bool
     image: Access
     weights: Access
-    image_base: int  # flat constant of the image at u = 0
+    image_base: int  # flat offset of the image at u = 0
 
     def outputs(self) -> tuple[Axis, ...]:
         return tuple(w.tap if self.dot else w.pixel for w in self.windows)
@@ -74,7 +74,7 @@ class Conv:
 
 
 def match_conv(c: Contraction) -> Conv | None:
-    """The convolution that ``c`` is, or None."""
+    """Return ``c`` as a convolution, or None if it is not one."""
     if c.accum.name not in ("float32", "float64") or not c.stores or (c.order and c.order.lanes > 1):
         return None
     if any(axis.extent == 0 for axis in (*c.batch, *c.m, *c.n, *c.k)) or any(s.mode != "set" for s in c.stores):
@@ -83,7 +83,7 @@ def match_conv(c: Contraction) -> Conv | None:
 
 
 def plain_load(value: Value, accum: str) -> Access | None:
-    """The access of a load, perhaps widened to the accumulator's dtype; None for anything else."""
+    """Return the access of a load, possibly widened to the accumulator's dtype; None for any other value."""
     while value.op == "cast" and value.dtype.name == accum:
         value = value.args[0]
     if value.op != "load" or any(i.gather for i in value.attr.index):
@@ -105,7 +105,7 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if pairs is None or not pairs:
         return None
     dot = c.order is None
-    if not dot:  # taps are summed in the contraction's order, however the image lies
+    if not dot:  # taps are summed in the contraction's order, whatever the memory order of the image
         pairs.sort(key=lambda pair: c.k.index(pair[1]))
     windows = []
     for out, summed, co, cs, unit in pairs:
@@ -123,8 +123,8 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if narrowed is None:
         return None
     flat, base = image.flat(), image.flat().const + sum(w.unit * w.low for w in narrowed)
-    known = {axis.id for axis in (*c.batch, *free, *chan)} | paired
-    if any(axis not in known for axis, _ in flat.terms):
+    allowed = {axis.id for axis in (*c.batch, *free, *chan)} | paired
+    if any(axis not in allowed for axis, _ in flat.terms):
         return None
     summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
     if any(axis not in summed_ids for axis, _ in weights.flat().terms):
@@ -144,31 +144,31 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
 
 
 def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tuple[Axis, Axis, int, int, int]] | None:
-    """(output axis, summed axis, their coefficients, elements a step) of each dimension that is a window.
+    """Return (output axis, summed axis, their coefficients, step in elements) of each dimension that is a window.
 
-    Of a dimension of extent 1 only the guard is left: there a step is no elements.
+    Only the guard of a dimension of extent 1 remains; its step is 0 elements.
     """
     outs, sums = {a.id: a for a in m}, {a.id: a for a in k}
-    found: list[tuple[Axis, Axis, int, int, int]] = []
+    pairs: list[tuple[Axis, Axis, int, int, int]] = []
     seen: set[int] = set()
     hidden = [g for g, _, _ in image.guard if g not in image.index]
     for index, unit in [*zip(image.index, image.buffer.strides, strict=True), *((g, 0) for g in hidden)]:
-        here = [(i, coef) for i, coef in index.terms if i in outs or i in sums]
-        if any(i in seen for i, _ in here):
+        terms = [(i, coef) for i, coef in index.terms if i in outs or i in sums]
+        if any(i in seen for i, _ in terms):
             return None
-        seen.update(i for i, _ in here)
-        o, s = [t for t in here if t[0] in outs], [t for t in here if t[0] in sums]
+        seen.update(i for i, _ in terms)
+        o, s = [t for t in terms if t[0] in outs], [t for t in terms if t[0] in sums]
         if len(o) == 1 and len(s) == 1:
-            found.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
+            pairs.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
         elif len(o) + len(s) > 1:
             return None
-    if not found:
+    if not pairs:
         return None
-    return found
+    return pairs
 
 
 def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | None:
-    """The windows with their valid range, or None if a guard speaks of anything else."""
+    """Return the windows with their valid range, or None if a guard is not about one window."""
     out = list(windows)
     for index, lo, hi in image.guard:
         terms = dict(index.terms)

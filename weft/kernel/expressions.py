@@ -1,6 +1,6 @@
 """Build, rewrite and walk Values, the expressions of a kernel.
 
-Equal expressions are one object, so Values are directed graphs. No function here walks them as trees or recurses.
+Equal expressions are one object, so Values form directed graphs. No function here walks them as trees or recurses.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
 class Machine:
-    """``m.add(a, b)`` and the like: what a primitive's formula is given."""
+    """Builds Values: ``m.add(a, b)`` and one such method for each machine operation. Formulas of primitives receive it."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple, Value] = {}
+        self._values: dict[tuple, Value] = {}
 
     def _make(self, op: str, args: tuple[Value, ...], dtype: Format, attr: Any = None, tag: Any = None) -> Value:
         key = (op, *map(id, args), dtype, tag)
-        value = self._known.get(key)
+        value = self._values.get(key)
         if value is None:
-            value = self._known[key] = Value(op, args, dtype, attr)
+            value = self._values[key] = Value(op, args, dtype, attr)
         return value
 
     def made(self, op: str, args: Sequence[Value], dtype: Format) -> Value:
-        """An operation of a known dtype on other operands."""
+        """Return an operation whose dtype is given by the caller."""
         return self._make(op, tuple(args), dtype)
 
     def __getattr__(self, op: str) -> Callable[..., Value]:
@@ -52,10 +52,10 @@ class Machine:
         return then if then is other else self._make("select", (condition, then, other), then.dtype)
 
     def const(self, number: Any, like: Value | Format) -> Value:
-        """``like``: a Value or a Format."""
+        """Return a constant in the dtype of ``like``."""
         dtype = like.dtype if isinstance(like, Value) else like
-        known = isinstance(number, np.generic) and number.dtype == dtype.numpy
-        number = number.item() if known else scalar(number, dtype).item()
+        exact = isinstance(number, np.generic) and number.dtype == dtype.numpy
+        number = number.item() if exact else scalar(number, dtype).item()
         return self._make("const", (), dtype, number, repr(number))
 
     def cast(self, x: Value, dtype: Format) -> Value:
@@ -67,7 +67,7 @@ class Machine:
         return self._make("cast", (x,), dtype)
 
     def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:
-        """``index``, which must lie in [0, extent) where it matters; site None: it is known to."""
+        """Return ``index`` checked to lie in [0, extent) wherever ``matters`` holds. site None: the check cannot fail."""
         matters = self.const(True, BOOL) if matters is None else matters
         return self._make("check", (index, matters), INT64, Check(extent, site), (extent, site))
 
@@ -98,7 +98,7 @@ class Machine:
         return self._make("acc", (), dtype, number, number)
 
     def inside(self, guards: tuple[Guard, ...]) -> Value | None:
-        """All of the guards hold; None if there are none."""
+        """Return a condition that all guards hold; None if there are no guards."""
         out = None
         for affine, low, high in guards:
             i = self.index(affine)
@@ -108,24 +108,24 @@ class Machine:
 
 
 def tag(affine: Affine) -> tuple:
-    """An index as something to hash, gathered Values by identity."""
+    """Return a hashable key of an index, with gathered Values by identity."""
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
 
 
 class Rewriter:
-    """instead: accumulator -> the Value that stands for it from here on."""
+    """Rewrites expressions. instead: accumulator -> the Value that replaces it."""
 
     def __init__(self, instead: Mapping[int, Value]) -> None:
         self._instead = instead
-        self._done: dict[int, tuple[Value, Value]] = {}  # by identity, which holding the old one keeps
+        self._done: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
 
     def value(self, root: Value) -> Value:
         for v in walk([root]):
             if id(v) not in self._done:
-                self._done[id(v)] = v, self._one(v)
+                self._done[id(v)] = v, self._rewrite_one(v)
         return self._done[id(root)][1]
 
-    def _one(self, v: Value) -> Value:
+    def _rewrite_one(self, v: Value) -> Value:
         if v.op == "acc" and v.attr in self._instead:
             return self._instead[v.attr]
         args, attr = tuple([self.value(a) for a in v.args]), self._attribute(v)
@@ -153,7 +153,7 @@ class Rewriter:
 
 
 def operands(value: Value) -> tuple[Value, ...]:
-    """What must be computed before a value: arguments, and index values of a load."""
+    """Return the values that must be computed before a value: its arguments, or the index values of a load."""
     if value.op == "load":
         return tuple(access_values(value.attr))
     if value.op == "index":
@@ -162,23 +162,25 @@ def operands(value: Value) -> tuple[Value, ...]:
 
 
 def access_values(access: Access) -> list[Value]:
-    found = [v for affine in access.index for v, _ in affine.gather]
+    """Return the gathered values of an access: in its indices, then in its guards."""
+    values = [v for affine in access.index for v, _ in affine.gather]
     if access.guard:
-        found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
-    return found
+        values += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    return values
 
 
 def access_axes(access: Access) -> set[int]:
+    """Return the ids of the axes in the indices and guards of an access."""
     axes = {a for affine in access.index for a, _ in affine.terms}
     axes.update(a for affine, _, _ in access.guard for a, _ in affine.terms)
     return axes
 
 
 def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
-    """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
-    there = known.get(id(value))
-    if there is not None:
-        return there
+    """Return the axis ids and ("acc", id) that a value depends on. ``known`` caches results by identity."""
+    cached = known.get(id(value))
+    if cached is not None:
+        return cached
     stack = [value]
     while stack:
         v = stack[-1]
@@ -191,21 +193,21 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
             stack.extend(waiting)
             continue
         stack.pop()
-        found: set = set()
+        result: set = set()
         if v.op == "load":
-            found |= access_axes(v.attr)
+            result |= access_axes(v.attr)
         elif v.op == "index":
-            found |= {a for a, _ in v.attr.terms}
+            result |= {a for a, _ in v.attr.terms}
         elif v.op == "acc":
-            found.add(("acc", v.attr))
+            result.add(("acc", v.attr))
         for a in below:
-            found |= known[id(a)]
-        known[id(v)] = frozenset(found)
+            result |= known[id(a)]
+        known[id(v)] = frozenset(result)
     return known[id(value)]
 
 
 def read_first(stage: Stage | Contraction | Chain) -> list[Value]:
-    """Every expression of a stage outside of its stores."""
+    """Return every expression of a stage outside of its stores."""
     if isinstance(stage, Contraction):
         return [stage.a, stage.b]
     if isinstance(stage, Chain):
@@ -215,14 +217,14 @@ def read_first(stage: Stage | Contraction | Chain) -> list[Value]:
 
 
 def stores_of(stage: Stage | Contraction | Chain) -> tuple[Store, ...]:
-    """All stores of a stage, in order."""
+    """Return all stores of a stage, in order."""
     if isinstance(stage, Chain):
         return (*(s for o in stage.outer for s in o.stores), *stage.stores)
     return stage.stores
 
 
 def roots(stages: Iterable[Stage | Contraction | Chain]) -> list[Value]:
-    """Every expression of the stages, index values of stores included."""
+    """Return every expression of the stages, including index values of stores."""
     out: list[Value] = []
     for stage in stages:
         out += read_first(stage)
@@ -233,7 +235,7 @@ def roots(stages: Iterable[Stage | Contraction | Chain]) -> list[Value]:
 
 
 def axes_of(stage: Stage | Contraction | Chain) -> tuple[Axis, ...]:
-    """Every axis of a stage of its own."""
+    """Return the axes of a stage, without the shared axes of its phase."""
     if isinstance(stage, Contraction):
         return (*stage.batch, *stage.m, *stage.n, *stage.k)
     if isinstance(stage, Chain):
@@ -243,7 +245,7 @@ def axes_of(stage: Stage | Contraction | Chain) -> tuple[Axis, ...]:
 
 
 def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
-    """All values below, from above, each object once; those whose ids are in ``seen`` not, and what is met goes there."""
+    """Yield each value below ``values`` once, users before operands. Ids in ``seen`` are skipped; visited ids are added to it."""
     seen = set() if seen is None else seen
     stack = list(values)
     while stack:
@@ -255,12 +257,12 @@ def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Valu
 
 
 def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Access]:
-    """Every access that the values read, gathered indices included, as :func:`each` meets them."""
+    """Yield every access that the values read, including gathered indices, in the order of :func:`each`."""
     return (v.attr for v in each(values, seen) if v.op == "load")
 
 
 def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
-    """Values that are wanted, and nothing below them."""
+    """Yield the topmost values for which ``wanted`` holds, and nothing below them."""
     seen = set() if seen is None else seen
     stack = list(values)
     while stack:
@@ -274,10 +276,10 @@ def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: se
 
 
 def walk(values: list[Value]) -> list[Value]:
-    """All values below, operands first, each object once."""
+    """Return all values below ``values``, operands first, each object once."""
     seen: set[int] = set()
     order: list[Value] = []
-    stack: list[Value | None] = list(reversed(values))  # under a None: a value whose operands, put on top, come first
+    stack: list[Value | None] = list(reversed(values))  # a None on top of a value marks that its operands have been pushed
     while stack:
         v = stack.pop()
         if v is None:

@@ -1,8 +1,8 @@
-"""Which outputs of a kernel may take an input's memory, by the order of execution that ``ir`` states.
+"""Find outputs of a kernel that may overwrite an input, from the order of execution that ``ir`` states.
 
-An input may be written over where every read of it comes before the write of that place. What such a read rests on is a
-part of the order, by name, so that a device says which parts its kernels keep (``Target.keeps``): "phases", "iterations" (the
-stages inside a shared iteration come one after the other) and "elements" (an element is read before it is stored).
+An output may overwrite an input if every read of an element precedes the write to it. Each such precedence relies on one named
+part of the order, and a device lists the parts that its code keeps (``Target.keeps``): "phases", "iterations" (the stages within
+a shared iteration run one after the other) and "elements" (an element is read before it is stored).
 """
 
 from __future__ import annotations
@@ -18,58 +18,64 @@ PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
 
 
 class _Read(NamedTuple):
-    """when: the first store of the stage that needs it, -1 before any; operand: of a product."""
+    """first_store: the first store of the stage that needs the value, -1 if needed earlier. operand: whether a product reads it.
+    """
 
     phase: int
     stage: int
-    when: int
+    first_store: int
     operand: bool
     access: Access
 
 
 class _Write(NamedTuple):
-    """number: among the stores of its stage; special: guarded, or added; again: an element may be written in several iterations;
-    source: the input of which it is a copy, element by element, or -1."""
+    """A store to an argument.
+
+    number: position among the stores of its stage.
+    conditional: whether the store is guarded or adds.
+    rewrites: whether several iterations may write an element.
+    source: the input that the store copies element by element, or -1.
+    """
 
     phase: int
     stage: int
     number: int
     access: Access
-    special: bool
-    again: bool
+    conditional: bool
+    rewrites: bool
     source: int
 
 
 def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, int]]:
-    """(input, output) positions of a kernel that may be one piece of memory, on a device that ``keeps`` these orders."""
+    """Return the (input, output) positions that may share memory on a device that ``keeps`` these orders."""
     out = []
     sizes = {_size(o.shape) for o in kernel.outputs}
-    wanted = {b.id for b in (*kernel.inputs, *kernel.outputs) if _size(b.shape) in sizes}
+    candidates = {b.id for b in (*kernel.inputs, *kernel.outputs) if _size(b.shape) in sizes}
     reads: dict[int, list[_Read]] = {}
     writes: dict[int, list[_Write]] = {}
     for p, phase in enumerate(kernel.phases):
         for s, stage in enumerate(phase.stages):
             for read in _reads(phase, p, stage, s):
-                if read.access.buffer.id in wanted and read.access.buffer.scope == "arg":
+                if read.access.buffer.id in candidates and read.access.buffer.scope == "arg":
                     reads.setdefault(read.access.buffer.id, []).append(read)
             for k, store in enumerate(stores_of(stage)):
                 at = store.access
                 if at.buffer.scope == "arg":
-                    special = store.mode != "own" and (store.adds or bool(at.guard))
-                    again, source = _again(phase, stage, store), _copied(store, at.flat())
-                    writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, special, again, source))
+                    conditional = store.mode != "own" and (store.adds or bool(at.guard))
+                    rewrites, source = _rewrites(phase, stage, store), _copied_input(store, at.flat())
+                    writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, conditional, rewrites, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.bits != o.dtype.bits or _size(i.shape) != _size(o.shape) or o.id not in writes:
                 continue
-            changes = [w for w in writes[o.id] if w.source != i.id]  # in place, a copy changes nothing
-            if all(_order_of(kernel, r, w) in keeps for r in reads.get(i.id, ()) for w in changes):
+            changes = [w for w in writes[o.id] if w.source != i.id]  # a copy onto itself changes nothing
+            if all(_ordering_of(kernel, r, w) in keeps for r in reads.get(i.id, ()) for w in changes):
                 out.append((i.id, o.id - len(kernel.inputs)))
     return out
 
 
 def _reads(phase: Phase, p: int, stage: Stage | Contraction | Chain, s: int) -> Iterator[_Read]:
-    """Every read of a stage. Stores have a loop of their own, after the reductions': what both need is read twice."""
+    """Yield every read of a stage. Stores run in a loop after the reductions', so a value used by both is read twice."""
     product = not isinstance(stage, Stage)
     for access in loads(read_first(stage)):
         yield _Read(p, s, -1, product, access)
@@ -82,72 +88,73 @@ def _reads(phase: Phase, p: int, stage: Stage | Contraction | Chain, s: int) -> 
             yield _Read(p, s, k, False, access)
 
 
-def _order_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
-    """What says that a read comes before a write to the same place; None where nothing does."""
+def _ordering_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
+    """Return the part of the order that puts a read before a write to the same element, or None."""
     if read.phase < write.phase:
         return PHASES
-    if read.operand or read.phase > write.phase or write.special:
+    if read.operand or read.phase > write.phase or write.conditional:
         return None
     flat, aim, p = read.access.flat(), write.access.flat(), write.phase
     if read.stage == write.stage:
-        same = flat == aim and not write.again or _own_iteration(kernel.phases[p], read, write)
-        return ELEMENTS if same and read.when <= write.number else None
+        same = flat == aim and not write.rewrites or _same_iteration_only(kernel.phases[p], read, write)
+        return ELEMENTS if same and read.first_store <= write.number else None
     if read.stage > write.stage or not kernel.phases[p].axes:
         return None
     shared = {a.id for a in kernel.phases[p].axes}
     if flat.gather and _within_row(kernel, p, write.access, shared, read.access):
         return ITERATIONS
-    return ITERATIONS if _only(flat, shared) == _only(aim, shared) and _same_row(kernel, p, aim, shared, flat) else None
+    same = _terms_along(flat, shared) == _terms_along(aim, shared) and _same_row(kernel, p, aim, shared, flat)
+    return ITERATIONS if same else None
 
 
-def _own_iteration(phase: Phase, read: _Read, write: _Write) -> bool:
-    """Whether an element that is read can be written in the same iteration only, whatever gathered indices hold.
+def _same_iteration_only(phase: Phase, read: _Read, write: _Write) -> bool:
+    """Return whether an element can be written only by the iteration that reads it, whatever the gathered indices are.
 
-    So it is where each loop of several turns runs along a dimension of its own in which both indices are the same: rows of a
-    table that are read and written at other places, column by column. A stage of one iteration has no such loop.
+    This holds if each loop of more than one iteration runs along a dimension of its own in which both indices are equal: for
+    instance rows of a table, read and written at gathered indices, column by column. A stage of one iteration has no such loop.
     """
     stage, a, b = phase.stages[write.stage], read.access, write.access
     if not isinstance(stage, Stage) or (a.buffer.shape, a.buffer.order) != (b.buffer.shape, b.buffer.order):
         return False
-    alike = [i for i, j in zip(a.index, b.index, strict=True) if i == j and not i.gather]
-    apart = {i.terms[0][0] for i in alike if len(i.terms) == 1}
-    return all(x.extent <= 1 or x.id in apart for x in (*phase.axes, *stage.axes))
+    equal = [i for i, j in zip(a.index, b.index, strict=True) if i == j and not i.gather]
+    distinct = {i.terms[0][0] for i in equal if len(i.terms) == 1}
+    return all(x.extent <= 1 or x.id in distinct for x in (*phase.axes, *stage.axes))
 
 
 def copies(kernel: Kernel) -> dict[tuple[int, int], int]:
-    """(input, output) positions -> the phase that only copies the one to the other; in place it does nothing."""
+    """Return (input, output) positions -> the phase that only copies the input to the output. In place it does nothing."""
     out = {}
     for p, phase in enumerate(kernel.phases):
         stage = phase.stages[0]
         if len(phase.stages) == 1 and isinstance(stage, Stage) and not stage.reductions and len(stage.stores) == 1:
             (store,) = stage.stores
-            source = _copied(store, store.access.flat())
+            source = _copied_input(store, store.access.flat())
             if source >= 0:
                 out[source, store.access.buffer.id - len(kernel.inputs)] = p
     return out
 
 
-def _copied(store: Store, aim: Affine) -> int:
-    """The input of which a store is a copy, element by element, or -1."""
+def _copied_input(store: Store, aim: Affine) -> int:
+    """Return the id of the input that a store copies element by element, or -1."""
     source = store.value.attr
     whole = store.value.op == "load" and source.buffer.scope == "arg" and not source.guard and not store.access.guard
     same = whole and source.buffer.dtype == store.access.buffer.dtype and store.mode == "set" and source.flat() == aim
     return source.buffer.id if same else -1
 
 
-def _again(phase: Phase, stage: Stage | Contraction | Chain, store: Store) -> bool:
-    """Whether an element may be written in several iterations, as a scatter's into one row is: each reads what it was before."""
+def _rewrites(phase: Phase, stage: Stage | Contraction | Chain, store: Store) -> bool:
+    """Return whether several iterations may write one element, as a scatter into one row does: each reads the previous value."""
     used = {a for index in store.access.index for a, _ in index.terms}
     loops = (*phase.axes, *stage.axes) if isinstance(stage, Stage) and store.mode != "own" else ()
     return any(a.extent > 1 and a.id not in used for a in loops)
 
 
-def _only(flat: Affine, axes: set[int]) -> tuple:
+def _terms_along(flat: Affine, axes: set[int]) -> tuple:
     return tuple(t for t in flat.terms if t[0] in axes)
 
 
 def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
-    """Whether an earlier stage's read at a gathered index stays inside a row that its own shared iteration writes as a whole."""
+    """Return whether a gathered read of an earlier stage stays inside a row that its own shared iteration writes completely."""
     extents = {a.id: a.extent for s in kernel.phases[p].stages for a in axes_of(s)}
     if (read.buffer.shape, read.buffer.order) != (target.buffer.shape, target.buffer.order):
         return False
@@ -162,13 +169,13 @@ def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: 
 
 
 def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Affine) -> bool:
-    """Whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
+    """Return whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
     extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in axes_of(s)}
     if read.gather or target.gather or read.const != target.const:
         return False
-    mine = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
-    written = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
-    return mine == written
+    read_terms = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
+    written_terms = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
+    return read_terms == written_terms
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -1,7 +1,7 @@
-"""Pushing an index through shape primitives: from a position in a result to the position in its operand.
+"""Map an index through shape primitives: from a position in a result to the position in its operand.
 
-An index is a tuple of Affine, one a dimension. Everything here is exact integer reasoning over the extents
-of the axes; what no Affine can say is None.
+An index is a tuple of Affine, one for each dimension. All reasoning is exact integer arithmetic over the extents of the axes.
+Functions return None if no Affine describes the position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ZERO = Affine()
 
 
 def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float]:
-    """What an integer Value can be; gathered indices are checked, or clamped by min and max against constants."""
+    """Return the smallest and largest value of an integer Value. Gathered indices are checked, or clamped by min and max."""
     infinite = (float("-inf"), float("inf"))
     op = value.op
     if op == "const":
@@ -37,7 +37,7 @@ def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float
 
 
 def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:
-    """Least and largest value of an index over its axes, both inclusive."""
+    """Return the smallest and largest value of an index over its axes, both inclusive."""
     low: float = affine.const
     high: float = affine.const
     for axis, coef in affine.terms:
@@ -54,12 +54,13 @@ def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:
 
 
 def always(guard: Guard, extents: Mapping[int, int]) -> bool:
+    """Return whether a guard holds for every value of its axes."""
     low, high = bounds(guard[0], extents)
     return guard[1] <= low and high < guard[2]
 
 
 def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
-    """Whether one of the guards holds nowhere."""
+    """Return whether one of the guards never holds."""
     for affine, lo, hi in guards:
         low, high = bounds(affine, extents)
         if high < lo or low >= hi or lo >= hi:
@@ -68,12 +69,13 @@ def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
 
 
 def broadcast(index: Index, shape: Shape) -> Index:
-    """Position in an operand of ``shape`` that is broadcast (NumPy's rules) to where ``index`` points."""
+    """Return the position in an operand of ``shape`` that NumPy's broadcasting maps to ``index``."""
     cut = len(index) - len(shape)
     return tuple([ZERO if n == 1 else i for i, n in zip(index[cut:], shape, strict=True)])
 
 
 def permute(index: Index, axes: tuple[int, ...]) -> Index:
+    """Return the position in the operand of a transposition by ``axes``."""
     out = [ZERO] * len(axes)
     for i, axis in zip(index, axes, strict=True):
         out[axis] = i
@@ -81,13 +83,14 @@ def permute(index: Index, axes: tuple[int, ...]) -> Index:
 
 
 def slice_(index: Index, start: Shape, step: Shape) -> Index:
+    """Return the position in the operand of a slice."""
     return tuple(
         i if s == 0 and t == 1 else Affine(s).plus(i, t) for i, s, t in zip(index, start, step, strict=True)
     )
 
 
 def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> tuple[Index, tuple[Guard, ...]]:
-    """Position in the operand of ``shape``, and the guards that say where there is an operand at all."""
+    """Return the position in the operand of ``shape``, and the guards that hold inside the operand."""
     out, guards = [], []
     for i, lo, n in zip(index, low, shape, strict=True):
         j = i if lo == 0 else i.plus(Affine(-lo))
@@ -99,7 +102,7 @@ def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> t
 
 
 def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, Affine] | None:
-    """``flat`` as quotient * size + remainder with 0 <= remainder < size, if both are Affine."""
+    """Return ``flat`` as (quotient, remainder) by ``size``, with 0 <= remainder < size, or None if one is not Affine."""
     quotient, rest = [], []
     for axis, coef in flat.terms:
         if coef % size == 0:
@@ -124,7 +127,7 @@ def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, 
 
 
 def reshape(index: Index, shape: Shape, source: Shape, extents: Mapping[int, int]) -> Index | None:
-    """``index`` points into ``shape``; where in ``source``, the same elements under another shape. None: no Affine says it."""
+    """Return the position in ``source`` of the element at ``index`` of ``shape``, or None if it is not Affine."""
     out: list[Affine] = []
     i = j = 0
     n, m = len(shape), len(source)
@@ -177,10 +180,10 @@ def reshape(index: Index, shape: Shape, source: Shape, extents: Mapping[int, int
 
 
 def follows(shape: Shape, source: Shape) -> bool:
-    """Whether any index into ``shape`` can be followed into ``source``: dimensions are only merged there, never split.
+    """Return whether every index into ``shape`` maps to an index into ``source``: dimensions are merged, never split.
 
-    ``shape`` is the reshape's result, ``source`` its operand: reading result[i, j] of a dimension that the
-    reshape split is operand[i * n + j]; reading result[k] of merged dimensions would need a division.
+    ``shape`` is the reshape's result and ``source`` its operand. For a dimension that the reshape splits, result[i, j] is
+    operand[i * n + j]; for merged dimensions, result[k] would need a division.
     """
     a = [n for n in shape if n != 1]
     b = [n for n in source if n != 1]

@@ -1,13 +1,12 @@
-"""The kernel IR: plain, frozen, hashable, printable. Every device's code generator reads this level.
+"""The kernel IR: frozen, hashable, printable dataclasses that every code generator reads.
 
-A Kernel is one native call. It runs its phases in order with a barrier between them; a phase runs its
-stages in order inside loops over the phase's shared axes. A value that one stage reduces is read by later
-stages of the same shared iteration as ``acc``; a *carried* reduction, one over shared axes, is complete
-after its phase and read by later phases.
+A Kernel is one native call. It runs its phases in order, with a barrier between them. A phase runs its stages in order inside
+loops over the phase's shared axes. Later stages of the same shared iteration read a reduced value as ``acc``; a *carried*
+reduction, one over shared axes, is complete after its phase and is read by later phases.
 
-Nothing else is ordered but this: an element is loaded, where the value stored to it needs it, before it is stored, and
-the stores of a stage to one element are made in their order. Carried reductions may read when all iterations of their
-phase are done. Where an output lies on an input's memory, this order is what makes it right: see ``hazards.py``.
+No other order is guaranteed except that an element is loaded before it is stored, if the stored value depends on it, and that a
+stage's stores to one element happen in program order. Carried reductions read after all iterations of their phase. This order
+decides whether an output may overwrite an input: see ``hazards.py``.
 
     softmax over rows of x[R, C]                   x / x.sum()
     phase r<R                                      phase
@@ -37,7 +36,7 @@ class Axis:
 class Affine:
     """const + sum(axis * coef) + sum(value * coef): the only form of an index.
 
-    terms: ((axis id, coefficient), ...) sorted by axis id, no zero coefficients.
+    terms: ((axis id, coefficient), ...), sorted by axis id, without zero coefficients.
     gather: ((integer Value, coefficient), ...): indices that are read from memory.
     """
 
@@ -46,22 +45,24 @@ class Affine:
     gather: tuple[tuple[Value, int], ...] = ()
 
     def plus(self, other: Affine, coef: int = 1) -> Affine:
+        """Return ``self + coef * other``."""
         terms = dict(self.terms)
         for axis, c in other.terms:
             terms[axis] = terms.get(axis, 0) + c * coef
-        kept = tuple(sorted((a, c) for a, c in terms.items() if c))
-        return Affine(self.const + other.const * coef, kept, self.gather + tuple((v, c * coef) for v, c in other.gather))
+        nonzero = tuple(sorted((a, c) for a, c in terms.items() if c))
+        return Affine(self.const + other.const * coef, nonzero, self.gather + tuple((v, c * coef) for v, c in other.gather))
 
     def times(self, coef: int) -> Affine:
         return Affine().plus(self, coef)
 
     def axis(self) -> int | None:
-        """The axis this index is exactly, if it is one."""
+        """Return the axis id if this index is exactly one axis, else None."""
         plain = self.const == 0 and len(self.terms) == 1 and not self.gather and self.terms[0][1] == 1
         return self.terms[0][0] if plain else None
 
 
 def along(axis: Axis | int, coef: int = 1) -> Affine:
+    """Return the index ``coef * axis``."""
     return Affine(0, ((axis if isinstance(axis, int) else axis.id, coef),) if coef else ())
 
 
@@ -74,10 +75,10 @@ def size_of(axes: tuple[Axis, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Dense memory. scope: ``arg`` (given by the Program: inputs and outputs) or ``kernel`` (scratch).
+    """Dense memory. scope: ``arg`` (an input or output of the program) or ``kernel`` (scratch).
 
-    ``id`` of an arg buffer is its position in the kernel's argument list, inputs first. order: how it lies, its dimensions from
-    the slowest to the fastest; () is row-major. Shapes and indices are the user's in any case.
+    ``id`` of an ``arg`` buffer is its position in the kernel's argument list, inputs first. order: the dimensions from the
+    slowest to the fastest in memory; () is row-major. Shapes and indices are independent of ``order``.
     """
 
     id: int
@@ -88,7 +89,7 @@ class Buffer:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements."""
+        """Return the strides in elements, by dimension."""
         out, step = [], 1
         for extent in reversed(self.lying):
             out.append(step)
@@ -98,16 +99,16 @@ class Buffer:
 
     @property
     def lying(self) -> tuple[int, ...]:
-        """The extents from the slowest dimension to the fastest."""
+        """Return the extents from the slowest dimension in memory to the fastest."""
         return tuple([self.shape[d] for d in self.order]) if self.order else self.shape
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element of a buffer: an Affine a dimension.
+    """One element of a buffer: one Affine for each dimension.
 
-    guard: ((index, lo, hi), ...): only where lo <= index < hi for all of them is memory touched; elsewhere
-    a load gives ``fill`` and a store does nothing. Guards serve padding, concatenation and tails.
+    guard: ((index, lo, hi), ...): memory is touched only if lo <= index < hi holds for all of them. Otherwise a load returns
+    ``fill`` and a store does nothing. Guards implement padding, concatenation and tails.
     """
 
     buffer: Buffer
@@ -115,17 +116,18 @@ class Access:
     guard: tuple[tuple[Affine, int, int], ...] = ()
     fill: Any = 0
 
-    _flat: Affine | None = field(default=None, init=False, repr=False, compare=False)  # asked for at every unrolled copy
+    # code generators call flat() for every unrolled copy
+    _flat: Affine | None = field(default=None, init=False, repr=False, compare=False)
 
     def flat(self) -> Affine:
-        """The element offset as one Affine."""
+        """Return the element offset as one Affine."""
         flat = self._flat
         if flat is None:
-            flat = self._flattened()
+            flat = self._flatten()
             object.__setattr__(self, "_flat", flat)
         return flat
 
-    def _flattened(self) -> Affine:
+    def _flatten(self) -> Affine:
         const = 0
         terms: dict[int, int] = {}
         gather: list[tuple[Value, int]] = []
@@ -147,8 +149,8 @@ class Value:
       scalar  attr: number of the kernel's run-time scalar
       index   attr: Affine; the integer itself (int64 before a cast)
       acc     attr: id of a Reduction (or of the Contraction, or of a sum in a Chain) whose result is read
-      check   args: (index int64, whether it matters), attr: Check. The index if it lies in the range, else 0; and where it
-              matters, the fault is recorded: no later phase of the kernel runs, and no later kernel.
+      check   args: (index int64, whether it matters), attr: Check. The index if it is in range, else 0. An index that is
+              out of range and matters is recorded as a fault: no later phase and no later kernel runs.
     """
 
     op: str
@@ -158,26 +160,29 @@ class Value:
 
 
 class Check(NamedTuple):
-    """0 <= index < extent. site: number of the place in the kernel, by which a fault is told; None: it is known to hold."""
+    """0 <= index < extent. site: number of the check in the kernel, reported with a fault; None if the check cannot fail."""
 
     extent: int
     site: int | None
 
 
 class MachineOperation(NamedTuple):
-    """arity, and about how many nanoseconds an element takes on one core of 70 GFLOP/s in float32, in vectors where there are
-    any: fitted to what kernels took (tests/placement/measured.json)."""
+    """Arity of an operation and its cost in nanoseconds per element.
+
+    The cost is that of one core of 70 GFLOP/s (float32), vectorised if vector instructions exist. It is fitted to measured
+    kernels (tests/placement/measured.json).
+    """
 
     arity: int
     ns: float = 0.05
 
     @property
     def costly(self) -> bool:
-        """Whether it is a function, of many instructions."""
+        """Return whether the operation is a function of many instructions."""
         return self.ns >= 0.5
 
 
-LIBRARY_NS = 8.0  # a call of the C library for each element
+LIBRARY_NS = 8.0  # one call of the C library
 
 
 def _all(arity: int, ns: float, *names: str) -> dict[str, MachineOperation]:
@@ -202,7 +207,7 @@ MACHINE: dict[str, MachineOperation] = {
     **_all(1, 0.05, "cast"),  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
     **_all(1, 0.05, "bitcast"),  # same width
     **_all(3, 0.05, "select"),  # bool, then, else
-    **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only where a primitive asks for it
+    **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only if a primitive requests it
     # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
     **_all(3, 2.0, "philox"),
 }
@@ -212,13 +217,13 @@ MACHINE: dict[str, MachineOperation] = {
 class Reduction:
     """acc[id] = finish(merge of lift(args) over axes).
 
-    monoid: sum, prod, max, min (NaN wins), argmax, argmin (first of equals, NaN wins; result int64: position
-    in the flattened reduced index), any and all are max and min of bool.
-    value: what is reduced; dtype of the accumulator is ``accum``; the result is read as ``dtype``.
+    monoid: sum, prod, max, min (NaN wins), argmax, argmin (first of equals, NaN wins; the result is the int64 position in the
+        flattened reduced index). any and all are max and min of bool.
+    value: the reduced expression. ``accum`` is the dtype of the accumulator; the result is read as ``dtype``.
     axes: in order of the reduced dimensions, the last runs fastest.
-    carried: axes include the phase's shared axes; complete only after the phase.
-    running: a fold over one axis of which what there is so far (this element included) is what the stores of the same
-    stage read; the axis runs in ascending order in one accumulator (order.lanes is 1, one block).
+    carried: axes include the phase's shared axes; the result is complete only after the phase.
+    running: a fold over one axis whose partial results, each including its own element, are read by the stores of the same stage.
+        The axis runs in ascending order in one accumulator (order.lanes is 1, one block).
     precision: of a product (see Contraction).
     """
 
@@ -238,9 +243,10 @@ class Reduction:
 class Store:
     """Write a value.
 
-    mode ``set``: where an index is gathered, the stage's loops run in order, and the last write stays; ``own``: no two
-    iterations write the same element, whatever the index is; ``add``: accumulate into the buffer, in order (scatter-add);
-    ``add_unordered``: in any order, on devices whose Target says that they gain by it.
+    mode ``set``: if an index is gathered, the stage's loops run in order and the last write stays.
+    mode ``own``: no two iterations write the same element, whatever the index is.
+    mode ``add``: accumulate into the buffer, in order (scatter-add).
+    mode ``add_unordered``: accumulate in any order, on devices whose Target sets ``unordered``.
     """
 
     access: Access
@@ -254,7 +260,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One loop body over ``axes`` (besides the shared ones). Reductions here share the loop."""
+    """One loop body over ``axes`` (besides the shared ones). Its reductions share the loop."""
 
     axes: tuple[Axis, ...]
     reductions: tuple[Reduction, ...] = ()
@@ -263,17 +269,16 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """acc[id] = sum over k of a * b, for every (batch, m, n); stores are the epilogue and read it as ``acc``.
+    """acc[id] = sum over k of a * b, for every (batch, m, n); the stores are the epilogue and read it as ``acc``.
 
-    a depends on batch, m, k; b on batch, n, k. Axis groups are ordered as the output's dimensions are;
-    within a store, ``acc`` is the element at the store's own (batch, m, n). A convolution is the same
-    thing: m = (image, oh, ow), n = (out channel), k = (in channel, kh, kw), a's index is
-    oh*stride + kh - pad with a guard.
+    a depends on batch, m, k; b on batch, n, k. Axis groups are ordered as the output's dimensions are. Within a store, ``acc`` is
+    the element at the store's own (batch, m, n). A convolution has the same form: m = (image, oh, ow), n = (out channel), k = (in
+    channel, kh, kw), and a's index is oh*stride + kh - pad with a guard.
 
-    order: how the sum over k is made. None: as the generator has it, a function of the kernel and the CPU (the weight
-    gradient of a convolution, which is summed where pixels lie).
-    precision: to what operands of float32 may be shortened: "float32" (not at all), "tf32", "tf32x3". Only devices whose Target
-    has one are asked for it.
+    order: the order of the sum over k. None: the generator chooses it from the kernel and the CPU (the weight gradient of a
+        convolution, which sums pixels in memory order).
+    precision: the format to which float32 operands may be shortened: "float32" (none), "tf32", "tf32x3". Only devices that list
+        it in ``Target.precisions`` receive another one than "float32".
     """
 
     id: int
@@ -299,8 +304,11 @@ class Inner(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """Along the columns: acc[top] is a row's greatest score, 0 where every score is -inf; acc[weight] = exp(score - top), for
-    every column; acc[total] is the sum of a row's weights. So a row without a score above -inf has a total of 0."""
+    """Softmax along the columns of a Chain.
+
+    acc[top] is a row's greatest score, 0 if every score is -inf. acc[weight] = exp(score - top) for every column. acc[total] is
+    the sum of a row's weights, so a row whose scores are all -inf has a total of 0.
+    """
 
     score: Value
     weight: int
@@ -310,9 +318,9 @@ class Softmax(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """acc[id] = sum over the columns of value * b, for every (batch, row, n), stored there; b depends on batch, columns, n.
+    """acc[id] = sum over the columns of value * b, for every (batch, row, n); b depends on batch, columns, n.
 
-    value: of each (batch, row, column). across: with rows and columns exchanged.
+    value: an expression of (batch, row, column). across: rows and columns are exchanged.
     """
 
     id: int
@@ -325,14 +333,17 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Products of products, whose middle (a number for every row and column) is never stored: attention and its derivatives.
+    """Products of products whose intermediate matrix (one number for every row and column) is never stored.
 
         for every batch, row, column:  inner products -> score -> softmax along the columns -> values
-        for every batch, row, n:       outer products: the values times what lies along the columns (or rows) -> stores
+        for every batch, row, n:       outer products: sum of value * b along the columns (or rows) -> stores
 
-    where: elsewhere the score is -inf and an outer product's value 0, so whole tiles of the middle need not be computed.
-    softmax: None where the values rest on the inner products alone. stores: of every (batch, row); they read top and total.
-    Sums are made in ``accum``, in an order that is the generator's, a function of the kernel and the CPU.
+    Attention and its derivatives have this form.
+    where: outside of it the score is -inf and an outer product's value is 0, so whole tiles of the intermediate matrix can be
+        skipped.
+    softmax: None if the values depend on the inner products alone.
+    stores: run for every (batch, row); they read top and total.
+    Sums are accumulated in ``accum``, in an order that the generator chooses from the kernel and the CPU.
     """
 
     batch: tuple[Axis, ...]
@@ -347,7 +358,7 @@ class Chain:
 
     @property
     def middle(self) -> tuple[Value, ...]:
-        """What is computed for every (batch, row, column)."""
+        """Return the expressions that are computed for every (batch, row, column)."""
         return ((self.softmax.score,) if self.softmax else ()) + tuple([o.value for o in self.outer])
 
 

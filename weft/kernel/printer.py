@@ -1,4 +1,4 @@
-"""Kernels as text: for people, for golden tests, and as the key of compiled code."""
+"""Print kernels as text: for people, for golden tests, and as the cache key of compiled code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft.kernel.target import Order
 
 
 class _Text:
-    """Numbers Values as they are first met, so that shared expressions are printed once."""
+    """The printed lines. Values are numbered when they are first met, so shared expressions are printed once."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.by_id: dict[int, str] = {}
-        self.known: dict[str, str] = {}
+        self.name_of: dict[str, str] = {}
 
     def affine(self, a: Affine, indent: str) -> str:
         parts = []
@@ -36,7 +36,7 @@ class _Text:
         return text
 
     def value(self, v: Value, indent: str) -> str:
-        # iterative: chains of elementwise operations may be longer than Python's stack allows
+        # iterative: chains of elementwise operations may exceed Python's recursion limit
         if id(v) in self.by_id:
             return self.by_id[id(v)]
         stack = [(v, False)]
@@ -70,9 +70,9 @@ class _Text:
             text = f"{v.op} {' '.join(self.by_id[id(a)] for a in v.args)}"
             if v.op in ("cast", "bitcast"):
                 text += f" -> {v.dtype.name}"
-        name = self.known.get(text)
+        name = self.name_of.get(text)
         if name is None:
-            name = self.known[text] = f"v{len(self.known)}"
+            name = self.name_of[text] = f"v{len(self.name_of)}"
             self.lines.append(f"{indent}{name} = {text}")
         return name
 
@@ -114,7 +114,7 @@ def _order(order: Order | None) -> str:
 def _phase(t: _Text, p: Phase) -> None:
     t.lines.append(f"  phase {_axes(p.axes)}")
     for stage in p.stages:
-        t.by_id, t.known = {}, {}
+        t.by_id, t.name_of = {}, {}
         _stage(t, stage)
 
 
@@ -162,13 +162,13 @@ def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
 
 
 def print_kernel(kernel: Kernel, name: bool = True) -> str:
-    """The kernel as text. Equal text (without the name) means the same computation.
+    """Return the kernel as text. Equal text (without the name) means the same computation.
 
     Parameters
     ----------
     kernel : Kernel
     name : bool
-        Whether the first line has the kernel's name.
+        Whether the first line contains the kernel's name.
     """
     t = _Text()
     inputs = ", ".join(map(_buffer, kernel.inputs))
@@ -184,15 +184,15 @@ def print_kernel(kernel: Kernel, name: bool = True) -> str:
 
 
 def kernel_key(kernel: Kernel) -> str:
-    """What compiled code is cached under: equal for equal kernels in any graph and any process.
+    """Return the cache key of compiled code: equal for equal kernels in any graph and any process.
 
-    Use this and never ``hash(kernel)``: Values share subexpressions, and a hash would walk them as trees.
+    Never use ``hash(kernel)`` instead: Values share subexpressions, and a hash would walk them as trees.
     """
     return print_kernel(kernel)
 
 
 def describe(value: Any) -> str:
-    """A Value on its own, for messages."""
+    """Return one Value as text, for messages."""
     t = _Text()
     last = t.value(value, "")
     return "; ".join([*t.lines, last])

@@ -1,8 +1,7 @@
-"""Recognise a plain matrix product in a Kernel and bring it to one normal form.
+"""Recognise a plain matrix product in a Kernel and bring it to a normal form.
 
-Axis groups that step through memory evenly are merged to one axis each; what cannot be merged, and the
-batch, become outer loops. Accesses are flattened on the way, so a merged axis is an ordinary Axis to the
-emitter of the epilogue.
+Axes of a group that step evenly through memory are merged into one axis. The axes that cannot be merged, and the batch, become
+outer loops. Accesses are flattened, so the emitter of the epilogue treats a merged axis as an ordinary Axis.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1.
+    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None if its extent is 1.
 
-    k_outer: extents of the axes of k that do not merge with its last one; they run outside it.
-    order: how the sum is made, over k_outer and k as one index.
+    k_outer: extents of the axes of k that do not merge with its last one; they run outside of it.
+    order: the order of the sum over k_outer and k as one index.
     """
 
     id: int
@@ -66,7 +65,7 @@ class Product:
 
     @property
     def turns(self) -> int:
-        """How often the whole of k is run through."""
+        """Return how often the loop over k runs for one element of the result."""
         return prod(self.k_outer)
 
     @property
@@ -74,12 +73,12 @@ class Product:
         return 2 * self.rows * self.columns * self.k * self.turns * self.batch
 
     def swapped(self) -> Product:
-        """The same product with the roles of m and n exchanged: the transposed result."""
+        """Return the same product with m and n exchanged: the transposed result."""
         return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
 
 
 def match_product(kernel: Kernel) -> Product | None:
-    """The kernel's product in normal form, or None where it is something else."""
+    """Return the kernel's product in normal form, or None if the kernel is anything else."""
     if len(kernel.phases) != 1 or len(kernel.phases[0].stages) != 1 or kernel.scratch:
         return None
     c = kernel.phases[0].stages[0]
@@ -89,8 +88,8 @@ def match_product(kernel: Kernel) -> Product | None:
     if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*kernel.phases[0].axes, *c.batch)
-    everything = (*outer_axes, *c.m, *c.n, *c.k)
-    if any(axis.extent == 0 for axis in everything):
+    all_axes = (*outer_axes, *c.m, *c.n, *c.k)
+    if any(axis.extent == 0 for axis in all_axes):
         return None
     fa, fb = a.flat(), b.flat()
     store_affines = _affines_of(c.stores)
@@ -122,7 +121,7 @@ def match_product(kernel: Kernel) -> Product | None:
 
 
 def loaded(value: Value, accum: Format) -> Access | None:
-    """The access behind a load or a widening cast of a load, without guards or gathered indices."""
+    """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
     if value.op == "cast" and value.dtype == accum:
         value = value.args[0]
     if value.op != "load" or value.dtype not in FLOATS or value.dtype.bytes > accum.bytes:
@@ -132,7 +131,7 @@ def loaded(value: Value, accum: Format) -> Access | None:
 
 
 def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
-    """Every affine index, in flattened form, that the stores' code evaluates."""
+    """Return every affine index, flattened, that the stores evaluate."""
     out: list[Affine] = []
     seen: set[int] = set()
     stack: list[Value] = [s.value for s in stores]
@@ -162,7 +161,7 @@ def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
 def _merge(
     group: tuple[Axis, ...], affines: list[Affine], keep: bool = False
 ) -> tuple[tuple[Axis, ...], Axis | None, set[int]]:
-    """(axes left over, the merged innermost axis, ids that no longer exist). ``keep``: only drop extents of 1."""
+    """Return (axes left over, the merged innermost axis, ids of axes that are gone). ``keep``: only drop extents of 1."""
     gone = {axis.id for axis in group if axis.extent == 1}
     live = [axis for axis in group if axis.extent > 1]
     if keep:
@@ -179,7 +178,7 @@ def _merge(
 
 
 class _Flattener:
-    """Rewrites stores without the axes that are gone; shared values stay shared."""
+    """Rewrites stores without the axes that are gone. Shared values stay shared."""
 
     def __init__(self, gone: set[int]) -> None:
         self.gone = gone

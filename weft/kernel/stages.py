@@ -1,4 +1,4 @@
-"""Cut a kernel into parts; each runs in one fork-join over shared axes, with stages over axes of their own.
+"""Cut a kernel into parts. Each runs in one fork-join over shared axes, with stages over axes of their own.
 
 * Accesses become one-dimensional (the flat element offset); guards that always hold are dropped.
 * An accumulator that is read outside its part, or before its own loops are complete, goes through scratch.
@@ -37,7 +37,7 @@ from weft.kernel.summation import order_of
 class Part:
     """One loop nest: shared axes (chunks run in parallel unless ``ordered``), then the stages one after another.
 
-    exports: accumulator id -> scratch buffer that its result is written to.
+    exports: accumulator id -> (scratch buffer that receives its result, element offset).
     """
 
     shared: tuple[Axis, ...]
@@ -47,23 +47,23 @@ class Part:
 
 
 def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
-    """The parts of a kernel in order, and its scratch buffers (the kernel's own and one an exported accumulator)."""
-    raw = _cut(kernel)
+    """Return the parts of a kernel in order, and its scratch buffers: its own, and one for each exported accumulator."""
+    cut_parts = _cut_phases(kernel)
     scratch = list(kernel.scratch)
-    extents = {a.id: a.extent for shared, stages in raw for a in (*shared, *(x for s in stages for x in s.axes))}
+    extents = {a.id: a.extent for shared, stages in cut_parts for a in (*shared, *(x for s in stages for x in s.axes))}
     home: dict[int, int] = {}
-    found: dict[int, tuple[Reduction, tuple[Axis, ...]]] = {}
-    for i, (shared, stages) in enumerate(raw):
+    reductions: dict[int, tuple[Reduction, tuple[Axis, ...]]] = {}
+    for i, (shared, stages) in enumerate(cut_parts):
         for stage in stages:
             for r in stage.reductions:
                 home[r.id] = i
-                found[r.id] = (r, tuple(a for a in (*shared, *stage.axes) if a not in r.axes))
+                reductions[r.id] = (r, tuple(a for a in (*shared, *stage.axes) if a not in r.axes))
     exported: dict[int, tuple[Buffer, Affine]] = {}
     number = max((b.id for b in kernel.scratch), default=-1)
-    for i, (_, stages) in enumerate(raw):
+    for i, (_, stages) in enumerate(cut_parts):
         for v in walk(roots(stages)):
             if v.op == "acc" and home[v.attr] != i and v.attr not in exported:
-                r, free = found[v.attr]
+                r, free = reductions[v.attr]
                 number += 1
                 buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
                 step, place = 1, Affine()
@@ -73,14 +73,14 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
                 exported[v.attr] = (buffer, place)
                 scratch.append(buffer)
     parts = []
-    for i, (shared, stages) in enumerate(raw):
-        here = {k: e for k, e in exported.items() if home[k] == i}
-        parts.append(_simplify(shared, stages, here, {k: e for k, e in exported.items() if home[k] != i}, extents))
+    for i, (shared, stages) in enumerate(cut_parts):
+        exports = {k: e for k, e in exported.items() if home[k] == i}
+        parts.append(_simplify(shared, stages, exports, {k: e for k, e in exported.items() if home[k] != i}, extents))
     return tuple(parts), tuple(scratch)
 
 
-def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
-    """(shared axes, stages) in order; later parts may read what earlier ones reduced."""
+def _cut_phases(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
+    """Return (shared axes, stages) in order; later parts may read accumulators of earlier ones."""
     out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
     for phase in kernel.phases:
         pending: list[Stage] = []
@@ -90,10 +90,10 @@ def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
                 if pending:
                     out.append((phase.axes, tuple(pending)))
                     pending = []
-                out.append(_contraction(phase.axes, stage))
+                out.append(_lower_contraction(phase.axes, stage))
                 continue
             if isinstance(stage, Chain):
-                raise ValueError("a chain of products has no loops: its middle would be stored")
+                raise ValueError("a chain of products cannot be cut into loops: its intermediate matrix would be stored")
             stay: list[Reduction] = []
             for r in stage.reductions:
                 free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
@@ -101,17 +101,17 @@ def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
                     stay.append(r)
                 elif r.carried or set(phase.axes) - set(free):
                     late.append((free, (Stage(r.axes, (r,)),)))
-                else:  # kept along axes of the stage: complete before the next stage reads it
+                else:  # the result varies along axes of the stage: it is complete before the next stage reads it
                     if pending:
                         out.append((phase.axes, tuple(pending)))
                         pending = []
                     out.append((free, (Stage(r.axes, (r,)),)))
             if stay or stage.stores:
-                # reductions of one stage may differ in their axes' order: each order is a loop of its own
+                # reductions of one stage may differ in the order of their axes: each order needs its own loop
                 by_axes: dict[tuple[Axis, ...], list[Reduction]] = {}
                 for r in stay:
                     by_axes.setdefault(r.axes, []).append(r)
-                last = by_axes.pop(stage.axes, [])  # stores come after all reductions: they may write over what those read
+                last = by_axes.pop(stage.axes, [])  # stores come after all reductions, since they may overwrite operands of these
                 pending += [Stage(axes, tuple(group)) for axes, group in by_axes.items()]
                 if last or stage.stores:
                     pending.append(Stage(stage.axes, tuple(last), stage.stores))
@@ -122,7 +122,7 @@ def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
 
 
 def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
-    """Without shared axes each stage with loops is a part of its own, and the axes of plain stores are shared."""
+    """Return the parts of stages. Without shared axes each stage with loops is a part, and axes of plain stores are shared."""
     if shared:
         out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
         group: list[Stage] = []
@@ -149,9 +149,10 @@ def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple
     return out
 
 
-def _contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, ...], tuple[Stage, ...]]:
-    known = {a.id for a in shared}
-    free = tuple(a for a in (*shared, *c.batch, *c.m, *c.n) if a.id not in known or a in shared)
+def _lower_contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, ...], tuple[Stage, ...]]:
+    """Return a contraction as a part: a ``dot`` reduction, then its stores."""
+    shared_ids = {a.id for a in shared}
+    free = tuple(a for a in (*shared, *c.batch, *c.m, *c.n) if a.id not in shared_ids or a in shared)
     a = c.a if c.a.dtype == c.accum else Value("cast", (c.a,), c.accum)
     b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
     product = Value("mul", (a, b), c.accum)
@@ -161,7 +162,7 @@ def _contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, 
 
 
 class _Rewriter:
-    """Values with flat accesses, outer accumulators as loads, merged axes gone, equal ones the same object."""
+    """Rewrites values: flat accesses, outer accumulators as loads, no merged axes, one object for equal values."""
 
     def __init__(self, outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int]) -> None:
         self.outside = outside
@@ -169,17 +170,17 @@ class _Rewriter:
         self.gone: set[int] = set()
         self.by_id: dict[int, Value] = {}
         self.by_key: dict[tuple, Value] = {}
-        self.keep: list[Value] = []  # ids stay valid
+        self.keep: list[Value] = []  # keeps ids valid
 
     def value(self, root: Value) -> Value:
         for v in walk([root]):
             if id(v) not in self.by_id:
-                new = self._one(v)
+                new = self._rewrite(v)
                 self.by_id[id(v)] = new
                 self.keep.append(v)
         return self.by_id[id(root)]
 
-    def _one(self, v: Value) -> Value:
+    def _rewrite(self, v: Value) -> Value:
         attr = v.attr
         op, args = v.op, tuple(self.by_id[id(a)] for a in v.args)
         key_attr: object
@@ -197,10 +198,10 @@ class _Rewriter:
         else:
             key_attr = attr
         key = (op, tuple(map(id, args)), v.dtype, key_attr)
-        found = self.by_key.get(key)
-        if found is None:
-            found = self.by_key[key] = Value(op, args, v.dtype, attr)
-        return found
+        result = self.by_key.get(key)
+        if result is None:
+            result = self.by_key[key] = Value(op, args, v.dtype, attr)
+        return result
 
     def affine(self, a: Affine) -> Affine:
         gather = tuple((self.by_id[id(v)] if id(v) in self.by_id else self.value(v), c) for v, c in a.gather)
@@ -209,12 +210,12 @@ class _Rewriter:
     def access(self, a: Access) -> Access:
         guard = []
         for index, lo, hi in a.guard:
-            if not self._always(index, lo, hi):
+            if not self._always_holds(index, lo, hi):
                 guard.append((self.affine(index), lo, hi))
         buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(int(np.prod(a.buffer.shape)), 1),), a.buffer.scope)
         return Access(buffer, (self.affine(a.flat()),), tuple(guard), a.fill)
 
-    def _always(self, index: Affine, lo: int, hi: int) -> bool:
+    def _always_holds(self, index: Affine, lo: int, hi: int) -> bool:
         if index.gather:
             return False
         low = high = index.const
@@ -236,32 +237,32 @@ class _Rewriter:
 
 
 def _affines(stages: tuple[Stage, ...], places: list[Affine], always) -> list[dict[int, int]]:
-    """Coefficients of every index expression in the stages."""
-    found = [dict(p.terms) for p in places]
+    """Return the coefficients of every index expression in the stages."""
+    coefficients = [dict(p.terms) for p in places]
 
     def access(a: Access) -> None:
-        found.append(dict(a.flat().terms))
-        found.extend(dict(g.terms) for g, lo, hi in a.guard if not always(g, lo, hi))
+        coefficients.append(dict(a.flat().terms))
+        coefficients.extend(dict(g.terms) for g, lo, hi in a.guard if not always(g, lo, hi))
 
     for v in walk(roots(stages)):
         if v.op == "load":
             access(v.attr)
         elif v.op == "index":
-            found.append(dict(v.attr.terms))
+            coefficients.append(dict(v.attr.terms))
     for stage in stages:
         for s in stage.stores:
             access(s.access)
-    return found
+    return coefficients
 
 
-def _merge(axes: tuple[Axis, ...], found: list[dict[int, int]], gone: set[int]) -> tuple[Axis, ...]:
-    """Adjacent axes of which the outer one only ever continues the inner one, as one."""
+def _merge(axes: tuple[Axis, ...], coefficients: list[dict[int, int]], gone: set[int]) -> tuple[Axis, ...]:
+    """Merge adjacent axes if every index steps through the outer one as a continuation of the inner one."""
     out: list[Axis] = []
     for a in reversed(axes):
         if a.extent == 1:
             gone.add(a.id)
             continue
-        if out and all(t.get(a.id, 0) == out[-1].extent * t.get(out[-1].id, 0) for t in found):
+        if out and all(t.get(a.id, 0) == out[-1].extent * t.get(out[-1].id, 0) for t in coefficients):
             gone.add(a.id)
             out[-1] = Axis(out[-1].id, out[-1].extent * a.extent)
         else:
@@ -273,33 +274,34 @@ def _simplify(
     shared: tuple[Axis, ...], stages: tuple[Stage, ...], exports: dict[int, tuple[Buffer, Affine]],
     outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int],
 ) -> Part:
+    """Return a Part with merged axes and flat accesses."""
     rewriter = _Rewriter(outside, extents)
     places = [place for _, place in exports.values()]
     places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
-    found = _affines(stages, places, rewriter._always)
+    coefficients = _affines(stages, places, rewriter._always_holds)
     gone = rewriter.gone
-    kept = _merge(shared, found, gone)
-    # an axis shared by two stages' own lists must merge the same way in both: ids are unique a stage in practice
+    merged = _merge(shared, coefficients, gone)
+    # an axis in the lists of several stages must merge the same way in all of them
     own: dict[tuple[Axis, ...], tuple[Axis, ...]] = {}
-    seen: dict[int, tuple[Axis, ...]] = {}
+    axes_with: dict[int, tuple[Axis, ...]] = {}
     for stage in stages:
-        clash = any(seen.get(a.id, stage.axes) != stage.axes for a in stage.axes)
+        clash = any(axes_with.get(a.id, stage.axes) != stage.axes for a in stage.axes)
         for a in stage.axes:
-            seen[a.id] = stage.axes
+            axes_with[a.id] = stage.axes
         if stage.axes not in own:
-            own[stage.axes] = stage.axes if clash else _merge(stage.axes, found, gone)
+            own[stage.axes] = stage.axes if clash else _merge(stage.axes, coefficients, gone)
     new = []
     for stage in stages:
         axes = own[stage.axes]
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
         new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
-    moved = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
-    ordered = any(s.adds or _collides(s, kept) for stage in new for s in stage.stores)
-    return Part(kept, tuple(new), moved, ordered)
+    moved_exports = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
+    ordered = any(s.adds or _collides(s, merged) for stage in new for s in stage.stores)
+    return Part(merged, tuple(new), moved_exports, ordered)
 
 
 def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
-    """Whether two shared iterations may write the same element."""
+    """Return whether two shared iterations may write the same element."""
     terms = dict(store.access.index[0].terms)
     if store.mode == "own":
         return False
@@ -307,16 +309,16 @@ def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
 
 
 def uses(part: Part) -> set[int]:
-    """Keys of the axes that any value of the part depends on."""
-    known: dict[int, frozenset] = {}
-    found: set[int] = set()
+    """Return the ids of the axes that any value of the part depends on."""
+    cache: dict[int, frozenset] = {}
+    axes: set[int] = set()
     for v in roots(part.stages):
-        found |= {d for d in dependencies(v, known) if not isinstance(d, tuple)}
-    return found
+        axes |= {d for d in dependencies(v, cache) if not isinstance(d, tuple)}
+    return axes
 
 
 def place_of(axes: tuple[Axis, ...]) -> Affine:
-    """The number of an iteration of some axes, the last of which runs fastest."""
+    """Return the number of an iteration of some axes, the last of which runs fastest."""
     step, place = 1, Affine()
     for a in reversed(axes):
         place = place.plus(along(a, step))
@@ -325,16 +327,16 @@ def place_of(axes: tuple[Axis, ...]) -> Affine:
 
 
 def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
-    """(parts of one stage each, new scratch buffers, numbered from ``number`` on).
+    """Return (parts of one stage each, new scratch buffers, numbered from ``number`` on).
 
-    A part has either reductions or stores, except where the stores read a running fold and may be made in any order.
+    A part has either reductions or stores, except if the stores read a running fold and may run in any order.
     """
     place, rows = place_of(part.shared), max(size_of(part.shared), 1)
-    moved: dict[int, Value] = {}
+    replacements: dict[int, Value] = {}
     parts: list[Part] = []
     scratch: list[Buffer] = []
 
-    def kept(r: Reduction) -> tuple[Buffer, Affine]:
+    def exported(r: Reduction) -> tuple[Buffer, Affine]:
         nonlocal number
         if r.id in part.exports:
             return part.exports[r.id]
@@ -343,32 +345,32 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
         return scratch[-1], place
 
     for stage in part.stages:
-        change = Rewriter(moved)
+        change = Rewriter(replacements)
         reductions = tuple(replace(r, value=change.value(r.value)) for r in stage.reductions)
         if any(r.running for r in reductions):
             stores = tuple(map(change.store, stage.stores))
-            if part.ordered:  # the sums so far go through scratch, too
-                every = (*part.shared, *stage.axes)
-                own: list[Store] = []
+            if part.ordered:  # partial results go through scratch, too
+                all_axes = (*part.shared, *stage.axes)
+                partial_stores: list[Store] = []
                 for r in reductions:
-                    scratch.append(Buffer(number, r.dtype, (max(size_of(every), 1),), "kernel"))
+                    scratch.append(Buffer(number, r.dtype, (max(size_of(all_axes), 1),), "kernel"))
                     number += 1
-                    there = Access(scratch[-1], (place_of(every),))
-                    own.append(Store(there, Value("acc", (), r.dtype, r.id)))
-                    moved[r.id] = Value("load", (), r.dtype, there)
-                parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(own)),), {}, False))
-                stores = tuple(map(Rewriter(moved).store, stores))
-                parts.append(Part(every, (Stage((), (), stores),), {}, True))
+                    partial_result = Access(scratch[-1], (place_of(all_axes),))
+                    partial_stores.append(Store(partial_result, Value("acc", (), r.dtype, r.id)))
+                    replacements[r.id] = Value("load", (), r.dtype, partial_result)
+                parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
+                stores = tuple(map(Rewriter(replacements).store, stores))
+                parts.append(Part(all_axes, (Stage((), (), stores),), {}, True))
             else:
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
             continue
         if reductions:
-            exports = {r.id: kept(r) for r in reductions}
+            exports = {r.id: exported(r) for r in reductions}
             parts.append(Part(part.shared, (Stage(stage.axes, reductions),), exports, False))
             for r in reductions:
                 buffer, at = exports[r.id]
-                moved[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
-            change = Rewriter(moved)
+                replacements[r.id] = Value("load", (), r.dtype, Access(buffer, (at,)))
+            change = Rewriter(replacements)
         if stage.stores:
             stores = tuple(map(change.store, stage.stores))
             parts.append(Part((*part.shared, *stage.axes), (Stage((), (), stores),), {}, part.ordered))
@@ -376,7 +378,7 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
 
 
 def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -> tuple[Store, ...] | None:
-    """The stores over ``joined`` in place of ``axes`` (last fastest), or None if some index needs them apart."""
+    """Return the stores with ``joined`` in place of ``axes`` (last fastest), or None if an index needs them separately."""
     ids = {a.id for a in axes}
     steps, step = {}, 1
     for axis in reversed(axes):
@@ -385,10 +387,10 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
 
     def affine(index: Affine) -> Affine | None:
         terms = dict(index.terms)
-        here = {i: terms.pop(i) for i in ids & set(terms)}
-        unit = next((c // steps[i] for i, c in here.items() if steps[i] and c % steps[i] == 0), 0)
-        if index.gather or any(here.get(a.id, 0) != unit * steps[a.id] for a in axes if a.extent > 1):
-            return None if here or index.gather else index
+        coefs = {i: terms.pop(i) for i in ids & set(terms)}
+        unit = next((c // steps[i] for i, c in coefs.items() if steps[i] and c % steps[i] == 0), 0)
+        if index.gather or any(coefs.get(a.id, 0) != unit * steps[a.id] for a in axes if a.extent > 1):
+            return None if coefs or index.gather else index
         if unit:
             terms[joined.id] = unit
         return Affine(index.const, tuple(sorted(terms.items())))
@@ -424,15 +426,15 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
 
     out = []
     for store in stores:
-        where, what = access(store.access), value(store.value)
-        if where is None or what is None:
+        new_access, new_value = access(store.access), value(store.value)
+        if new_access is None or new_value is None:
             return None
-        out.append(Store(where, what, store.mode))
+        out.append(Store(new_access, new_value, store.mode))
     return tuple(out)
 
 
 def work(stores: tuple[Store, ...]) -> int:
-    """About how many instructions the stores take for one vector."""
+    """Return about how many instructions the stores take for one vector."""
     free = ("const", "acc", "scalar")
     values = each([s.value for s in stores])
     return len(stores) + sum(0 if v.op in free else 30 if v.op in MACHINE and MACHINE[v.op].costly else 1 for v in values)

@@ -1,4 +1,4 @@
-"""Kernels whose arguments lie otherwise than row by row: the same computation, of other places in memory."""
+"""Change the memory order of a kernel's arguments: the same computation on other addresses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weft.dtypes.formats import Format
 from weft.kernel.expressions import Rewriter
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 
-RELAY = "relay"  # the name of kernels that only lay an array anew
+RELAY = "relay"  # the name of kernels that only copy an array into another memory order
 
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The order in which dimension 1 runs fastest; () where memory is the same row by row."""
+    """Return the order in which dimension 1 runs fastest; () if that is the row-major order."""
     rest = shape[2:]
     size = 1
     for n in rest:
@@ -25,15 +25,18 @@ def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def lying(kernel: Kernel, orders: Mapping[int, tuple[int, ...]]) -> Kernel:
-    """The kernel with some arguments in other orders: buffer id -> order. Loops that only store follow what they store."""
-    change = _Lying(orders)
+    """Return the kernel with some arguments in other memory orders: buffer id -> order.
+
+    Loops that only store are reordered to follow the memory they write.
+    """
+    change = _BufferReorderer(orders)
     return Kernel(
         kernel.name, tuple([_phase(p, change) for p in kernel.phases]), tuple(map(change.buffer, kernel.inputs)),
         tuple(map(change.buffer, kernel.outputs)), kernel.scalars, kernel.scratch,
     )
 
 
-class _Lying(Rewriter):
+class _BufferReorderer(Rewriter):
     def __init__(self, orders: Mapping[int, tuple[int, ...]]) -> None:
         super().__init__({})
         self._orders = orders
@@ -47,38 +50,38 @@ class _Lying(Rewriter):
         return a if buffer is a.buffer else Access(buffer, a.index, a.guard, a.fill)
 
 
-def _phase(phase: Phase, change: _Lying) -> Phase:
+def _phase(phase: Phase, change: _BufferReorderer) -> Phase:
     stages: list[Any] = []
     for s in phase.stages:
         stores = tuple(map(change.store, s.stores))
         if isinstance(s, Contraction):
             stages.append(replace(s, a=change.value(s.a), b=change.value(s.b), stores=stores))
-        elif isinstance(s, Stage):  # what chains of products touch stays row by row
+        elif isinstance(s, Stage):  # chains of products read and write row-major arrays only
             stages.append(Stage(s.axes, tuple([replace(r, value=change.value(r.value)) for r in s.reductions]), stores))
-    return Phase(_along_stores(phase.axes, stages), tuple(stages))
+    return Phase(_order_by_stores(phase.axes, stages), tuple(stages))
 
 
-def _along_stores(axes: tuple[Axis, ...], stages: list[Any]) -> tuple[Axis, ...]:
-    """Loops in the order in which what they store lies, where their order means nothing: every iteration writes for itself."""
+def _order_by_stores(axes: tuple[Axis, ...], stages: list[Any]) -> tuple[Axis, ...]:
+    """Return the loops in the memory order of their largest ordered store, if iterations are independent; else ``axes``."""
     stores: list[Store] = [s for stage in stages for s in stage.stores]
     free = all(isinstance(stage, Stage) and not stage.axes and not stage.reductions for stage in stages)
     ordered = [s for s in stores if s.access.buffer.order]
-    if not free or not ordered or not all(_apart(s, axes) for s in stores):
+    if not free or not ordered or not all(_writes_disjoint(s, axes) for s in stores):
         return axes
     widest = max(ordered, key=lambda s: s.access.buffer.dtype.bytes)
     steps = dict(widest.access.flat().terms)
     return tuple(sorted(axes, key=lambda a: -abs(steps.get(a.id, 0))))
 
 
-def _apart(store: Store, axes: tuple[Axis, ...]) -> bool:
-    """Whether no two iterations can write one element: where it is known, each axis has an index."""
+def _writes_disjoint(store: Store, axes: tuple[Axis, ...]) -> bool:
+    """Return whether it is certain that no two iterations write the same element."""
     used = {a for index in store.access.index for a, _ in index.terms}
-    known = store.mode == "set" and not any(index.gather for index in store.access.index)
-    return store.mode == "own" or known and all(a.extent <= 1 or a.id in used for a in axes)
+    plain = store.mode == "set" and not any(index.gather for index in store.access.index)
+    return store.mode == "own" or plain and all(a.extent <= 1 or a.id in used for a in axes)
 
 
 def relay(shape: tuple[int, ...], dtype: Format) -> Kernel:
-    """A copy of a row-major array that lies channels last."""
+    """Return a kernel that copies a row-major array to channels-last order."""
     order = channels_last(shape)
     axes = tuple([Axis(d, n) for d, n in enumerate(shape)])
     index = tuple([along(a) for a in axes])

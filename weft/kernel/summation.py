@@ -1,7 +1,7 @@
-"""The order in which sums are made, and its meaning in NumPy.
+"""Define the order of sums, and compute sums in that order with NumPy.
 
-Lanes and blocks follow from extents alone, so no schedule and no machine changes the bits. Blocks bound the error: a chain of n
-roundings is off by about the root of n, and blocks are joined pairwise (see ``Order``).
+Lanes and blocks follow from extents alone, so neither the schedule nor the machine changes the bits. Blocks bound the error: a
+chain of n roundings has an error of about sqrt(n) roundings, and blocks are joined pairwise (see ``Order``).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:
-    """The order of a reduction.
+    """Return the order of a reduction.
 
-    last: whether the operand's last dimension is among those reduced. run: how many reduced elements lie
-    next to each other, the product of the reduced dimensions at the end.
+    run: product of the reduced dimensions at the end, the number of reduced elements that are contiguous.
+    last: whether the operand's last dimension is reduced.
     """
     if last:
         return Order(orders.lanes if run >= orders.lanes else 1, orders.lanes * orders.chain)
@@ -32,7 +32,7 @@ def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:
 
 @lru_cache(maxsize=4096)
 def order_over(shape: tuple[int, ...], axes: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
-    """The order in which an array of this shape is reduced over axes."""
+    """Return the order in which an array of this shape is reduced over ``axes``."""
     run, d = 1, len(shape) - 1
     last = d in axes
     while d in axes:
@@ -42,9 +42,9 @@ def order_over(shape: tuple[int, ...], axes: tuple[int, ...], orders: Orders = C
 
 @lru_cache(maxsize=4096)
 def spans(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """A dense array as (outer, k, inner), of which k is summed over; None where the axes have others between them.
+    """Return a dense array's shape as (outer, k, inner), where k is reduced; None if ``axes`` are not adjacent.
 
-    k is 1 where nothing is added: then there is no sum, and a negative zero stays one.
+    k is 1 if nothing is added. Then no sum is computed, and a negative zero keeps its sign.
     """
     reduced = [d for d in axes if shape[d] != 1]
     if not reduced:
@@ -56,10 +56,10 @@ def spans(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int]
 
 
 def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
-    """The order of a product: m rows, n columns, axes of these extents that are summed over.
+    """Return the order of a product of m rows and n columns whose summed axes have the extents ``k``.
 
-    Products with a vector (m or n is 1) are bound by memory and run in lanes, where there is one axis of k. Blocks hold whole
-    inner axes where these are short.
+    Products with a vector (m or n is 1) are memory-bound; they use lanes if k has one axis. Blocks hold whole inner axes if these
+    are short.
     """
     extents = [e for e in k if e != 1]
     if 1 in (m, n) and len(extents) == 1:
@@ -68,12 +68,12 @@ def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.order
     total = prod(extents)
     if not total:
         return Order(1, 1)
-    blocks = next((b for most, b in orders.few if total <= most), 1) if m * n * total <= orders.small else 1
+    blocks = next((b for limit, b in orders.few if total <= limit), 1) if m * n * total <= orders.small else 1
     return Order(1, _block(extents, min(-(-total // blocks), orders.chain)))
 
 
 def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order:
-    """The order of a convolution: blocks are whole channels, unless a window is very large; short sums are one block."""
+    """Return the order of a convolution: blocks are whole channels unless a window is very large; short sums are one block."""
     for whole in (channels * taps, taps):
         if orders.window < whole <= 2 * orders.window:
             return Order(1, whole)
@@ -81,7 +81,7 @@ def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order
 
 
 def order_of(c: Contraction) -> Order:
-    """How a contraction is summed; one that leaves it open as any other product."""
+    """Return the order of a contraction; if it is open, that of a product with the same extents."""
     if c.order is not None:
         return c.order
     m, n = (prod([axis.extent for axis in side]) for side in (c.m, c.n))
@@ -89,7 +89,7 @@ def order_of(c: Contraction) -> Order:
 
 
 def _block(extents: list[int], most: int) -> int:
-    """Elements of a block of at most ``most``: whole inner axes, and an even part of the next one."""
+    """Return the elements of a block of at most ``most``: whole inner axes, and an even part of the next one."""
     inner = 1
     while extents and inner * extents[-1] <= most:
         inner *= extents.pop()
@@ -100,7 +100,7 @@ def _block(extents: list[int], most: int) -> int:
     each = -(-n // pieces)
     if inner > 1 or pieces == 1 or (len(extents) > 1 and n % pieces == 0):
         return inner * each
-    unit = 16 if each >= 64 else 8  # whole turns of the inner loops
+    unit = 16 if each >= 64 else 8  # whole iterations of the unrolled inner loops
     return -(-each // unit) * unit
 
 Array = Any
@@ -109,21 +109,24 @@ Array = Any
 def in_order(
     n: int, order: Order, identity: Array, step: Callable[[Array, Array], Array], merge: Callable[[Array, Array], Array],
 ) -> Array:
-    """What n elements make in an Order. step: (accumulators, numbers of elements) -> accumulators; blocks and lanes come last."""
+    """Fold n elements in an Order.
+
+    step: (accumulators, element numbers) -> accumulators; blocks and lanes are the last two dimensions.
+    """
     totals: list[Array] = []
     for begin, count, block in ((0, n // order.block, order.block), (n // order.block * order.block, 1, n % order.block)):
         if not count * block:
             continue
         acc = np.repeat(np.repeat(identity[..., None, None], count, -2), order.lanes, -1)
         first = begin + order.block * np.arange(count)[:, None]
-        for k in range(0, block, order.lanes):  # whole blocks side by side
+        for k in range(0, block, order.lanes):  # all whole blocks at once
             places = first + np.arange(k, min(k + order.lanes, block))
             acc[..., : places.shape[1]] = step(acc[..., : places.shape[1]], places)
         while acc.shape[-1] > 1:
             half = acc.shape[-1] // 2
             acc = merge(acc[..., :half], acc[..., half:])
         totals += [acc[..., k, 0] for k in range(count)]
-    blocks: list[tuple[int, Array]] = []  # how many each stands for, and their result
+    blocks: list[tuple[int, Array]] = []  # (number of blocks joined, result)
     for total in totals:
         blocks.append((1, total))
         while len(blocks) > 1 and blocks[-1][0] == blocks[-2][0]:
@@ -136,23 +139,25 @@ def in_order(
 
 
 def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.ndarray:
-    """The last dimension of an array in one: ``monoid`` as in ``kernel.ir.Reduction``, in ``accum``, which the array has too
-    unless it is bool or a position is asked for."""
+    """Reduce the last dimension with ``monoid`` (see ``kernel.ir.Reduction``), accumulating in ``accum``.
+
+    ``flat`` has the dtype ``accum`` unless it is bool or the result is a position.
+    """
     n = flat.shape[-1]
     if monoid in ("argmax", "argmin"):
         return (np.argmax if monoid == "argmax" else np.argmin)(flat, axis=-1)
     if monoid in ("max", "min"):
         if n == 0:
-            raise ValueError("max and min of nothing")
-        found = (np.maximum if monoid == "max" else np.minimum).reduce(flat, axis=-1)
-        if flat.dtype.kind in "iub" or not np.any(found == 0):
-            return found
+            raise ValueError(f"{monoid} of no elements")
+        extreme = (np.maximum if monoid == "max" else np.minimum).reduce(flat, axis=-1)
+        if flat.dtype.kind in "iub" or not np.any(extreme == 0):
+            return extreme
         negative = np.signbit(flat)
-        return signed_zero(monoid, found, negative.all(-1), negative.any(-1))
+        return signed_zero(monoid, extreme, negative.all(-1), negative.any(-1))
     join, start = (np.add, 0) if monoid == "sum" else (np.multiply, 1)
-    if order.lanes == 1 and 0 < n <= order.block:  # one chain
+    if order.lanes == 1 and 0 < n <= order.block:  # one block: no merging
         total = join.accumulate(flat, axis=-1, dtype=accum)[..., -1]
-        return total + accum.type(0) if monoid == "sum" else total  # it begins with 0: that only a negative zero tells
+        return total + accum.type(0) if monoid == "sum" else total  # the accumulator starts at 0, which turns a sum of -0 into 0
 
     def merge(x: Array, y: Array) -> Array:
         return join(x, y).astype(accum)
@@ -162,18 +167,21 @@ def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.
 
 
 def running(flat: np.ndarray, monoid: str, accum: np.dtype) -> np.ndarray:
-    """The first 1, 2, ... elements of the last dimension in one: ``monoid`` is "sum", "prod", "max" or "min"."""
+    """Return the partial results along the last dimension; ``monoid`` is "sum", "prod", "max" or "min"."""
     if monoid in ("max", "min"):
-        found = (np.maximum if monoid == "max" else np.minimum).accumulate(flat, axis=-1)
-        if flat.dtype.kind in "iub" or not np.any(found == 0):
-            return found
+        extremes = (np.maximum if monoid == "max" else np.minimum).accumulate(flat, axis=-1)
+        if flat.dtype.kind in "iub" or not np.any(extremes == 0):
+            return extremes
         negative = np.signbit(flat)
-        met = np.logical_or.accumulate(negative if monoid == "min" else ~negative & (flat == 0), axis=-1)
-        return signed_zero(monoid, found, ~met, met)
+        any_negative = np.logical_or.accumulate(negative if monoid == "min" else ~negative & (flat == 0), axis=-1)
+        return signed_zero(monoid, extremes, ~any_negative, any_negative)
     return (np.multiply if monoid == "prod" else np.add).accumulate(flat, axis=-1, dtype=accum)
 
 
-def signed_zero(op: str, found: Array, both: Array, one: Array) -> Array:
-    """-0 is less than 0, which NumPy leaves open: ``both`` (``one``) says whether all (some) of the operands are negative."""
+def signed_zero(op: str, extreme: Array, both: Array, one: Array) -> Array:
+    """Replace zeros in a max or min by correctly signed ones: -0 is less than 0, which NumPy leaves open.
+
+    both: whether all operands are negative. one: whether at least one is.
+    """
     negative = both if op == "max" else one
-    return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
+    return np.where(extreme == 0, np.where(negative, -0.0, 0.0).astype(extreme.dtype), extreme)

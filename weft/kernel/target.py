@@ -1,4 +1,4 @@
-"""What the scheduler knows of a device: in which order it sums, and how much one kernel may hold; and what an order is."""
+"""Describe a device to the scheduler: the order of its sums, the limits of one kernel, its features."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 
 class Order(NamedTuple):
-    """How a reduction or a product is summed; a function of extents and dtype only, so results never depend on schedules.
+    """The order in which a reduction or a product is summed. It depends on extents and dtype only, never on a schedule.
 
-    lanes == 1: elements of a block in ascending order into one accumulator.
-    lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
-    the lanes are merged pairwise (0 with lanes/2, ...: halves).
-    k is always the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory looks like.
-    block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
-    The results of blocks are joined pairwise, as a binary counter counts: two neighbours of as many blocks each become one;
-    what is left after the last block is joined from the right, the shortest first: ((0 1) (2 3)) ((4 5) 6).
+    lanes == 1: the elements of a block are added in ascending order into one accumulator.
+    lanes > 1: element k goes to accumulator k % lanes, ascending within a block. At the end of a block the lanes are merged
+    pairwise (0 with lanes/2, ...: halves).
+    k is the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory layout is.
+    block: elements of a block, a multiple of lanes. Blocks are cut over k; the last may be short.
+    The results of blocks are joined pairwise as a binary counter counts: two neighbours that cover equally many blocks are
+    merged. The rest is joined from the right, shortest first: ((0 1) (2 3)) ((4 5) 6).
     Accumulators start from the monoid's identity. In a product each step is one fma.
     """
 
@@ -24,13 +24,14 @@ class Order(NamedTuple):
 
 
 class Orders(NamedTuple):
-    """Lanes and blocks of sums: see ``summation.py``. They decide the bits of results, so no machine changes them.
+    """Lanes and blocks of sums: see ``summation.py``. They decide the bits of results, so they are equal on all machines.
 
-    lanes : of a reduction along memory, and of the product of two vectors; vector_lanes : of a product with one vector
-    rows : that a column reduction adds up before it joins them
-    chain : additions in a row; a block of several lanes has as many in each; window : the same in convolutions, where a block's
-    sums cost more to put aside
-    small, few : products of m * n * k up to ``small`` are cut into more blocks, which costs little there: (elements of k, blocks)
+    lanes: of a reduction along memory and of the product of two vectors.
+    vector_lanes: of a product of a matrix with a vector.
+    rows: additions in a block of a column reduction.
+    chain: additions in a row; a block of several lanes has as many in each.
+    window: the same in convolutions, where saving a block's sums costs more.
+    small, few: products of m * n * k up to ``small`` are cut into more blocks, which costs little there: (elements of k, blocks).
     """
 
     lanes: int = 32
@@ -43,11 +44,12 @@ class Orders(NamedTuple):
 
 
 class Fusion(NamedTuple):
-    """How much one kernel may hold.
+    """Limits of one kernel.
 
-    largest : nodes of a group: keeps the pass near linear and kernels compilable in a moment; heavy : so many a costly one counts
-    views : positions at which one value may be computed for one element of what is stored
-    factor : a costly value may be computed this many times before it is worth storing
+    largest: nodes of a group; it keeps the pass near linear and compilation short.
+    heavy: how many nodes a costly node counts as.
+    views: positions at which one value may be computed for one stored element.
+    factor: how many times a costly value may be recomputed before it is stored instead.
     """
 
     largest: int = 96
@@ -57,10 +59,10 @@ class Fusion(NamedTuple):
 
 
 class Chaining(NamedTuple):
-    """Which products of products a device has kernels for.
+    """The products of products for which a device has kernels.
 
-    widest : numbers of a row that is multiplied, or of a result's
-    least, bits : of the narrowest and of the widest format
+    widest: largest extent of k of an inner product and of n of an outer product.
+    least, bits: width in bits of the narrowest and of the widest format.
     """
 
     widest: int = 1 << 62
@@ -75,13 +77,14 @@ EVERY = frozenset(("phases", "iterations", "elements"))
 class Target:
     """A device as the scheduler sees it.
 
-    keeps : the parts of a kernel's order that its code keeps, and on which writing in place may rest: see ``hazards.py``
-    precisions : other than float32, in which it can multiply float32 where that was permitted
-    unordered : whether it gains by additions in any order, where writes of a scatter meet and that was permitted
-    channels_last : from so many channels on, images between convolutions of 16-bit formats lie channels last; 0: none do
-    relaying : bytes of memory's traffic that laying a program's weights anew has to save, for it is one more launch
-    chains : which products of products it has kernels for, whose middle is not stored (``ir.Chain``)
-    skips_copies : whether a phase that only copies an array is left out where the copy lies on the array
+    keeps: the parts of the kernel IR's order that the generated code keeps, on which in-place writes may rely: see
+        ``hazards.py``.
+    precisions: formats other than float32 in which the device can multiply float32, where the user permits it.
+    unordered: whether scatter-adds run faster in any order, where the user permits it.
+    channels_last: number of channels from which images between 16-bit convolutions are stored channels last; 0: never.
+    relaying: memory traffic in bytes that storing a program's weights in another order must save, since it needs one more launch.
+    chains: the products of products with kernels that do not store the intermediate matrix (``ir.Chain``).
+    skips_copies: whether a phase that only copies an array onto itself is omitted.
     """
 
     name: str = "cpu"

@@ -1,4 +1,5 @@
-"""Which device pays: what a program would take on each, estimated from figures that are measured once.
+"""Choose the device for a program, from measured figures of each device.
 
-``machine`` holds a device's figures, ``estimate`` what a program takes there, ``choose`` compares and says why.
+``device_figures`` holds the figures of one device, ``all_figures`` those of every usable device. ``work`` counts what a kernel
+computes, ``estimate`` computes the time of a program from both, and ``choose`` compares devices and states the reason.
 """

@@ -1,4 +1,4 @@
-"""The figures of all devices that programs may be placed on in this process: those that are there, and described."""
+"""The figures of all devices on which this process may place programs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from weft.placement.device_figures import Machine, machine, measured_here, opens
 
 @dataclass(frozen=True, eq=False)
 class Figures:
-    """By which programs are placed. One object as long as nothing changes, so that who decided by it knows that it still holds.
+    """Figures by which programs are placed. The object stays the same until something changes, so decisions can be cached by it.
 
-    machines : by the device's name, the CPU's first
-    least : seconds that any program takes at least on the others, wherever its arrays lie
+    machines: by the device's name, the CPU first.
+    least: a lower bound in seconds of any program on another device than the CPU, without transfers.
     """
 
     machines: Mapping[str, Machine]
@@ -30,15 +30,15 @@ _KNOWN: dict[Any, Figures | None] = {}
 
 
 def figures() -> Figures | None:
-    """The figures of the CPU and of what else can be used here; None where there is nothing else.
+    """Return the figures of the CPU and of every other usable device; None if there is no other device.
 
-    With ``$WEFT_PROFILE`` they are those of its file, of devices that are here; without it a GPU is measured, and noted in the
-    cache folder.
+    With ``$WEFT_PROFILE`` they are those of its file, for devices that are present. Otherwise a GPU is measured once and its
+    figures are stored in the cache folder.
 
     Raises
     ------
     DataError
-        ``$WEFT_PROFILE`` names a file that holds something else.
+        ``$WEFT_PROFILE`` names a file that does not hold such figures.
     """
     pinned = os.environ.get("WEFT_PROFILE")
     if pinned and Path(pinned).exists():
@@ -46,25 +46,26 @@ def figures() -> Figures | None:
         key: Any = (pinned, state.st_mtime_ns, state.st_size)
         if key not in _KNOWN:
             described = pinned_machines(pinned)
-            _KNOWN[key] = _of({name: described[name] for name in usable() if name in described and opens(name)})
+            _KNOWN[key] = _collect_figures({name: described[name] for name in usable() if name in described and opens(name)})
         return _KNOWN[key]
-    there = measured_here()
-    key = (*there, get_device().threads)
+    measured = measured_here()
+    key = (*measured, get_device().threads)
     if key not in _KNOWN:
-        _KNOWN[key] = _of({name: machine(name) for name in ("cpu", *there)}) if there else None
+        _KNOWN[key] = _collect_figures({name: machine(name) for name in ("cpu", *measured)}) if measured else None
     return _KNOWN[key]
 
 
 def rooms(machines: Iterable[str]) -> dict[str, int]:
-    """Bytes that are left on each of these devices that has memory of its own; all of them are here."""
-    there = [(name, get_device(name)) for name in machines]
-    return {name: device.room() for name, device in there if isinstance(device, Limited)}
+    """Return the free bytes of each named device that has memory of its own. All devices must be present."""
+    devices = [(name, get_device(name)) for name in machines]
+    return {name: device.room() for name, device in devices if isinstance(device, Limited)}
 
 
-def _of(machines: Mapping[str, Machine]) -> Figures | None:
-    others = [m for name, m in machines.items() if name != "cpu"]
-    if not others:
+def _collect_figures(machines: Mapping[str, Machine]) -> Figures | None:
+    """Return the figures of these devices after opening them; None if there is only the CPU."""
+    other_machines = [m for name, m in machines.items() if name != "cpu"]
+    if not other_machines:
         return None
     for name in machines:
-        get_device(name)  # from now on its memory is known
-    return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in others]))
+        get_device(name)  # opens the device
+    return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in other_machines]))

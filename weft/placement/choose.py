@@ -1,4 +1,4 @@
-"""Which of several devices a program is to run on, and why, in a sentence."""
+"""Choose the device for a program, and state the reason in a sentence."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from weft.placement.device_figures import Machine
 from weft.placement.estimate import Estimate, estimate, made, moved
 from weft.schedule.program import Program
 
-Arrays = Sequence[tuple[int, str]]  # of each array that a program reads: bytes, and the device that it lies on
+Arrays = Sequence[tuple[int, str]]  # (bytes, device) of each array that a program reads
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Attributes
+    """The device chosen for a program.
+
+    Attributes
     ----------
-    device : the name of the one that takes least, of those that have the memory
-    estimates : of each device, the least first
+    device : the fastest device that has enough memory
+    estimates : of each device, the fastest first, devices without enough memory last
     reason : a sentence
     """
 
@@ -30,10 +32,11 @@ class Decision:
 def choose(
     program: Program, machines: Mapping[str, Machine], arrays: Arrays = (), rooms: Mapping[str, int] | None = None, kept: int = 0,
 ) -> Decision:
-    """The device on which a program as a whole takes least; of equals the first. A GPU's program may have more kernels than the
-    CPU's, for which it is estimated: then it takes a little longer than is told here. Results are taken to stay where they are
-    made: who reads them next may be there, too. rooms : bytes that are left on devices with memory of their own;
-    kept : from this input on they may be written over"""
+    """Return the device on which the whole program takes least; of equal ones the first.
+
+    The estimate uses the CPU's program; a GPU's may have more kernels and take a little longer. Results are assumed to stay on
+    the device. rooms: free bytes of devices with memory of their own. kept: inputs from this number on may be overwritten.
+    """
     estimates = [estimate(name, program, machine) for name, machine in machines.items()]
     return decide(estimates, machines, arrays, lacking(made(program, kept), arrays, rooms or {}))
 
@@ -41,44 +44,50 @@ def choose(
 def decide(
     estimates: Sequence[Estimate], machines: Mapping[str, Machine], arrays: Arrays, without: Mapping[str, str] | None = None,
 ) -> Decision:
-    """The same of estimates without copies of the arrays, which are made once for all ways in which these may lie. without : why
-    it cannot be one of these devices; they come last"""
-    why = without or {}
-    found = [e.after(fetching(e.device, machines, arrays)) for e in estimates]
-    order = tuple(sorted(found, key=lambda e: (e.device in why, e.total)))
+    """Return the decision for estimates that do not include transfers of the arrays.
+
+    The estimates are computed once for all placements of the arrays. without: device -> why it cannot be used.
+    """
+    excluded = without or {}
+    total_estimates = [e.after(fetching(e.device, machines, arrays)) for e in estimates]
+    order = tuple(sorted(total_estimates, key=lambda e: (e.device in excluded, e.total)))
     quickest = min(order, key=lambda e: e.total)
-    if quickest.device in why:
-        took = f"{quickest.device} would take {seconds(quickest.total)}, {order[0].device} {seconds(order[0].total)}"
-        return Decision(order[0].device, order, f"{took}: {why[quickest.device]}")
+    if quickest.device in excluded:
+        comparison = f"{quickest.device} would take {seconds(quickest.total)}, {order[0].device} {seconds(order[0].total)}"
+        return Decision(order[0].device, order, f"{comparison}: {excluded[quickest.device]}")
     return Decision(order[0].device, order, _reason(order))
 
 
 def lacking(made: int, arrays: Arrays, rooms: Mapping[str, int]) -> dict[str, str]:
-    """The devices that a program does not fit on, which takes so many bytes beside the arrays that it reads, and why."""
-    found = {}
+    """Return device -> reason for each device whose free memory is less than the program needs there.
+
+    made: bytes that the program needs besides the arrays it reads.
+    """
+    reasons = {}
     for name, room in rooms.items():
         needed = made + sum([nbytes for nbytes, where in arrays if where != name])
         if needed > room:
-            found[name] = f"{gib(needed)} more are needed there, and {gib(room)} are left"
-    return found
+            reasons[name] = f"{gib(needed)} more are needed there, and {gib(room)} are left"
+    return reasons
 
 
 def fetching(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
-    """Seconds until all arrays are on a device: over its own link, over that of where they lie, or over both."""
+    """Return the seconds until all arrays are on a device: over its own link, over that of their device, or over both."""
     links = [(nbytes, machines[place].link) for nbytes, where in arrays if where != name for place in (name, where)]
     return sum([moved(nbytes, link) for nbytes, link in links if link is not None])
 
 
 def _reason(order: Sequence[Estimate]) -> str:
+    """Return a sentence that compares the two fastest devices and names the largest part of the second one's time."""
     best = order[0]
     if len(order) == 1:
         return f"{best.device} is the only device"
     second = order[1]
-    parts = {
+    seconds_of = {
         f"starting {second.launches} kernel{'' if second.launches == 1 else 's'} there takes": second.launching,
         "copying arrays there takes": second.moving,
         "the work itself takes there": second.working,
     }
-    what = max(parts, key=lambda name: parts[name])
-    took = f"{second.device} would take {seconds(second.total)}, {best.device} {seconds(best.total)}"
-    return f"{took}: {what} {seconds(parts[what])}"
+    largest = max(seconds_of, key=lambda name: seconds_of[name])
+    comparison = f"{second.device} would take {seconds(second.total)}, {best.device} {seconds(best.total)}"
+    return f"{comparison}: {largest} {seconds(seconds_of[largest])}"

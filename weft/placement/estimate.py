@@ -1,4 +1,7 @@
-"""What a program takes on a device, by its figures: for each kernel the larger of memory and arithmetic, and what starts it."""
+"""Estimate the time of a program on a device.
+
+Each kernel takes the larger of its memory time and its arithmetic time, and its launch.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,28 @@ from weft.placement.device_figures import Machine
 from weft.placement.work import work_of
 from weft.schedule.program import Call, Copy, Host, Loop, Program, hosts
 
-# Of a step in NumPy, on a core of the host: bytes a second that it goes through, operations a second (LAPACK's at some hundred
-# rows; costs of sorts are given in these), and seconds until it begins.
+# Figures of a step in NumPy on one core of the host: bytes per second of memory traffic, operations per second (LAPACK's at some
+# hundred rows; costs of sorts are given in these units), and seconds of overhead.
 NUMPY_BYTES, NUMPY_FLOPS, NUMPY_S = 5e9, 18e9, 3e-6
-CORE_FLOPS = 70e9  # float32 operations a second of the core of which kernel.ir.MACHINE tells nanoseconds
-REACHED = 0.7  # of the peak: what products of a CPU reach, of which nothing was measured
-TOGETHER = 0.5  # of the shorter of arithmetic and memory that a core does not do beside the longer
-FEW_S = 20e-6  # a CPU's kernel that takes less on one thread runs on one
-# On a card a simple operation takes an instruction, which could have been a multiplication with its addition; a function that a
-# CPU calls from the C library is some forty.
+CORE_FLOPS = 70e9  # float32 operations per second of the core whose nanoseconds kernel.ir.MACHINE states
+REACHED = 0.7  # share of the peak that products on a CPU reach, if none was measured
+TOGETHER = 0.5  # share of the shorter of arithmetic and memory time that a core does not overlap with the longer
+FEW_S = 20e-6  # a CPU kernel that takes less on one thread runs on one thread
+# On a card a simple operation takes one instruction, which could have been a multiplication with its addition. A function that a
+# CPU calls from the C library takes about forty.
 SIMPLE_NS, CALLED = 0.05, 40
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Attributes
+    """The estimated time of a program on one device.
+
+    Attributes
     ----------
     device : the name
-    launches : kernels that are started
-    launching, working, moving : seconds: of starting kernels, of what they do, of copies from the host and to it
-    total : seconds; where starting a kernel does not wait for the one before, the longer of the first two
+    launches : number of kernels started
+    launching, working, moving : seconds of starting kernels, of running them, of transfers from and to the host
+    total : seconds; if launches do not wait for the previous kernel, the longer of the first two counts
     """
 
     device: str
@@ -42,12 +47,15 @@ class Estimate:
     total: float
 
     def after(self, fetching: float) -> Estimate:
-        """The same with so many seconds more, for copies of the arrays that lie elsewhere."""
+        """Return the estimate with added seconds for transfers of arrays from other devices."""
         return replace(self, moving=self.moving + fetching, total=self.total + fetching)
 
 
 def estimate(device: str, program: Program, machine: Machine, fetching: float = 0.0) -> Estimate:
-    """fetching : seconds that copies of the arrays take which the program reads, and which lie elsewhere"""
+    """Return the estimate of a program on a device.
+
+    fetching: seconds of transferring the arrays that it reads from other devices.
+    """
     launches, launching, working, moving = _steps(program, machine, machine.launch)
     moving += fetching
     run = launching + working if machine.link is None else max(launching, working)
@@ -55,7 +63,10 @@ def estimate(device: str, program: Program, machine: Machine, fetching: float = 
 
 
 def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, float, float, float]:
-    """(launches, launching, working, moving) of a program's steps; in a loop all is prepared, unless it is walked."""
+    """Return (launches, launching, working, moving) of a program's steps. ``launch``: seconds of one launch.
+
+    In a loop without host steps all launches are prepared, so that each takes ``machine.replay``.
+    """
     infos = iter(program.info)
     launches, launching, working, moving = 0, 0.0, 0.0, 0.0
     for step in program.steps:
@@ -64,7 +75,7 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             count = 1 if machine.link is None else launches_of(step.kernel)
             launches += count
             launching += count * launch
-            working += _kernel(step.kernel, info.bytes, machine)
+            working += _kernel_seconds(step.kernel, info.bytes, machine)
         elif isinstance(step, Loop):
             inner = _steps(step.body, machine, launch if hosts(step.body) else machine.replay)
             launches += step.length * inner[0]
@@ -82,10 +93,10 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
     return launches, launching, working, moving
 
 
-def _kernel(kernel: Kernel, nbytes: int, machine: Machine) -> float:
-    """Seconds of a kernel: of going through memory, or of arithmetic where that is longer; on a CPU some of the other, too."""
+def _kernel_seconds(kernel: Kernel, nbytes: int, machine: Machine) -> float:
+    """Return the seconds of a kernel: the larger of memory and arithmetic time; on a CPU plus a share of the smaller."""
     work, measured = work_of(kernel), dict(machine.products)
-    products = sum([count / _rate(product, count, machine, measured) for product, count in work.products])
+    products = sum([count / _product_rate(product, count, machine, measured) for product, count in work.products])
     memory = nbytes / machine.bandwidth_at(nbytes)
     if machine.link is None:
         vectors = 1e-9 * work.vectors * CORE_FLOPS / machine.flops
@@ -96,34 +107,39 @@ def _kernel(kernel: Kernel, nbytes: int, machine: Machine) -> float:
     return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALLED * work.called) / machine.flops)
 
 
-def _rate(product: Contraction | Chain, count: int, machine: Machine, measured: Collection[str]) -> float:
-    """Operations a second of a product of so many."""
+def _product_rate(product: Contraction | Chain, count: int, machine: Machine, measured: Collection[str]) -> float:
+    """Return the operations per second of a product of ``count`` operations."""
     if machine.link is not None or measured:
-        return machine.product_rate(_format(product, measured), count)
+        return machine.product_rate(_product_format(product, measured), count)
     return machine.flops * REACHED / (1 if product.accum.bytes <= 4 else 2)
 
 
-def _format(product: Contraction | Chain, measured: Collection[str]) -> str:
-    """In which format a product is multiplied, where that was measured: the one that both operands come in, or are shortened to;
-    else the one that it adds up in."""
+def _product_format(product: Contraction | Chain, measured: Collection[str]) -> str:
+    """Return the measured format in which a product is multiplied.
+
+    That is the format to which operands are shortened, or the one in which both are stored; if it was not measured, the
+    accumulator's.
+    """
     accum = product.accum
-    sides = [(i.a, i.b) for i in product.inner] if isinstance(product, Chain) else [(product.a, product.b)]
-    stored = {v.args[0].dtype if v.op == "cast" and v.dtype == accum else v.dtype for pair in sides for v in pair}
+    operands = [(i.a, i.b) for i in product.inner] if isinstance(product, Chain) else [(product.a, product.b)]
+    stored = {v.args[0].dtype if v.op == "cast" and v.dtype == accum else v.dtype for pair in operands for v in pair}
     shorter = "float32" if isinstance(product, Chain) else product.precision
-    found = shorter if shorter != "float32" else stored.pop().name if len(stored) == 1 else accum.name
-    return found if found in measured else accum.name
+    multiplied = shorter if shorter != "float32" else stored.pop().name if len(stored) == 1 else accum.name
+    return multiplied if multiplied in measured else accum.name
 
 
 def made(program: Program, kept: int) -> int:
-    """Bytes of memory that a run takes beside what it reads: of what is in between, and of results that are not written over
-    that. kept : from this input on they stay from call to call, and may be written over"""
+    """Return the bytes that a run needs besides its inputs: its arena, and results that do not overwrite an input.
+
+    kept: inputs from this number on may be overwritten, as they are kept from call to call.
+    """
     written_over = {o for i, o in program.donate if i >= kept}
     results = [prod(shape) * form.bytes for k, (shape, form) in enumerate(program.outputs) if k not in written_over]
     return sum(results) + program.arena
 
 
 def moved(nbytes: int, link: tuple[float, float]) -> float:
-    """Seconds of a copy over a link."""
+    """Return the seconds of a transfer over a link."""
     return link[0] + nbytes / link[1]
 
 

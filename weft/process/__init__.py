@@ -1,1 +1,1 @@
-"""The process that weft runs in: signals, locks, files, the import hook, a bounded cache."""
+"""Services of the process: signals, locks, files, the import hook, a bounded cache, docstrings of families."""

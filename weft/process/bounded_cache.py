@@ -1,4 +1,4 @@
-"""A cache of bounded size: values that have not been used for a long time are dropped."""
+"""A cache of bounded size that drops values that were not used recently."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 
 class Recent:
-    """A mapping that forgets: two generations instead of an order of use, so that a hit among the newest costs one look-up.
+    """A mapping with a bounded total weight.
 
-    ``room`` is what a generation holds, in the unit of the weights; with as much again a generation is the older one, and the
-    one before it is dropped. Whatever they weigh, the last ``fewest`` values stay.
+    It keeps two generations instead of an order of use, so a hit in the newest one costs one lookup. ``room`` is the weight of
+    a generation, in the unit of ``put``. When the newest generation is full, it becomes the older one, and the previous older
+    one is dropped. A generation holds at least ``fewest`` values, whatever they weigh.
     """
 
     __slots__ = ("fewest", "newest", "older", "room", "weight")
@@ -21,17 +22,17 @@ class Recent:
         self.weight = 0.0
 
     def get(self, key: Any) -> Any:
-        """The value, or None; it counts as used now."""
-        found = self.newest.get(key)
-        if found is None:
-            found = self.older.get(key)
-            if found is None:
+        """Return the value or None, and mark it as used."""
+        entry = self.newest.get(key)
+        if entry is None:
+            entry = self.older.get(key)
+            if entry is None:
                 return None
-            self.put(key, *found)
-        return found[0]
+            self.put(key, *entry)
+        return entry[0]
 
     def put(self, key: Any, value: Any, weight: float = 1.0) -> None:
-        """Keep a value; ``weight`` in the unit of ``room``."""
+        """Store a value; ``weight`` is in the unit of ``room``."""
         if self.weight >= self.room and len(self.newest) >= self.fewest:
             self.older, self.newest, self.weight = self.newest, {}, 0.0
         self.newest[key] = value, weight

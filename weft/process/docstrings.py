@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import cleandoc
+from inspect import CO_VARARGS, CO_VARKEYWORDS, cleandoc
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +15,8 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
     """Add to each docstring of ``others`` the sections that it lacks, from the docstring of ``head``.
 
     Parameters are listed in the order of the function's own signature: its own entries win, all other names are copied from
-    ``head``. Returns and Raises are copied if absent; Examples never, but they get ``import weft as wf`` as first line.
-    Does nothing under ``python -OO``, which removes docstrings.
+    ``head``. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never copied;
+    they get ``import weft as wf`` as first line. Does nothing under ``python -OO``, which removes docstrings.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
                 kind, *body = entries[first]
                 sections["Parameters"] += [", ".join([first, *more]) + kind, *body]
         for title in ("Returns", "Raises"):
-            if title in complete:
+            if title in complete and not (title == "Returns" and _plain(other).__annotations__.get("return") in (None, "None")):
                 sections.setdefault(title, complete[title])
         if "Examples" in sections and not any(_IMPORT in line for line in sections["Examples"]):
             sections["Examples"].insert(0, _IMPORT)
@@ -83,7 +83,14 @@ def _entries(lines: list[str]) -> dict[str, list[str]]:
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
     """Return the parameters of a function or of a class's ``__init__``; ``inspect.signature`` takes ten times as long."""
-    plain: Any = vars(function).get("__wrapped__", function) if not isinstance(function, type) else function.__init__  # type: ignore[misc]
-    code = plain.__code__
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return [name for name in code.co_varnames[:count] if name != "self"]
+    code = _plain(function).__code__
+    named = code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames[: named + bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)])
+    if code.co_flags & CO_VARARGS:
+        names.insert(code.co_argcount, names.pop(named))
+    return [name for name in names if name != "self"]
+
+
+def _plain(function: Callable[..., Any]) -> Any:
+    """Return the function under a decorator, or a class's ``__init__``."""
+    return function.__init__ if isinstance(function, type) else getattr(function, "__wrapped__", function)  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Files: written whole or not at all, and read only where they are files.
+"""Atomic writes of files, and reads that accept regular files only.
 
-A write goes to a fresh file in the same folder, is brought to the disk, and takes the place of the old one by a rename: whoever
-looks sees the old file or the new one, also while several processes write. The fresh file has a random name, which nobody could
-plant a link under, and is locked while it is written: one that is not locked was left by a process that was killed, and goes.
+A write goes to a new file in the same folder, is flushed to disk, and replaces the old file by a rename: readers see the old
+or the new content, even if several processes write. The new file has a random name, so that no link can be planted under it,
+and is locked while it is written. An unlocked one was left by a killed process and is removed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ _KINDS = {
 
 
 def kind(mode: int) -> str:
-    """What a file that is no regular one is, in words."""
+    """Describe a file that is not a regular one."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")
 
 
 def read(path: str | os.PathLike, what: str) -> bytes:
-    """A file's content.
+    """Return the content of a file.
 
-    Raises
-    ------
-    DataError
-        when there is none, or it is no regular file; ``what`` says what is missing.
+    Raises ------ DataError
+        The file does not exist or is no regular file; ``what`` names it in the message.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe is not waited for
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # O_NONBLOCK: do not wait for a pipe
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"no {what} at {os.fspath(path)}") from None
     except OSError as error:  # a socket
@@ -59,7 +57,7 @@ def read(path: str | os.PathLike, what: str) -> bytes:
 
 
 def user_cache_folder() -> Path:
-    """Return weft's folder among the user's caches: in ``$XDG_CACHE_HOME`` or ``~/.cache``; on macOS in ``~/Library/Caches``."""
+    """Return weft's cache folder: in ``$XDG_CACHE_HOME`` or ``~/.cache``; on macOS in ``~/Library/Caches``."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "weft"
     named = os.environ.get("XDG_CACHE_HOME", "").strip()
@@ -67,40 +65,36 @@ def user_cache_folder() -> Path:
 
 
 def target(path: str | os.PathLike, what: str) -> Path:
-    """Where a file at ``path`` is written: a link's other end. ``what`` begins the message where it cannot be.
+    """Return the path to write to: ``path`` with links resolved. ``what`` begins the error messages.
 
-    Raises
-    ------
-    DataError
-        when something is there that is no regular file.
+    Raises ------ DataError
+        The path exists and is no regular file.
     FileNotFoundError, PermissionError
-        when its folder does not exist; when file or folder are read-only.
+        The folder does not exist; the file or the folder is read-only.
     """
-    found = Path(os.path.realpath(path))
+    real_path = Path(os.path.realpath(path))
     try:
-        mode = os.lstat(found).st_mode
+        mode = os.lstat(real_path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        if not found.parent.is_dir():
+        if not real_path.parent.is_dir():
             raise FileNotFoundError(
-                f"{what}: there is no folder {str(found.parent)!r} for {found.name!r}; make it first, as by os.makedirs"
+                f"{what}: there is no folder {str(real_path.parent)!r} for {real_path.name!r}; make it first, as by os.makedirs"
             ) from None
     else:
         if not stat.S_ISREG(mode):
             raise DataError(f"{what}: {os.fspath(path)!r} is {kind(mode)}; only a regular file is written over")
-        if not os.access(found, os.W_OK):
+        if not os.access(real_path, os.W_OK):
             raise PermissionError(f"{what}: {os.fspath(path)!r} is read-only")
-    if not os.access(found.parent, os.W_OK | os.X_OK):
+    if not os.access(real_path.parent, os.W_OK | os.X_OK):
         raise PermissionError(f"{what}: {os.fspath(path)!r} cannot be written: its folder is read-only")
-    return found
+    return real_path
 
 
 def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> None:
-    """Write a file so that at every moment there is the old one or the new one, whole. The old one's mode stays.
+    """Write a file atomically; it keeps the old file's mode.
 
-    Raises
-    ------
-    DataError, OSError
-        see :func:`target`; then the old file is as it was.
+    Raises ------ DataError, OSError
+        See :func:`target`; the old file is unchanged.
     """
     place = target(path, what)
     clear(place)
@@ -110,7 +104,7 @@ def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> 
             file.write(content)
             file.flush()
             os.fsync(handle)
-            os.replace(fresh, place)  # before its lock ends with the handle
+            os.replace(fresh, place)  # while the handle still holds the lock
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(fresh)
@@ -119,7 +113,7 @@ def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> 
 
 
 def clear(place: Path) -> None:
-    """Remove what writers of this file left that were killed."""
+    """Remove files that killed writers of this file left behind."""
     left = re.compile(re.escape(_stem(place)) + r"\.[0-9a-f]{16}\.part")
     for name in os.listdir(place.parent):
         if left.fullmatch(name):
@@ -139,7 +133,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _fresh(place: Path) -> tuple[int, Path]:
-    """A new file beside ``place``, locked, with the mode that the file there has, or what the user's mask leaves."""
+    """Create a locked file beside ``place``, with the mode of the existing file or the user's default."""
     try:
         before: os.stat_result | None = os.stat(place)
     except FileNotFoundError:
@@ -148,11 +142,11 @@ def _fresh(place: Path) -> tuple[int, Path]:
         fresh = place.with_name(f"{_stem(place)}.{secrets.token_hex(8)}.part")
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o666 if before is None else 0o600)
         try:
-            with suppress(OSError):  # a folder without locks
+            with suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
             if before is not None:
                 _take_over(handle, before)
-            if os.fstat(handle).st_nlink:  # nobody cleared it away before it was locked
+            if os.fstat(handle).st_nlink:  # 0 if another process removed it before it was locked
                 return handle, fresh
         except BaseException:
             os.close(handle)
@@ -162,7 +156,7 @@ def _fresh(place: Path) -> tuple[int, Path]:
 
 
 def _take_over(handle: int, before: os.stat_result) -> None:
-    """Owner, group and mode of another file; without its group, the group gets no more than everybody."""
+    """Apply owner, group and mode of another file; if its group cannot be set, the group gets no more rights than others."""
     mode, now = stat.S_IMODE(before.st_mode) & 0o777, os.fstat(handle)
     with suppress(PermissionError):
         if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
@@ -173,14 +167,14 @@ def _take_over(handle: int, before: os.stat_result) -> None:
 
 
 def _stem(place: Path) -> str:
-    """How names of fresh files begin; a name may have 255 bytes."""
+    """Return the beginning of temporary names; a hash for long names, since a name has at most 255 bytes."""
     name = place.name
     return name if len(os.fsencode(name)) <= 220 else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
-    with suppress(OSError):  # some network folders cannot
+    """Flush the names in a folder to disk if the system supports it."""
+    with suppress(OSError):  # some network file systems cannot
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
@@ -189,6 +183,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def identity(handle: Any) -> tuple[int, int]:
-    """What tells a file, given by path or handle, from every other."""
+    """Return device and inode, which identify a file that is given by path or handle."""
     info = os.stat(handle)
     return info.st_dev, info.st_ino

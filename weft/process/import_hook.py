@@ -1,7 +1,8 @@
-"""Modules of weft load whole: Ctrl-C waits until a module, with all that it imports, is there. einops learns of weft here, too.
+"""Import hook: load modules of weft without interruption by signals, and register weft with einops.
 
-A module of weft may be the first to import NumPy or optree, and these cannot be imported again after an interrupted start.
-The module that Python itself then forgets, the outermost one, ran to its end and can be imported again.
+A module of weft may be the first to import NumPy or optree, which cannot be imported again after an interrupted import. Ctrl-C
+is therefore handled once a module with all its imports is loaded. Python then forgets the outermost module only; it has run to
+its end and can be imported again.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ class _Loader(SourceFileLoader):
             super().exec_module(module)
 
 
-class _Introduced(SourceFileLoader):
-    """Of a module that asks which libraries there are."""
+class _RegisteringLoader(SourceFileLoader):
+    """Loader of another library's module with which weft registers itself."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        _introduce(module)
+        _register(module)
 
 
 class _Finder:
-    """Asks the other finders, and has what they find loaded whole, or weft introduced to it."""
+    """Delegate to the other finders and replace the loader of their specs."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        kind = _Loader if name.startswith("weft.") else _Introduced if name in _GUESTS else None
+        kind = _Loader if name.startswith("weft.") else _RegisteringLoader if name in _REGISTRATIONS else None
         if kind is None:
             return None
         for finder in sys.meta_path:
@@ -46,29 +47,27 @@ class _Finder:
         return None
 
 
-# a module of another library: weft's, which introduces weft to it
-_GUESTS = {"einops._backends": "weft.functions.numpy_compat.einops_backend"}
+# module of another library -> module of weft that registers weft with it
+_REGISTRATIONS = {"einops._backends": "weft.functions.numpy_compat.einops_backend"}
 
 
-def _introduce(module: ModuleType) -> None:
-    importlib.import_module(_GUESTS[module.__name__]).introduce(module)
+def _register(module: ModuleType) -> None:
+    importlib.import_module(_REGISTRATIONS[module.__name__]).introduce(module)
 
 
 def install() -> None:
-    """From now on modules of weft load whole, and libraries that ask who is there learn of weft."""
+    """Install the import hook, and register weft with libraries that are already loaded."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-        for name in _GUESTS.keys() & sys.modules.keys():
-            _introduce(sys.modules[name])
+        for name in _REGISTRATIONS.keys() & sys.modules.keys():
+            _register(sys.modules[name])
 
 
 def needed(package: str, what: str) -> ModuleType:
     """Import a package that weft depends on.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        It is missing, on a machine where weft was not installed by pip; ``what`` says for what it is needed.
+    Raises ------ ModuleNotFoundError
+        The package is not installed; ``what`` names its purpose.
     """
     try:
         return importlib.import_module(package)

@@ -1,7 +1,7 @@
-"""One run at a time: a lock, which is a file that says who holds it.
+"""A lock that allows one run at a time: a file that names its owner.
 
-The system lets go of the lock when the process ends, however it ends, so what a killed run left is taken over. Where a folder
-has no locks, or a child that the run forked has outlived it, what is written in the lock decides: process, host and since when.
+The system releases the lock when the process ends, however it ends, so the lock of a killed run is taken over. If the file
+system has no locks, or a forked child outlives the run, the content decides: process, host and time.
 """
 
 from __future__ import annotations
@@ -24,18 +24,16 @@ from weft.process.signals import uninterrupted
 
 @contextmanager
 def only_one(lock: Path, function: str, what: str, instead: str) -> Iterator[None]:
-    """While it lasts no other run gets this lock. The texts are for the message: who asks, what the lock is for, what else one
-    can do.
+    """Hold the lock inside a ``with`` block. ``function``, ``what`` (the lock's purpose) and ``instead`` (an alternative) are for
+    the error message.
 
-    Raises
-    ------
-    DataError
-        when another run has it, or the lock's name is taken by something else.
+    Raises ------ DataError
+        Another run holds the lock, or the lock's path is not a regular file.
     OSError
-        when no file can be written there.
+        The file cannot be written.
     """
     with uninterrupted():
-        mine = _taken(lock, function, what, instead)
+        mine = _acquire(lock, function, what, instead)
     try:
         yield
     finally:
@@ -46,41 +44,42 @@ def only_one(lock: Path, function: str, what: str, instead: str) -> Iterator[Non
             mine.close()
 
 
-def _taken(lock: Path, function: str, what: str, instead: str) -> IO[str]:
-    """The lock's file, held and signed."""
+def _acquire(lock: Path, function: str, what: str, instead: str) -> IO[str]:
+    """Return the lock's file, locked and signed."""
     while True:
-        found = _opened(lock)
-        if found is None:
+        file = _open_lock(lock)
+        if file is None:
             raise DataError(f"{function}: the lock of {what}, {lock.name!r}, is no regular file: remove it")
         try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             free = True
         except BlockingIOError:
             free = False
-        except OSError:  # no locks in this folder
-            free = not _holder(found)
-        holder = {} if free else _holder(found)
+        except OSError:  # a file system without locks
+            free = not _read_signature(file)
+        holder = {} if free else _read_signature(file)
         if holder and _is_dead(holder):
             with suppress(OSError):
-                if files.identity(lock) == files.identity(found.fileno()):
-                    os.unlink(lock)  # others cannot lock this file, so there must be another
+                if files.identity(lock) == files.identity(file.fileno()):
+                    os.unlink(lock)  # a child of the dead run still locks this file: make a new one
         elif not free:
-            found.close()
+            file.close()
             raise DataError(
-                f"{function}: {what} is another run's while that lasts{_told(holder)}: end it, or {instead}. If that run is "
-                f"gone, remove {str(lock)!r}"
+                f"{function}: {what} is in use by another run{_describe_holder(holder)}: end it, or {instead}. "
+                f"If that run has ended, remove {str(lock)!r}"
             )
         else:
             with suppress(FileNotFoundError):
-                if files.identity(lock) == files.identity(found.fileno()):  # not removed meanwhile by who had it
-                    found.truncate(0)
-                    json.dump(_signature(), found)
-                    found.flush()
-                    return found
-        found.close()
+                if files.identity(lock) == files.identity(file.fileno()):  # False if its previous owner has just removed it
+                    file.truncate(0)
+                    json.dump(_signature(), file)
+                    file.flush()
+                    return file
+        file.close()
 
 
-def _opened(lock: Path) -> IO[str] | None:
+def _open_lock(lock: Path) -> IO[str] | None:
+    """Open the lock's file; return None if the path is not a regular file."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError:
@@ -98,7 +97,7 @@ def _signature() -> dict[str, Any]:
 
 
 def _here() -> dict[str, str]:
-    """Where a process number means a process: this host, and on Linux this space of process numbers."""
+    """Return what a process number refers to: this host and, on Linux, its process namespace."""
     try:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -106,22 +105,22 @@ def _here() -> dict[str, str]:
     return {"host": socket.gethostname(), "space": space}
 
 
-def _holder(found: IO[str]) -> dict[str, Any]:
-    """Who signed the lock; empty where that cannot be read."""
+def _read_signature(file: IO[str]) -> dict[str, Any]:
+    """Return the signature in the lock, or an empty dict if it cannot be read."""
     try:
-        found.seek(0)
-        holder = json.loads(found.read(4096))
+        file.seek(0)
+        holder = json.loads(file.read(4096))
         texts = [holder[key] for key in ("host", "space", "since")]
         fine = type(holder["pid"]) is int and holder["pid"] > 0 and all(isinstance(text, str) for text in texts)
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
     finally:
-        found.seek(0)
+        file.seek(0)
     return holder if fine else {}
 
 
 def _is_dead(holder: dict[str, Any]) -> bool:
-    """Whether it is known that the process has ended."""
+    """Return whether the process is known to have ended."""
     if {k: holder[k] for k in ("host", "space")} != _here():
         return False
     try:
@@ -133,7 +132,8 @@ def _is_dead(holder: dict[str, Any]) -> bool:
     return False
 
 
-def _told(holder: dict[str, Any]) -> str:
+def _describe_holder(holder: dict[str, Any]) -> str:
+    """Describe the owner for the error message."""
     if not holder:
         return ""
     mine = holder["pid"] == os.getpid() and not _is_dead(holder) and _here()["space"] == holder["space"]

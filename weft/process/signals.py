@@ -1,9 +1,9 @@
-"""Signals held back while something must not be cut in two: a module that loads, a compilation inside LLVM.
+"""Defer signals while an operation must not be interrupted: the import of a module, a compilation in LLVM.
 
-Python raises KeyboardInterrupt, and whatever a program's own handlers raise, between any two instructions. Inside the import of a
-C extension that leaves a library that can never be loaded again; inside a destructor the exception is printed and lost; between
-two calls of LLVM memory is freed that was never made; between a lock and its guard the lock stays taken. Whoever holds signals
-back must be quick: a second at most.
+Python raises KeyboardInterrupt, and exceptions of a program's own handlers, between any two instructions. In the import of a C
+extension that leaves a library that can never be loaded again; in a destructor the exception is printed and lost; between two
+calls of LLVM unallocated memory is freed; between a lock and its guard the lock stays taken. Code that defers signals must be
+quick: a second at most.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import threading
 from typing import Any
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGIO",
-          "SIGWINCH", "SIGBREAK")  # that programs handle; those of faults cannot wait
-_held = False  # by somebody further out; only the main thread looks
+          "SIGWINCH", "SIGBREAK")  # signals that programs handle; those of faults cannot be deferred
+_held = False  # whether an outer block defers signals; used by the main thread only
 
 
 class uninterrupted:
-    """``with uninterrupted():`` signals that come meanwhile are handled at the end, as if they had come then.
+    """Defer signals inside ``with uninterrupted():`` and handle them at its end.
 
-    Only the main thread handles signals, so in others nothing happens. It may be nested: the outermost one handles. A signal
-    that is ignored, ends the process or belongs to code that is not Python's is left alone.
+    Only the main thread handles signals, so in other threads nothing happens. Blocks may be nested: the outermost one handles
+    the signals. Signals that are ignored, end the process or have no Python handler are left alone.
     """
 
     __slots__ = ("before", "came")
 
     def __init__(self) -> None:
-        self.before: dict[int, Any] | None = None  # the handlers that are put back
+        self.before: dict[int, Any] | None = None  # the handlers to restore
         self.came: list[int] = []
 
     def __enter__(self) -> uninterrupted:
@@ -36,22 +36,23 @@ class uninterrupted:
             return self
         import signal
 
-        before: dict[int, Any] = {}
+        handlers: dict[int, Any] = {}
         try:
             for number in [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]:
                 handler = signal.getsignal(number)
                 if callable(handler):
-                    before[number] = handler
+                    handlers[number] = handler
                     signal.signal(number, self._note)
         except ValueError:  # another interpreter's main thread
             return self
-        except BaseException:  # a handler that is not held back yet raised
-            _put_back(before)
+        except BaseException:  # raised by a handler that is not replaced yet
+            _restore(handlers)
             raise
-        self.before, _held = before, True
+        self.before, _held = handlers, True
         return self
 
     def _note(self, number: int, frame: Any) -> None:
+        """Record a signal."""
         if number not in self.came:
             self.came.append(number)
 
@@ -60,13 +61,13 @@ class uninterrupted:
         if self.before is not None:
             _held = False
             try:
-                _put_back({**self.before})
-            finally:  # they may have come until then
-                _handle([(number, self.before[number]) for number in self.came])
+                _restore({**self.before})
+            finally:  # signals may arrive until all handlers are restored
+                _call_handlers([(number, self.before[number]) for number in self.came])
 
 
-def _put_back(before: dict[int, Any]) -> None:
-    """Set all handlers, whatever those raise that are set already."""
+def _restore(before: dict[int, Any]) -> None:
+    """Restore all handlers, even if handlers that are already restored raise."""
     import signal
 
     while before:
@@ -75,15 +76,15 @@ def _put_back(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
         except BaseException:
             before[number] = handler
-            _put_back(before)
+            _restore(before)
             raise
 
 
-def _handle(handlers: list[tuple[int, Any]]) -> None:
-    """Call them all, whatever those before raise. (To send the signals again would wake an event loop twice.)"""
+def _call_handlers(handlers: list[tuple[int, Any]]) -> None:
+    """Call all handlers, even if some raise. (Sending the signals again would wake an event loop twice.)"""
     if handlers:
         number, handler = handlers[0]
         try:
             handler(number, sys._getframe())
         finally:
-            _handle(handlers[1:])
+            _call_handlers(handlers[1:])

@@ -1,1 +1,1 @@
-"""State of each thread, mutable cells, pending work, and running a graph on a device."""
+"""Per-thread state, mutable cells, pending work, and running a graph on a device."""

@@ -1,11 +1,11 @@
-"""Programs that are placed by cost: on which device each graph runs under ``wf.set_device("auto")``.
+"""Placement by cost: the device on which each graph runs under ``wf.set_device("auto")``.
 
-A decision is made once for each way in which a program's arrays may lie, and remembered with the program. What stays where it is
-(weights that a jitted function captures) is fetched once for many calls: it is fetched as soon as the calls so far would have
-paid for it. Estimates and counts decide, never a clock, so runs repeat.
+A program caches one decision per combination of input devices. Arrays that stay the same from call to call (weights that a jitted
+function captures) are moved once, as soon as the calls so far would have paid for the move. Decisions use estimates and counts,
+never a clock, so runs repeat.
 
-A program that does not fit into a device's memory runs on the CPU; so does one whose run finds that there is none left. Such a
-run has changed nothing, so it is run again there, which nobody sees but for a warning.
+A program that does not fit into a device's memory runs on the CPU. So does one that runs out of memory: such a run has changed
+nothing, so it is repeated on the CPU, with a warning.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
-if TYPE_CHECKING:  # which are loaded with the first decision
+if TYPE_CHECKING:  # loaded with the first decision
     from weft.placement.all_figures import Figures
     from weft.placement.choose import Decision
 
-_COMPILING = 0.1  # seconds that making a kernel for another device takes
-_WAYS = 64  # in which arrays may lie that are remembered
-_MANY = 1 << 30  # calls: never
-_AGAIN = 100  # runs after which there may be memory
+_COMPILE_S = 0.1  # to compile a kernel for another device
+_MAX_PLACEMENTS = 64  # combinations of input devices cached per program
+_NEVER = 1 << 30  # calls
+_RETRY_RUNS = 100  # after so many runs, memory may be free again
 
 
 @dataclass(slots=True)
-class _Way:
-    """A decision. device: where it runs; calls: after so many it runs at ``later`` from then on; gain: seconds a run that it
-    takes less there than on the CPU; again: after so many runs it is made anew, for want of memory."""
+class _Choice:
+    """A cached decision. device: where the program runs; calls: after this many calls it runs on ``later``; gain: seconds that a
+    run saves compared with the CPU; again: after this many runs the decision is repeated, because memory was short."""
 
     device: str
     later: str
@@ -47,13 +47,13 @@ class _Way:
 
 
 class Placement:
-    """Where one program runs.
+    """The device choices of one program.
 
-    sizes : bytes of each array that it reads, 0 for numbers; kept : from which of them on they stay what they are from call to
-    call; kernels : that another device would have to compile
+    sizes : bytes of each input array, 0 for numbers; kept : index of the first input that stays the same from call to call;
+    kernels : number of kernels that another device would have to compile
     """
 
-    __slots__ = ("_estimates", "_figures", "_kept", "_made", "_refused", "_sizes", "_ways", "kernels", "lost")
+    __slots__ = ("_estimates", "_figures", "_kept", "_work_bytes", "_refused", "_sizes", "_choices", "kernels", "lost")
 
     def __init__(self, graph: Graph, figures: Figures, sizes: Sequence[int], kept: int) -> None:
         from weft.placement.estimate import estimate, made
@@ -63,135 +63,135 @@ class Placement:
         program = build(execute.detached(graph), get_device().target)
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
         self._figures, self._sizes, self._kept = figures, tuple(sizes), kept
-        self._ways: dict[tuple[type, ...], _Way] = {}
-        self._made, self._refused = made(program, kept), dict[str, str]()
+        self._choices: dict[tuple[type, ...], _Choice] = {}
+        self._work_bytes, self._refused = made(program, kept), dict[str, str]()
         self.kernels, self.lost = len({id(call.kernel) for call in calls(program)}), 0.0
 
     @property
     def count(self) -> int:
-        """How many arrays the program reads."""
+        """The number of inputs of the program."""
         return len(self._sizes)
 
-    def way(self, values: Sequence[Any]) -> _Way:
-        """The decision for arrays that lie where ``values`` do."""
+    def choose(self, values: Sequence[Any]) -> _Choice:
+        """Return the decision for inputs on the devices of ``values``."""
         key = tuple(map(type, values))
-        found = self._ways.get(key)
-        if found is not None and found.again != _MANY:
-            found.again -= 1
-        if found is None or not found.again:
-            if len(self._ways) >= _WAYS:
-                self._ways.clear()
-            found = self._ways[key] = self._decided(values)
-        return found
+        choice = self._choices.get(key)
+        if choice is not None and choice.again != _NEVER:
+            choice.again -= 1
+        if choice is None or not choice.again:
+            if len(self._choices) >= _MAX_PLACEMENTS:
+                self._choices.clear()
+            choice = self._choices[key] = self._decide(values)
+        return choice
 
     def refuse(self, device: str, error: OutOfRoom) -> None:
-        """A run found no memory left on a device: it is not asked again."""
+        """Exclude a device on which a run found no memory left."""
         self._refused[device] = f"a run found no memory left there ({error})"
-        self._ways.clear()
+        self._choices.clear()
         warn(f"a program that 'auto' placed on {device} runs on the CPU from now on: {error}")
 
-    def called(self, values: Sequence[Any]) -> _Way:
-        """The same for a call, which counts."""
-        way = self.way(values)
-        if way.calls != _MANY:
-            way.calls -= 1
-            if way.calls < 0:
-                way.device, way.calls = way.later, _MANY
-        return way
+    def choose_for_call(self, values: Sequence[Any]) -> _Choice:
+        """Return the decision for a call, and count the call."""
+        choice = self.choose(values)
+        if choice.calls != _NEVER:
+            choice.calls -= 1
+            if choice.calls < 0:
+                choice.device, choice.calls = choice.later, _NEVER
+        return choice
 
     def decision(self, values: Sequence[Any], kept: bool = True) -> Decision:
-        """What takes least, with the reason. kept : whether also what stays where it is has to be fetched"""
+        """Choose the cheapest device, with the reason. kept : whether inputs that stay the same must be moved too"""
         from weft.placement.choose import decide
 
         last = len(values) if kept else self._kept
-        return decide(self._estimates, self._figures.machines, self._arrays(values, 0, last), self._without(values))
+        return decide(self._estimates, self._figures.machines, self._arrays(values, 0, last), self._exclusions(values))
 
-    def _without(self, values: Sequence[Any]) -> dict[str, str]:
-        """Why it cannot be one of the devices."""
+    def _exclusions(self, values: Sequence[Any]) -> dict[str, str]:
+        """Return the reason why each excluded device cannot run the program."""
         from weft.placement.all_figures import rooms
         from weft.placement.choose import lacking
 
         left = rooms(self._figures.machines)
-        return lacking(self._made, self._arrays(values, 0, len(values)), left) | self._refused
+        return lacking(self._work_bytes, self._arrays(values, 0, len(values)), left) | self._refused
 
     def _arrays(self, values: Sequence[Any], first: int, last: int) -> list[tuple[int, str]]:
-        """Bytes, and where they lie."""
-        known = zip(values[first:last], self._sizes[first:last], strict=True)
-        return [(size, ELSEWHERE.get(type(value), "cpu")) for value, size in known if size]
+        """Return bytes and device name of each input array."""
+        inputs = zip(values[first:last], self._sizes[first:last], strict=True)
+        return [(size, ELSEWHERE.get(type(value), "cpu")) for value, size in inputs if size]
 
-    def _decided(self, values: Sequence[Any]) -> _Way:
+    def _decide(self, values: Sequence[Any]) -> _Choice:
         from weft.placement.choose import fetching
 
         now, then = self.decision(values), self.decision(values, kept=False)
-        taken = {e.device: e.total for e in now.estimates}
-        gain = taken["cpu"] - taken[now.device]
-        full = taken[now.device] > min([taken[name] for name in taken if name not in self._refused])
-        again = _AGAIN if full else _MANY
+        seconds_now = {e.device: e.total for e in now.estimates}
+        gain = seconds_now["cpu"] - seconds_now[now.device]
+        memory_short = seconds_now[now.device] > min([seconds_now[name] for name in seconds_now if name not in self._refused])
+        again = _RETRY_RUNS if memory_short else _NEVER
         if now.device == then.device:
-            return _Way(now.device, now.device, _MANY, gain, again)
-        takes = {e.device: e.total for e in then.estimates}
+            return _Choice(now.device, now.device, _NEVER, gain, again)
+        seconds_later = {e.device: e.total for e in then.estimates}
         arrays = self._arrays(values, self._kept, len(values))
         price = fetching(then.device, self._figures.machines, arrays)
-        each = takes[now.device] - takes[then.device]  # saved a call, once they are there
-        return _Way(now.device, then.device, ceil(min(price / each, _MANY - 1)) if each > 0 else _MANY, gain, again)
+        saving = seconds_later[now.device] - seconds_later[then.device]  # seconds saved per call once the arrays are there
+        return _Choice(now.device, then.device, ceil(min(price / saving, _NEVER - 1)) if saving > 0 else _NEVER, gain, again)
 
 
 class Placed:
-    """What runs a jitted function's graph: a Run for each device that it was placed on, asked for with ``on``."""
+    """A jitted function's graph with one Run per device that it was placed on."""
 
     __slots__ = ("_graph", "_last", "_placement", "_runs", "_written")
 
     def __init__(self, graph: Graph, sizes: Sequence[int], kept: int, written: Mapping[int, int] | None) -> None:
         self._graph, self._runs, self._written = execute.detached(graph), dict[str, Run](), written
         self._placement = Placement(graph, LOCAL.place, sizes, kept)
-        self._last: _Way | None = None
+        self._last: _Choice | None = None
 
-    def on(self, values: Sequence[Any]) -> tuple[Run, Device]:
-        """What runs it where that takes least, for arrays that lie where ``values`` do, and the device."""
-        plain = len(values) == self._placement.count and None not in values  # else it is a call of another kind
-        way = self._last = self._placement.called(values) if plain else None
-        name = "cpu" if way is None else way.device
+    def choose_run(self, values: Sequence[Any]) -> tuple[Run, Device]:
+        """Return the Run on the cheapest device for inputs on the devices of ``values``, counting transfers, and the device."""
+        matches = len(values) == self._placement.count and None not in values  # else the call differs from the program
+        choice = self._last = self._placement.choose_for_call(values) if matches else None
+        name = "cpu" if choice is None else choice.device
         return self._run(name), get_device(name)
 
     def brought(self, nodes: Sequence[Node]) -> Run:
-        """The same, with all that the nodes hold brought there."""
-        run, there = self.on([n.value for n in nodes])
+        """Choose a device, move the values of ``nodes`` there and return the Run."""
+        run, device = self.choose_run([n.value for n in nodes])
         try:
-            execute.here(nodes, there)
+            execute.here(nodes, device)
         except OutOfRoom as error:
-            run = self.refused(there.name, error)
+            run = self.fall_back(device.name, error)
             execute.here(nodes, get_device())
         return run
 
-    def refused(self, name: str, error: OutOfRoom) -> Run:
-        """What runs it on the CPU, since there is no memory left on a device."""
+    def fall_back(self, name: str, error: OutOfRoom) -> Run:
+        """Exclude a device without memory left, and return the Run on the CPU."""
         self._placement.refuse(name, error)
         self._last = None
         return self._run("cpu")
 
     def _run(self, name: str) -> Run:
-        found = self._runs.get(name)
-        if found is None:
+        run = self._runs.get(name)
+        if run is None:
             with execute.on(name):
-                found = execute.located(execute.executable(self._graph), self._graph, self._written)
-            found = self._runs[name] = found if name == "cpu" else _Falling(found, name, self)
-        return found
+                run = execute.located(execute.executable(self._graph), self._graph, self._written)
+            run = self._runs[name] = run if name == "cpu" else _RunWithFallback(run, name, self)
+        return run
 
-    def on_the_cpu(self, name: str, inputs: Sequence[Any], error: OutOfRoom) -> list[Any]:
-        """A run that found no memory left on a device, once more."""
-        run, before, after = self.refused(name, error), get_device(name), get_device()
-        known = zip(self._graph.inputs, inputs, strict=True)
-        return run([after.upload(before.download(x, n.shape, n.dtype)) if type(x) in ELSEWHERE else x for n, x in known])
+    def repeat_on_cpu(self, name: str, inputs: Sequence[Any], error: OutOfRoom) -> list[Any]:
+        """Repeat on the CPU a run that found no memory left on a device."""
+        run, before, after = self.fall_back(name, error), get_device(name), get_device()
+        pairs = zip(self._graph.inputs, inputs, strict=True)
+        return run([after.upload(before.download(x, n.shape, n.dtype)) if type(x) in ELSEWHERE else x for n, x in pairs])
 
     def staying(self) -> Run | None:
-        """What runs it on the CPU, if it was placed there for good when it was asked last."""
-        way = self._last
-        stays = way is not None and way.device == "cpu" and way.calls == way.again == _MANY
+        """Return the Run on the CPU if the last decision is to stay there for good, else None."""
+        choice = self._last
+        stays = choice is not None and choice.device == "cpu" and choice.calls == choice.again == _NEVER
         return self._runs.get("cpu") if stays else None
 
 
-class _Falling:
-    """What runs a program on a device, and on the CPU where that has no memory left."""
+class _RunWithFallback:
+    """A Run on a device that falls back to the CPU when the device has no memory left."""
 
     __slots__ = ("_name", "_placed", "_run")
 
@@ -202,45 +202,46 @@ class _Falling:
         try:
             return self._run(inputs, held)
         except OutOfRoom as error:
-            return self._placed.on_the_cpu(self._name, inputs, error)
+            return self._placed.repeat_on_cpu(self._name, inputs, error)
 
     def direct(self) -> int:
         return self._run.direct()
 
 
 def device_of(graph: Graph, values: Sequence[Any]) -> str:
-    """Where a graph that is looked at runs: the name of a device.
+    """Return the name of the device on which a materialised graph runs.
 
-    One that was never compiled there waits on the CPU until compiling it would have been worth it, as ``tiers.py`` waits.
+    A graph that was never compiled for another device waits on the CPU until compiling it would have paid off, as in
+    ``tiers.py``.
     """
     figures: Figures = LOCAL.place
     if not ELSEWHERE.keys() & set(map(type, values)) and _is_small(graph, figures):
         return "cpu"
     key = (figures, graph.key(), LOCAL.flush)
-    found = execute.PROGRAMS.get(key)
-    if found is None:
+    placement = execute.PROGRAMS.get(key)
+    if placement is None:
         sizes = [0 if n.op is SCALAR else n.nbytes for n in graph.inputs]
-        found = Placement(graph, figures, sizes, len(sizes))
-        execute.PROGRAMS.put(key, found, execute.LEAST)
-    way = found.way(values)
-    if way.device == "cpu" or not LOCAL.patience:
-        return way.device
-    with execute.on(way.device):
+        placement = Placement(graph, figures, sizes, len(sizes))
+        execute.PROGRAMS.put(key, placement, execute.LEAST)
+    choice = placement.choose(values)
+    if choice.device == "cpu" or not LOCAL.patience:
+        return choice.device
+    with execute.on(choice.device):
         if execute.known(execute.key_of(graph)) is not None:
-            return way.device
-    found.lost += way.gain
-    return way.device if found.lost > LOCAL.patience * _COMPILING * found.kernels else "cpu"
+            return choice.device
+    placement.lost += choice.gain
+    return choice.device if placement.lost > LOCAL.patience * _COMPILE_S * placement.kernels else "cpu"
 
 
 def refused(graph: Graph, name: str, error: OutOfRoom) -> None:
-    """There is no memory left on the device on which a graph was to run."""
-    found = execute.PROGRAMS.get((LOCAL.place, graph.key(), LOCAL.flush))
-    if found is not None:
-        found.refuse(name, error)
+    """Record that a graph found no memory left on a device."""
+    placement = execute.PROGRAMS.get((LOCAL.place, graph.key(), LOCAL.flush))
+    if placement is not None:
+        placement.refuse(name, error)
 
 
 def _is_small(graph: Graph, figures: Figures) -> bool:
-    """Whether a graph surely takes less on the CPU than anything takes elsewhere; it is not planned for that."""
+    """Return whether a graph certainly takes less time on the CPU than any work elsewhere. Such a graph is not planned."""
     cpu = figures.machines["cpu"]
     slowest = min([cpu.flops, *[rate for _, curve in cpu.products for _, rate in curve]])
     seconds = 0.0

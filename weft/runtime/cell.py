@@ -1,10 +1,10 @@
-"""Cell: everything mutable. It holds the node that is its content now; a write gives it another node.
+"""Cell: the base of everything mutable. It holds the node that is its content now; a write replaces the node.
 
-Nodes never change their meaning, so the node itself is the cell's version: whoever remembers what a cell held
-(views, captured inputs of a jitted function) compares nodes by identity.
+Nodes are immutable, so a node is its cell's version: views and the captured inputs of a jitted function compare nodes by identity
+to detect a write.
 
-While a function is traced its cells are not touched: the trace keeps what was read and written, see
-``weft.transforms.trace``. ``LOCAL`` says which trace this thread is in.
+While a function is traced, its cells are not changed: the trace records reads and writes, see ``weft.transforms.trace``.
+``LOCAL.trace`` is the innermost trace of the thread.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from weft.graph.node import Node
 from weft.runtime.context import LOCAL, Undo
 
-WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
-BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``compute_now.in_own_memory``
-UNDO: dict[int, Undo] = {}  # thread -> what it is to remember what arrays held before it writes them
-FOLLOWED = [0]  # changes whenever a view remembers by a weak reference what it was followed from
+WRITING = threading.RLock()  # held while part of an array is written: threads may write different parts of one array
+BEING_WRITTEN: set[Any] = set()  # leaves without a value until their writer releases ``WRITING``, see ``in_place.in_own_memory``
+UNDO: dict[int, Undo] = {}  # thread id -> log of the contents that its writes replace
+FOLLOWED = [0]  # counter: grows whenever a view caches the node that it was read from
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
 
 
 class Cell:
-    """A content that can be replaced. ``_trace`` is the trace it was made in, None outside."""
+    """A content that can be replaced. ``_trace`` is the trace that the cell was made in, None outside of traces."""
 
     __slots__ = ("__weakref__", "_node", "_trace")
 
@@ -36,7 +36,7 @@ class Cell:
 
 
 def read(cell: Cell) -> Node:
-    """What the cell holds, as this thread sees it."""
+    """Return the cell's node as the current trace sees it."""
     trace = LOCAL.trace
     if trace is None or cell._trace is trace:
         return cell._node
@@ -44,7 +44,7 @@ def read(cell: Cell) -> Node:
 
 
 def write(cell: Cell, node: Node) -> None:
-    """Replace the content, as this thread sees it."""
+    """Replace the cell's node, inside the current trace if there is one."""
     trace = LOCAL.trace
     if trace is None or cell._trace is trace:
         cell._node = node
@@ -54,21 +54,21 @@ def write(cell: Cell, node: Node) -> None:
 
 @contextmanager
 def seen_from(trace: Any) -> Iterator[None]:
-    """What is made meanwhile belongs to ``trace``, which this thread is in as well (None: to no trace at all), and is not taken
-    back."""
-    me = threading.get_ident()
-    inner, undo = LOCAL.trace, UNDO.pop(me, None)
+    """Make ``trace`` the current trace of this thread; with None, no trace is current. Writes inside are left out of the thread's
+    write log, so they are not undone."""
+    thread = threading.get_ident()
+    outer_trace, log = LOCAL.trace, UNDO.pop(thread, None)
     LOCAL.trace = trace
     try:
         yield
     finally:
-        LOCAL.trace = inner
-        if undo is not None:
-            UNDO[me] = undo
+        LOCAL.trace = outer_trace
+        if log is not None:
+            UNDO[thread] = log
 
 
 def traces() -> Iterator[Any]:
-    """The traces that this thread is in, the innermost first."""
+    """Yield the traces of this thread, innermost first."""
     trace = LOCAL.trace
     while trace is not None:
         yield trace
@@ -76,8 +76,9 @@ def traces() -> Iterator[Any]:
 
 
 def place_of(home: Any) -> Any:
-    """Where the arrays of an object belong that was made in the trace ``home``: there, while this thread is in it, else in the
-    next one around it; None outside of all. So they live as long as the object does, and a trace that fails leaves them whole."""
+    """Return the trace that arrays of an object made in the trace ``home`` belong to: ``home`` or its innermost parent that this
+    thread is in, None if there is none. The arrays then live as long as the object, and a trace that fails leaves them
+    unchanged."""
     while home is not None and not any(trace is home for trace in traces()):
         home = home.parent
     return home

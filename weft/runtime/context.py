@@ -1,4 +1,4 @@
-"""The state of each thread: limits of immediate work, the active trace and profile, the device, arrays that are pending."""
+"""Per-thread state: limits of eager work, the active trace and profile, the device, and pending arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Tracing(Protocol):
-    """What a trace offers to cells."""
+    """The interface of a trace that cells use."""
 
-    looks: str  # why a look is refused here; empty where it is allowed
+    looks: str  # why a value cannot be read in this trace; empty if it can
 
     def read(self, cell: Any) -> Node: ...
     def write(self, cell: Any, node: Node) -> None: ...
@@ -21,25 +21,26 @@ class Tracing(Protocol):
 
 
 class Undo(Protocol):
-    """What remembers what cells held: see ``weft.transforms.write_log``."""
+    """A log of the contents that writes replace: see ``weft.transforms.write_log``."""
 
     def note(self, cell: Any) -> None: ...
     def take(self, later: Any) -> None: ...
 
 
 class Watching(Protocol):
-    """What a profile puts in the place of what runs."""
+    """The interface of a profile session: it wraps what runs."""
 
     def executable(self, graph: Any) -> Any: ...
     def twin(self, jitted: Any) -> Any: ...
 
 
 class Handles(list[Any]):
-    """Weak references to the Arrays of one thread whose contents are pending, see ``weft.runtime.pending``; some are dead by now.
+    """Weak references to the Arrays of one thread whose contents are pending, some of them dead: see ``weft.runtime.pending``.
 
-    limit: when there are so many, see how much is pending. swept: up to here dead ones were swept out; came: how many have come
-    since all were looked at; counted: how many there were when what is pending was counted, and known: how many nodes that
-    was; waits: enough is pending to be computed at a good place, or (until) when there are so many. line: where it was last.
+    limit: length at which the amount of pending work is checked. swept: length up to which dead entries have been removed. came:
+    entries added since the last check of the whole list. counted: length at the last count of pending nodes; known: that count.
+    waits: enough is pending, compute at the next good place, or when the list has ``until`` entries. line: the source line of the
+    last computation.
     """
 
     __slots__ = ("came", "counted", "known", "limit", "line", "swept", "until", "waits")
@@ -53,27 +54,27 @@ class Handles(list[Any]):
 
 
 _ENVIRONMENT = {"": None, "cpu": None, "cpu:0": None, "auto": None, "gpu:0": "gpu"}
-_GIVEN = os.environ.get("WEFT_DEVICE", "")
+_DEVICE_VARIABLE = os.environ.get("WEFT_DEVICE", "")
 _set: Any = threading.local.__setattr__
-_DECIDING = frozenset(("inside", "flush", "watch", "device", "at_once"))
+_EAGER_SETTINGS = frozenset(("inside", "flush", "watch", "device", "at_once"))
 
 
 class _Local(threading.local):
-    # where programs of new threads run: None for the CPU, another device's name, or the Figures by which each is placed ("auto",
-    # which ``weft/__init__.py`` looks up): see ``transforms/settings.py``
-    chosen: Any = _ENVIRONMENT.get(_GIVEN, _GIVEN)
-    place: Any  # the same of this thread
-    device: str | None = None  # its name; None also where programs are placed, for what is small runs on the CPU then
+    # default of new threads: None for the CPU, another device's name, or, for "auto", the Figures by which programs are placed
+    # (set by ``weft/__init__.py``): see ``transforms/settings.py``
+    chosen: Any = _ENVIRONMENT.get(_DEVICE_VARIABLE, _DEVICE_VARIABLE)
+    place: Any  # the same for this thread
+    device: str | None = None  # its name; None for "auto" too, since small work then runs on the CPU
     trace: Any = None  # the innermost trace of this thread
-    keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
-    variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function
+    keep: int = 0  # above 0: reading a value leaves the graph as it is, a gradient will walk it
+    variables: frozenset[Any] = frozenset()  # nodes that the current gradient differentiates by
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
-    flush: bool = False  # programs made now flush denormals to zero
-    watch: Watching | None = None  # a profile of what this thread runs
-    patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``tiers.py``; 0: none
-    refused: Any = None  # who was refused bytes that he could have written to, and where: see ``Looks._exported``
-    at_once: int  # bytes: results up to so many are computed in the operator, see ``compute_now.py``; 0: none
-    small: int  # the same where operators may do so here and now, else 0: what the words above come to, set with them
+    flush: bool = False  # new programs flush denormals to zero
+    watch: Watching | None = None  # the active profile session of this thread
+    patience: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
+    refused: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
+    at_once: int  # bytes of the largest result computed immediately, see ``compute_now.py``; 0 disables it
+    small: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
 
     def __init__(self) -> None:
         self.handles = Handles()
@@ -83,9 +84,9 @@ class _Local(threading.local):
 
     def __setattr__(self, name: str, value: Any) -> None:
         _set(self, name, value)
-        if name in _DECIDING:  # asked by every operator, set seldom
-            elsewhere = self.inside or self.flush or self.watch is not None or self.device is not None
-            _set(self, "small", 0 if elsewhere else self.at_once)
+        if name in _EAGER_SETTINGS:  # every operator reads ``small``, so it is computed here
+            disabled = self.inside or self.flush or self.watch is not None or self.device is not None
+            _set(self, "small", 0 if disabled else self.at_once)
 
 
 LOCAL = _Local()

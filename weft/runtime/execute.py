@@ -1,4 +1,4 @@
-"""Run a Graph: the one place where the array layer meets schedule and devices."""
+"""Run a Graph: the only place where the array layer calls the scheduler and the devices."""
 
 from __future__ import annotations
 
@@ -21,59 +21,59 @@ from weft.graph.source_lines import user_line
 from weft.process.bounded_cache import Recent
 from weft.runtime.context import LOCAL
 
-# Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
-# some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above
-# what a program with fixed shapes needs.
+# Code whose shapes always change compiles without end, so the cache is bounded: the last 1000 small programs hit, at most 2000
+# are kept (about 16 KB each, 40 MB in all); large programs take 64 to 128 MB by estimate. The last 16 are always kept. Programs
+# with fixed shapes need far less.
 PROGRAMS = Recent(64e6)
-LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: of a node with its part of key and kernel, of a step with its code and table
+LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: least of a program, of a node in key and kernel, of a step in code and table
 
 
 def key_of(graph: Graph) -> tuple:
-    """Equal keys mean the same program."""
+    """Return the cache key of a graph's program: equal keys mean the same program."""
     return (device().name, graph.key(), LOCAL.flush)
 
 
 def device() -> Device:
-    """The device that this thread's programs run on."""
+    """Return the device that this thread's programs run on."""
     try:
         return get_device(LOCAL.device or "cpu")
-    except (ValueError, DeviceError) as error:  # every other name was tried where it was given
+    except (ValueError, DeviceError) as error:  # other names were checked when they were set
         raise type(error)(f"$WEFT_DEVICE: {error}") from None
 
 
 def owner(buffer: Any) -> Device:
-    """The device whose memory a buffer is."""
+    """Return the device that owns a buffer."""
     return get_device(ELSEWHERE.get(type(buffer), "cpu") if ELSEWHERE else "cpu")
 
 
 @contextmanager
 def on(name: str) -> Iterator[None]:
-    """Run what is run inside on a device, in this thread."""
-    before = LOCAL.device, LOCAL.place
+    """Run the body on a device, in this thread."""
+    previous = LOCAL.device, LOCAL.place
     LOCAL.device = LOCAL.place = None if name == "cpu" else name
     try:
         yield
     finally:
-        LOCAL.device, LOCAL.place = before
+        LOCAL.device, LOCAL.place = previous
 
 
-def here(nodes: Iterable[Node], there: Device | None = None) -> None:
-    """Bring what leaves hold to a device, the one in use unless told otherwise, where it lies elsewhere: a program moves what it
-    reads, once, and the leaf holds the copy from then on. To be asked only where ``ELSEWHERE`` says that there is another."""
-    if there is None:
-        there = device()
+def here(nodes: Iterable[Node], target: Device | None = None) -> None:
+    """Move the values of leaves to ``target``, by default the device in use. The leaf keeps the moved copy, so a program moves
+    each input once. Call it only if ``ELSEWHERE`` is not empty."""
+    if target is None:
+        target = device()
     for node in nodes:
         value = node.value
         if value is None or node.op is SCALAR:
             continue
-        before = owner(value)
-        if before is not there:
-            node.value = there.upload(before.download(value, node.shape, node.dtype))
+        source = owner(value)
+        if source is not target:
+            node.value = target.upload(source.download(value, node.shape, node.dtype))
 
 
 def fetched(*nodes: Node) -> bool:
-    """The same for what is computed at once; False where programs are placed by cost and one of the leaves lies elsewhere and is
-    too large to be fetched for that: then it waits for the program that it is part of."""
+    """Move leaves to the device in use for eager work. Return False, and move nothing, if programs are placed by cost and a leaf
+    on another device is too large to move for that: the work then stays pending."""
     if LOCAL.place is not LOCAL.device:
         for node in nodes:
             if node.value is not None and node.nbytes > LOCAL.at_once and type(node.value) in ELSEWHERE:
@@ -83,69 +83,69 @@ def fetched(*nodes: Node) -> bool:
 
 
 def threads() -> int:
-    """How many threads a kernel may use."""
+    """Return the number of threads that a kernel may use."""
     return device().threads
 
 
 def known(key: tuple) -> Run | None:
-    """What runs graphs of this key, if one was compiled lately."""
+    """Return the Run cached for a key, or None."""
     return PROGRAMS.get(key)
 
 
 def executable(graph: Graph) -> Run:
-    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
+    """Return the compiled Run of a graph, ``f(inputs, held=None) -> buffers``: from the cache, or compiled now."""
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    there, key = device(), key_of(graph)
-    found = PROGRAMS.get(key)
-    if found is None:
+    current, key = device(), key_of(graph)
+    run = PROGRAMS.get(key)
+    if run is None:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(detached(graph), there.target)
-        found = there.compile(program, flush_denormals=LOCAL.flush)
-        found.places = _places(graph, program)
+        program = build(detached(graph), current.target)
+        run = current.compile(program, flush_denormals=LOCAL.flush)
+        run.places = _find_places(graph, program)
         kernels = sum(1 for _ in calls(program))
-        PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
-    return found
+        PROGRAMS.put(key, run, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
+    return run
 
 
 def detached(graph: Graph) -> Graph:
-    """A copy of the graph that holds no buffers, so that keeping it keeps no memory."""
-    known: dict[Node, Node] = {}
+    """Return a copy of the graph without buffers, so that keeping the copy keeps no memory."""
+    copies: dict[Node, Node] = {}
     for node in graph.inputs:
-        known[node] = Node(node.op if node.op is SCALAR else INPUT, (), {}, node.shape, node.dtype)
+        copies[node] = Node(node.op if node.op is SCALAR else INPUT, (), {}, node.shape, node.dtype)
     for node in graph.order:
-        if node not in known:
-            inputs = tuple(known[i] for i in node.inputs)
-            known[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
-    return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
+        if node not in copies:
+            inputs = tuple(copies[i] for i in node.inputs)
+            copies[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+    return Graph([copies[n] for n in graph.inputs], [copies[n] for n in graph.outputs])
 
 
-def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[Any]:
-    """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``.
+def run(graph: Graph, values: Sequence[Any], compiled: Run | None = None) -> list[Any]:
+    """Run a graph and return one buffer per output; ``values`` are the buffers and numbers of ``graph.inputs``.
 
-    found : what :func:`executable` gives, where that is known
+    compiled : the result of :func:`executable`, if the caller has it
 
     Raises
     ------
     IndexError
         An index is out of range; nothing has changed.
     MemoryError
-        It does not fit; the largest result is named.
+        The work does not fit into memory; the message names the largest result.
     """
-    runs: Any = executable(graph) if found is None else found
+    runs: Any = executable(graph) if compiled is None else compiled
     if ELSEWHERE:
         here(graph.inputs)
         values = [v if n.value is None else n.value for n, v in zip(graph.inputs, values, strict=True)]
     try:
         return runs(list(values))
     except IndexFault as fault:
-        raise _told(fault, runs.places, graph) from None
+        raise _index_error(fault, runs.places, graph) from None
     except ValueError as error:
         if not hasattr(error, "step"):
             raise
-        raise _refused(error, runs.places, graph) from None
+        raise _step_error(error, runs.places, graph) from None
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise type(error)(
@@ -154,96 +154,96 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
         ) from None
 
 
-def located(found: Run, graph: Graph, written: Mapping[int, int] | None = None) -> Run:
-    """Return what runs a jitted call's graph, with errors that name its lines; ``found`` itself where it checks nothing.
+def located(run: Run, graph: Graph, written: Mapping[int, int] | None = None) -> Run:
+    """Return the Run of a jitted call's graph, with errors that name the lines of the graph; ``run`` itself if it checks
+    nothing.
 
-    written : for each output that an array holds after the call the input that it held before, by number; None where more than
-    that changes
+    written : output number -> number of the input that the written array held before the call; None if the call changes more
     """
-    return _Located(found, graph, written) if getattr(found, "places", ()) else found
+    return _LocatedRun(run, graph, written) if getattr(run, "places", ()) else run
 
 
-class _Located:
-    __slots__ = ("deferring", "found", "graph", "written")
+class _LocatedRun:
+    __slots__ = ("deferring", "graph", "run", "written")
 
-    def __init__(self, found: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
-        self.found, self.graph, self.written = found, detached(graph), written
-        self.deferring = found.deferring if written is not None and isinstance(found, DefersChecks) else None
+    def __init__(self, run: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
+        self.run, self.graph, self.written = run, detached(graph), written
+        self.deferring = run.deferring if written is not None and isinstance(run, DefersChecks) else None
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
             if self.deferring is not None:
                 return self.deferring(inputs, held, self.written, self.told)
-            return self.found(inputs, held)
+            return self.run(inputs, held)
         except IndexFault as fault:
             raise self.told(fault) from None
         except ValueError as error:
             if not hasattr(error, "step"):
                 raise
-            raise _refused(error, self.found.places, self.graph) from None
+            raise _step_error(error, self.run.places, self.graph) from None
 
     def told(self, fault: IndexFault) -> IndexError:
-        return _told(fault, self.found.places, self.graph)
+        return _index_error(fault, self.run.places, self.graph)
 
     def direct(self) -> int:
-        return self.found.direct()
+        return self.run.direct()
 
 
 Place = tuple[Any, tuple[int, ...]]
 
 
-def _places(graph: Graph, program: Any) -> list[Place]:
-    """Each site of a Program, then each step in NumPy that may refuse its operands, and where its node stands in any graph of
-    the same key: a position, one more in each loop."""
+def _find_places(graph: Graph, program: Any) -> list[Place]:
+    """Return the position of each index check of a Program, then of each NumPy step that may raise. A position finds the node in
+    any graph with the same key: an index into the order of nodes, then one per nested loop."""
     from weft.schedule.index_checks import sites
     from weft.schedule.program import hosts
 
-    checked = [(site, _place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]
-    return checked + [(step, _place(graph, step.name, step.where)) for step in hosts(program) if step.raises]
+    checked = [(site, _find_place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]
+    return checked + [(step, _find_place(graph, step.name, step.where)) for step in hosts(program) if step.raises]
 
 
-def _place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
+def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
     for k, node in enumerate(graph.order):
-        if node.op.name == name and node.where is where:  # whoever rewrites a node passes on this very object
+        if node.op.name == name and node.where is where:  # rewrites of a node pass on this very object
             return (k,)
         if node.op.kind == "loop":
-            inner = _place(node.params["body"].graph, name, where)
-            if inner:
-                return (k, *inner)
+            path = _find_place(node.params["body"].graph, name, where)
+            if path:
+                return (k, *path)
     return ()
 
 
-def _told(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
-    """The error of a fault, at the line of this graph, which need not be the one that the Program was made of."""
+def _index_error(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
+    """Return the IndexError of a fault with the line of this graph, which may differ from the graph that was compiled."""
     site, path = places[fault.site]
     return told(fault, site, _where(graph, path, site.where))
 
 
-def _where(graph: Graph, path: tuple[int, ...], known: Any) -> Any:
-    """The line of the node at a path; ``known`` where there is no path."""
+def _where(graph: Graph, path: tuple[int, ...], default: Any) -> Any:
+    """Return the line of the node at a position; ``known`` if the position is empty."""
     node: Any = None
     for k in path:
         node = (graph if node is None else node.params["body"].graph).order[k]
-    return known if node is None else node.where
+    return default if node is None else node.where
 
 
-def _refused(error: ValueError, places: list[Place], graph: Graph) -> ValueError:
-    """The error of a step in NumPy, at the line of this graph."""
+def _step_error(error: ValueError, places: list[Place], graph: Graph) -> ValueError:
+    """Return the error of a step in NumPy with the line of this graph."""
     step = error.step  # type: ignore[attr-defined]
-    path = next((path for found, path in places if found is step), None)
+    path = next((path for candidate, path in places if candidate is step), None)
     return error if path is None else refused(error, _where(graph, path, step.where))
 
 
 def refused(error: ValueError, where: Any) -> ValueError:
-    """NumPy's error and the user's line: ``Singular matrix (train.py:12)``."""
+    """Return NumPy's error with the user's line added: ``Singular matrix (train.py:12)``."""
     try:
         return type(error)(f"{error} ({user_line(where)})")
-    except TypeError:  # it is made of more than a sentence
+    except TypeError:  # its constructor takes more than a message
         return error
 
 
 def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
-    """NumPy's error of an index out of range, and the user's line. The index was counted from the front."""
+    """Return NumPy's error for an index out of range, with the user's line. ``fault.index`` counts from the front."""
     index = fault.index
     if index < 0:
         index += 1 << 64 if site.unsigned else site.lowest
@@ -251,107 +251,109 @@ def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
 
 
 def to_buffer(array: np.ndarray) -> Any:
-    """A buffer with a copy of a NumPy array."""
+    """Return a buffer with a copy of a NumPy array."""
     return device().upload(array)
 
 
 def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
-    """A buffer with some rows of a NumPy array, copied once; the dtype is one of NumPy's own, ``rows`` lie within the array."""
+    """Return a buffer with rows of a NumPy array, copied once. The dtype must be one of NumPy's own and ``rows`` within
+    bounds."""
     return device().upload_rows(array, rows)
 
 
 def first(buffer: Any, dtype: Format) -> Any:
-    """The first element of a buffer, as a NumPy number."""
-    there = owner(buffer)
-    found = there.first(buffer, dtype)
+    """Return the first element of a buffer, as a NumPy number."""
+    source = owner(buffer)
+    number = source.first(buffer, dtype)
     if ELSEWHERE:
-        _tell(there)
-    return found
+        _raise_late_error(source)
+    return number
 
 
 def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
-    """A read-only view of a buffer, which is never written from then on."""
-    there = owner(buffer)
-    found = there.download(buffer, shape, dtype)
+    """Return a read-only NumPy view of a buffer. The buffer must never be written afterwards."""
+    source = owner(buffer)
+    array = source.download(buffer, shape, dtype)
     if ELSEWHERE:
-        _tell(there)
-    return found
+        _raise_late_error(source)
+    return array
 
 
-def _tell(there: Device) -> None:
-    """After a look: raise the error of an earlier run on this device that nobody has heard of."""
-    if isinstance(there, TellsLate):
-        there.tell()
+def _raise_late_error(source: Device) -> None:
+    """Raise the pending error of an earlier run on this device, if there is one."""
+    if isinstance(source, TellsLate):
+        source.tell()
 
 
 @cache
 def _any_size(name: str) -> AnySize | None:
-    found = get_device(name)
-    return found if isinstance(found, AnySize) else None
+    candidate = get_device(name)
+    return candidate if isinstance(candidate, AnySize) else None
 
 
 def any_size() -> AnySize:
-    """The device, which computes small things at once."""
-    found = _any_size(device().name)
-    assert found is not None
-    return found
+    """Return the device in use, which must support eager work."""
+    current = _any_size(device().name)
+    assert current is not None
+    return current
 
 
 def sized() -> Sized:
-    """The device's functions that take sizes as arguments."""
+    """Return the device's functions that take sizes as arguments."""
     return any_size().sized
 
 
 def count_numpy() -> None:
-    """Note that NumPy computes an operation on the device's memory."""
+    """Count an operation that NumPy computes on the device's memory."""
     any_size().numpy_calls += 1
 
 
 def computes_at_once() -> bool:
-    """Whether the device can compute small things at once."""
+    """Return whether the device supports eager work."""
     return _any_size(device().name) is not None
 
 
 def window(buffer: Any, start: int, nbytes: int) -> Any:
-    """A buffer that is a part of another one, which is not written to while it lives."""
+    """Return a buffer that is part of another one. The other buffer is not written while the part lives."""
     return device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
 
 
 def over(array: np.ndarray) -> Any:
-    """A buffer over the memory of a NumPy array that lies row by row; None where the device has memory of its own."""
-    own = device()
-    return own.over(array) if isinstance(own, AnySize) else None
+    """Return a buffer over the memory of a contiguous NumPy array; None if the device has memory of its own."""
+    current = device()
+    return current.over(array) if isinstance(current, AnySize) else None
 
 
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
-    """A buffer's memory, to be read from for a moment while the buffer is held."""
+    """Return a read-only NumPy view of a buffer's memory, for immediate use while the buffer is referenced."""
     return device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]
 
 
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
-    """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
-    found = _any_size(device().name)
-    return None if found is None else found.writable(buffer, shape, dtype)
+    """Return a writable NumPy view of a buffer's memory, for immediate use; None if a view or another library may read the
+    buffer."""
+    current = _any_size(device().name)
+    return None if current is None else current.writable(buffer, shape, dtype)
 
 
 def together(buffers: Sequence[Any]) -> bytes | None:
-    """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+    """Return the concatenated bytes of many buffers; None if one of them is part of another buffer."""
     return device().together(buffers)  # type: ignore[attr-defined]
 
 
 def allocate(nbytes: int) -> Any:
-    """A buffer of so many bytes, not initialised."""
+    """Return an uninitialised buffer of ``nbytes`` bytes."""
     return device().allocate(nbytes)
 
 
 def allocator() -> Callable[[int], Any]:
-    """What makes a buffer of so many bytes, not initialised."""
+    """Return the function that allocates an uninitialised buffer, given its size in bytes."""
     return device().allocate
 
 
 def wait_for(nodes: Iterable[Node]) -> None:
-    """Wait until the devices where nodes have their values are done; calls on the CPU have finished when they return."""
+    """Wait until the devices that hold the values of nodes are idle. CPU runs are complete when they return."""
     if ELSEWHERE:
-        for there in {owner(n.value) for n in nodes if type(n.value) in ELSEWHERE}:
-            there.synchronise()
-            _tell(there)
+        for source in {owner(n.value) for n in nodes if type(n.value) in ELSEWHERE}:
+            source.synchronise()
+            _raise_late_error(source)

@@ -1,7 +1,7 @@
-"""What is held and not computed yet: who else needs what a look computes, and when a pending graph is computed unasked.
+"""Pending work of a thread: which pending nodes a run must compute too, and how much is pending.
 
-Every Array whose content is pending is in a list of its thread, in the order in which they were made. Arrays that died or
-were computed since are swept out now and then. Other threads' Arrays are theirs: a gradient may be walking their graphs.
+Every Array whose content is pending is in a list of its thread, in order of creation. Dead and materialised entries are swept out
+from time to time. Each thread handles only its own list: another thread's gradient may be walking its graphs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from weft.graph.node import Node, topological
 from weft.graph.primitives.table import INPUT, is_placeholder
 from weft.runtime.context import LOCAL, Handles
 
-MOST_NODES = 2000  # pending at once
-MOST_BYTES = 256 << 20  # of one graph
-FIRST = 32  # Arrays made before the first look at how much is pending
+MOST_NODES = 2000  # pending in a thread
+MOST_BYTES = 256 << 20  # pending in one graph
+FIRST = 32  # Arrays created before the first check of the pending amount
 
 
 def holds(node: Node) -> bool:
-    """Whether a living Array holds this pending node (it may be asked for later)."""
+    """Return whether a live Array refers to this pending node, so that its value may be read later."""
     holder = node.holder
     if holder is None or node.op.kind in ("leaf", "loop"):
         return False
@@ -37,23 +37,23 @@ def _pending(ref: weakref.ref) -> Node | None:
 
 
 def _keep(handles: Handles, begin: int, kept: list[weakref.ref]) -> None:
-    """Sweep the list from ``begin`` on; what was said about its length is said about what comes from now on."""
-    gone = len(handles) - begin - len(kept)
+    """Replace the list from ``begin`` on by ``kept``; shift the thresholds that refer to the length."""
+    removed = len(handles) - begin - len(kept)
     handles[begin:] = kept
     handles.swept = len(handles)
-    handles.limit -= gone
-    handles.until -= gone
-    handles.counted -= gone
+    handles.limit -= removed
+    handles.until -= removed
+    handles.counted -= removed
 
 
 def _sweep(handles: Handles) -> None:
     handles.came = 0
-    _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # each Array once
+    _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # without duplicates
 
 
 def settled() -> None:
-    """After a look: where nothing is pending any more, what follows is counted from here, so that every turn of a loop that
-    looks is cut at the same places."""
+    """Reset the thresholds if nothing is pending any more. The iterations of a loop that reads a value are then all cut at the
+    same places."""
     handles = LOCAL.handles
     if len(handles) <= 2 * FIRST and not any([_pending(ref) is not None for ref in handles]):
         _keep(handles, 0, [])
@@ -61,14 +61,14 @@ def settled() -> None:
         handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
 
 
-def _others(asked: Set[Node]) -> Handles:
-    """The list, swept at its end, and as a whole once as much has come as was there."""
+def _sweep_requested(requested: Set[Node]) -> Handles:
+    """Return the list without dead and requested entries: its new end is swept, and all of it once it has doubled."""
     handles = LOCAL.handles
     begin = handles.swept
-    if not begin:  # the usual case: nothing but what is asked for has come since, and intermediate results
+    if not begin:  # usually only requested nodes and intermediate results were added
         for ref in handles:
             cell = ref()
-            if cell is not None and cell._node.value is None and cell._node not in asked:
+            if cell is not None and cell._node.value is None and cell._node not in requested:
                 break
         else:
             _keep(handles, 0, [])
@@ -76,25 +76,25 @@ def _others(asked: Set[Node]) -> Handles:
     handles.came += len(handles) - begin
     if handles.came > begin:
         begin = handles.came = 0
-    _keep(handles, begin, [ref for ref in handles[begin:] if (node := _pending(ref)) is not None and node not in asked])
+    _keep(handles, begin, [ref for ref in handles[begin:] if (node := _pending(ref)) is not None and node not in requested])
     return handles
 
 
-def sharing(order: Sequence[Node], asked: Sequence[Node]) -> list[Node]:
-    """Held pending nodes that read what a run of ``order`` computes and would not keep: they are computed with it, or it
-    would be computed again for them.
+def sharing(order: Sequence[Node], requested: Sequence[Node]) -> list[Node]:
+    """Return the pending nodes of live Arrays that read nodes which a run of ``order`` computes and drops. The run computes them
+    too; otherwise it would be repeated for them.
 
-    Such readers show in the number of references to a node: it is more than the graph's own. Then the list is searched, the
-    latest first, until all references are accounted for.
+    A node with such readers has more references than the graph itself accounts for. The list is then searched, the latest entries
+    first, until all references are accounted for.
     """
-    wanted = {*asked}
-    handles = _others(wanted)
+    wanted = {*requested}
+    handles = _sweep_requested(wanted)
     if len(handles) <= FIRST and not any([(node := _pending(ref)) is not None and node not in wanted for ref in handles]):
         return []
     search = _Search(handles)
     search.add(order, wanted)
-    found: list[Node] = []
-    spare = 2 * MOST_NODES  # that may be visited in vain
+    dependents: list[Node] = []
+    spare = 2 * MOST_NODES  # nodes that may be visited without a result
     for ref in reversed(handles):
         if search.loose <= 0 or spare < 0:
             break
@@ -104,18 +104,17 @@ def sharing(order: Sequence[Node], asked: Sequence[Node]) -> list[Node]:
         fresh = search.walk(node)
         if search.reads[node] is True and search.nbytes(fresh) <= MOST_BYTES:
             search.add(fresh, {node})
-            found.append(node)
+            dependents.append(node)
         else:
             spare -= len(fresh)
-    return found
+    return dependents
 
 
 class _Search:
-    """A graph that grows by what shares nodes with it.
+    """A graph that grows by the nodes that share inputs with it.
 
-    reads: of every node that was seen, whether it is to be computed and belongs to the graph or reads what does; None where
-    it rests on what is not known (a placeholder of a trace that has ended). loose: references to nodes of the graph, not
-    kept, by others than its own nodes.
+    reads: for every visited node, True if a run computes it or it reads such a node, False if not, None if it depends on a
+    placeholder of a trace that has ended. loose: references to dropped nodes of the graph from outside of the graph.
     """
 
     def __init__(self, handles: Handles) -> None:
@@ -130,14 +129,15 @@ class _Search:
     def add(self, nodes: Sequence[Node], kept: set[Node]) -> None:
         self._link(nodes)
         reads, edges = self.reads, self.edges
-        for n, count in zip(nodes, [*map(getrefcount, nodes)], strict=True):  # before a variable here is one more reference
-            others = count - edges[n] - _OWN
-            if others > 0 and reads[n] and n not in kept and not self.holds(n):
-                self.loose += others
+        for n, count in zip(nodes, [*map(getrefcount, nodes)], strict=True):  # before a variable adds a reference
+            outside = count - edges[n] - _OWN_REFERENCES
+            if outside > 0 and reads[n] and n not in kept and not self.holds(n):
+                self.loose += outside
                 self.counted.add(n)
 
     def holds(self, node: Node) -> bool:
-        """Whether a living Array holds the node, be it not the last that took it: that may have been a copy, and gone."""
+        """Return whether a live Array refers to the node. ``node.holder`` is the last Array that took it, which may have been a
+        copy and be dead."""
         if holds(node):
             return True
         if self.owners is None:
@@ -159,7 +159,7 @@ class _Search:
                     self.loose -= 1
 
     def walk(self, node: Node) -> tuple[Node, ...]:
-        """What was not seen of the graph behind a node."""
+        """Return the nodes behind ``node`` that were not visited yet, and classify them in ``reads``."""
         reads = self.reads
         fresh = topological((node,), stop=reads.keys())
         fresh = tuple([n for n in fresh if n not in reads])
@@ -174,8 +174,8 @@ class _Search:
         return self.bytes
 
 
-def _own() -> int:
-    """What getrefcount tells in :meth:`_Search.add` of a node that nobody else has."""
+def _own_references() -> int:
+    """Return the value of getrefcount in :meth:`_Search.add` for a node without other references."""
     nodes = (Node(INPUT, (), {}, (), None),)  # type: ignore[arg-type]
     reads, edges = dict.fromkeys(nodes), dict.fromkeys(nodes)
     (count,) = map(getrefcount, nodes)
@@ -183,10 +183,10 @@ def _own() -> int:
     return count
 
 
-_OWN = _own()
+_OWN_REFERENCES = _own_references()
 
 
 def _nbytes(nodes: Sequence[Node]) -> int:
-    """Bytes of all; most are of a few shapes."""
+    """Return the total bytes of nodes. Counting shapes first is faster, since few shapes occur."""
     kinds = Counter([(n.shape, n.dtype) for n in nodes])
     return sum([prod(shape) * dtype.bytes * count for (shape, dtype), count in kinds.items()])

@@ -1,9 +1,9 @@
-"""Given: a number that a traced function is given or finds in an object, whose value each call tells anew.
+"""Given: a number argument of a traced function, or a number found in an object, whose value each call supplies.
 
-It behaves as the number it stands for, to the last digit: what is computed of it beside Python's other numbers is noted on the
-trace's tape and computed by Python again at each call, without bounds and with Python's own errors; where it meets an array,
-that result becomes a run-time number of the Program. Whoever needs the value itself (a shape, an index, ``range``, a format)
-gets it: then the argument is static, as it was before there was a tape. A condition only has to come out as it did.
+It behaves exactly as the number it stands for. Python operations on it are recorded on the trace's tape and repeated by Python at
+each call, with Python's unbounded integers and errors. Combined with an array it becomes a run-time number of the Program. Code
+that needs the value itself (a shape, an index, ``range``, a format) gets it, and the argument becomes static. A condition only
+has to have the same outcome at each call.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from weft.runtime.cell import Cell, traces
 
 SCALARS = frozenset([form.numpy.type for form in FROM_NUMPY.values() if form.kind in ("bool", "signed", "unsigned", "float")])
 RUN_TIME = frozenset((int, float)) | SCALARS - {np.bool_}  # types of numbers that may change from call to call
-MOST = 4096  # steps: what computes more than so many numbers in Python is static
-_ANY = object()
-Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # what computes it, of which slots, its type, what it must be
+MOST = 4096  # steps: a tape with more makes its numbers static
+_ANY_VALUE = object()
+Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # function, slots of operands, type of result, required result
 
 
 class Tape:
-    """What a trace computes of the numbers it is given. Slots hold numbers: the leaves of the arguments, numbers of objects, then
-    one for each step.
+    """The computations that a trace does on run-time numbers. Slots hold numbers: the leaves of the arguments, numbers of
+    objects, then one result per step.
 
-    nodes: slot and the ``scalar`` leaf that it is given to. static: leaves of which the value was asked for, each with the user's
-    line that asked first. conditions: those behind steps that must come out as they did, with such lines. over: the trace is,
-    so what is left of it are plain numbers; they are so outside of the trace, in other threads for example, all the time.
+    nodes: pairs of a slot and the ``scalar`` leaf that receives its number. static: leaves whose value was read, each with the
+    line of the user's first read. conditions: leaves behind steps that must have the same outcome, with such lines. over: True
+    once the trace has ended; the numbers left are then plain, as they always are outside of the trace, for example in other
+    threads.
     """
 
     __slots__ = ("_made", "_nodes", "_roots", "_steps", "conditions", "nodes", "over", "static", "steps")
@@ -43,8 +44,8 @@ class Tape:
     def __init__(self, leaves: int) -> None:
         self._made: list[weakref.ref] = []
         self._nodes: dict[tuple[int, Format], Node] = {}
-        self._steps: dict[Any, int] = {}  # what was computed before: by function and operands, its slot
-        self._roots: list[frozenset[int]] = [frozenset((k,)) for k in range(leaves)]  # of each slot: the leaves behind it
+        self._steps: dict[Any, int] = {}  # function and operands -> slot of the result
+        self._roots: list[frozenset[int]] = [frozenset((k,)) for k in range(leaves)]  # slot -> the leaves behind it
         self.nodes: list[tuple[int, Node]] = []
         self.static: dict[int, str] = {}
         self.steps: list[Step] = []
@@ -62,18 +63,18 @@ class Tape:
         self._made.append(weakref.ref(out))
         return out
 
-    def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, wanted: Any = _ANY) -> int:
-        """Note a step; the slot of its result."""
-        mine = [k for k, x in enumerate(operands) if type(x) in GIVEN and x.tape is self]
-        slots = tuple([operands[k].slot for k in mine])
-        key = (function, slots, wanted is _ANY, *[None if k in mine else _described(x) for k, x in enumerate(operands)])
-        known = self._steps.get(key)
-        if known is not None:
-            return known
-        if len(mine) < len(operands):  # a number of a trace around this one stays what it is
-            fixed = [None if k in mine else x if _is_open(x) else _plain(x) for k, x in enumerate(operands)]
-            function = _with(function, fixed, mine)
-        self.steps.append((function, slots, type(result), wanted))
+    def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, required: Any = _ANY_VALUE) -> int:
+        """Record a step and return the slot of its result."""
+        own = [k for k, x in enumerate(operands) if type(x) in GIVEN and x.tape is self]
+        slots = tuple([operands[k].slot for k in own])
+        key = (function, slots, required is _ANY_VALUE, *[None if k in own else _describe(x) for k, x in enumerate(operands)])
+        recorded = self._steps.get(key)
+        if recorded is not None:
+            return recorded
+        if len(own) < len(operands):  # a number of an outer trace is kept as it is
+            fixed = [None if k in own else x if _is_open(x) else _plain(x) for k, x in enumerate(operands)]
+            function = _fix_operands(function, fixed, own)
+        self.steps.append((function, slots, type(result), required))
         self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
         self._steps[key] = slot = len(self._roots) - 1
         return slot
@@ -83,62 +84,61 @@ class Tape:
         return self._roots[slot]
 
     def guard(self, number: Given) -> None:
-        """The program is right only where this number is what it is now."""
+        """Record that the program is valid only for the present value of this number."""
         self.conditions |= dict.fromkeys(self._roots[number.slot] - self.conditions.keys(), user_line(user_frame()))
-        self.apply(_itself, (number,), number.value, number.value)
+        self.apply(_identity, (number,), number.value, number.value)
 
     def pin(self, number: Given) -> None:
-        """The leaves behind a number are static."""
+        """Make the leaves behind a number static."""
         self.guard(number)
         self.static |= dict.fromkeys(self._roots[number.slot] - self.static.keys(), user_line(user_frame()))
 
     def node(self, number: Given, dtype: Format) -> Node:
-        """The run-time number in ``dtype``, which holds it."""
+        """Return the node of a run-time number in ``dtype``, which must be able to hold the number."""
         key = number.slot, dtype
         if key not in self._nodes:
-            held = _HELD[_python_kind(dtype)] if type(number) is GivenScalar else _held(dtype)
+            convert = _CONVERTERS[_python_kind(dtype)] if type(number) is GivenScalar else _converter(dtype)
             node = self._nodes[key] = scalar_leaf(None, dtype)
-            self.nodes.append((self.apply(held, (number,), held(number.value)), node))
+            self.nodes.append((self.apply(convert, (number,), convert(number.value)), node))
         return self._nodes[key]
 
     def close(self) -> None:
-        """The trace is over."""
-        for number in self.left():  # in an attribute or a list, where without jit it would be another at each call
+        """End the trace."""
+        for number in self.left():  # stored in an attribute or a list, where without jit it would change at each call
             number.told()
         self.over = True
         self._made.clear()
         self._nodes.clear()
 
     def left(self) -> list[Given]:
-        """The numbers that somebody still holds."""
+        """Return the numbers that are still referenced."""
         return [x for x in (ref() for ref in self._made) if x is not None]
 
     @staticmethod
-    def agrees(found: Any, kind: type, wanted: Any) -> bool:
-        """Whether a step gives what it must give, in the type that it gave."""
-        found = _plain(found)
-        return type(found) is kind and (wanted is _ANY or _same(found, wanted))
+    def agrees(result: Any, kind: type, required: Any) -> bool:
+        """Return whether a step's result has the recorded type and, if one is required, the required value."""
+        result = _plain(result)
+        return type(result) is kind and (required is _ANY_VALUE or _same(result, required))
 
     def played(self, leaves: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any] | None:
-        """The numbers in all slots for other leaves and numbers of objects; None where they are of another type, or not what they
-        must be.
+        """Recompute all slots for other leaves and numbers of objects. Return None if a type or a required value differs.
 
-        What Python refuses is such a case too: the function is traced again then, and it is told to the user where it stands.
+        None is also returned if Python raises: the function is then traced again, and the error appears at the user's line.
         """
         values = [*leaves, *numbers]
         try:
-            for function, slots, kind, wanted in self.steps:
-                found = function(*[values[s] for s in slots])
-                if type(found) is not kind or (wanted is not _ANY and not _same(found, wanted)):
+            for function, slots, kind, required in self.steps:
+                result = function(*[values[s] for s in slots])
+                if type(result) is not kind or (required is not _ANY_VALUE and not _same(result, required)):
                     return None
-                values.append(found)
+                values.append(result)
         except Exception:
             return None
         return values
 
 
-def _with(function: Callable[..., Any], operands: list[Any], places: list[int]) -> Callable[..., Any]:
-    """A function of the operands at ``places`` only; the others stay."""
+def _fix_operands(function: Callable[..., Any], operands: list[Any], places: list[int]) -> Callable[..., Any]:
+    """Return a function of the operands at ``places`` only; the other operands are fixed."""
     if len(operands) == 2 and len(places) == 1:
         x, y = operands
         return (lambda x: function(x, y)) if places == [0] else (lambda y: function(x, y))
@@ -156,24 +156,24 @@ def _is_open(x: Any) -> bool:
     return type(x) in GIVEN and x.tape.open
 
 
-def _described(x: Any) -> Any:
-    """A number or a setting, so that equal ones give equal results."""
+def _describe(x: Any) -> Any:
+    """Return a hashable description of a number or setting; equal descriptions give equal results."""
     if _is_open(x):
         return id(x.tape), x.slot
     x = _plain(x)
     return type(x), repr(x) if type(x) is float or type(x) in SCALARS else x
 
 
-def _itself(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
 def _same(a: Any, b: Any) -> bool:
-    return repr(a) == repr(b) if type(a) is float or type(a) in SCALARS else a == b  # there are NaN and two zeros
+    return repr(a) == repr(b) if type(a) is float or type(a) in SCALARS else a == b  # repr compares NaN and the sign of zero
 
 
 def fits(value: Any, dtype: Format) -> bool:
-    """Whether a number becomes one of ``dtype`` without a word: within its range, and of its kind."""
+    """Return whether ``dtype`` holds a number without a warning: the number is within range and of the same kind."""
     if type(value) is bool:
         return True
     if dtype in FLOATS:
@@ -182,20 +182,20 @@ def fits(value: Any, dtype: Format) -> bool:
 
 
 def is_int(x: Any) -> bool:
-    """Whether something is a Python int, of which the value may be told later."""
+    """Return whether ``x`` is a Python int, possibly one whose value each call supplies."""
     return type(x) is int or (type(x) is Given and type(x.value) is int)
 
 
-def _held(dtype: Format) -> Callable[[Any], Any]:
+def _converter(dtype: Format) -> Callable[[Any], Any]:
     kind = _python_kind(dtype)
-    small = 127 if kind is int else dtype.reach
+    safe = 127 if kind is int else dtype.reach
 
-    def held(value: Any) -> Any:
-        if not 0 <= value <= small and not fits(value, dtype):
+    def convert(value: Any) -> Any:
+        if not 0 <= value <= safe and not fits(value, dtype):
             raise OverflowError
         return kind(value)
 
-    return held
+    return convert
 
 
 def _python_kind(dtype: Format) -> type:
@@ -214,7 +214,7 @@ def _bool(value: Any) -> bool:
     return bool(value)
 
 
-_HELD: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool: _bool}  # functions, for a tape tells them apart
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool: _bool}
 
 
 def _plain(x: Any) -> Any:
@@ -222,11 +222,11 @@ def _plain(x: Any) -> Any:
 
 
 def computed(function: Callable[..., Any], *operands: Any) -> Any:
-    """Return ``function(*operands)``, as a number that each call computes again where an operand is one."""
+    """Return ``function(*operands)``. If an operand is a run-time number, so is the result: each call computes it again."""
     result = function(*map(_plain, operands))
     tapes = [x.tape for x in operands if type(x) in GIVEN and x.tape.open]
     tape = tapes[0] if tapes else None
-    if len(tapes) > 1 and any([other is not tape for other in tapes]):
+    if len(tapes) > 1 and any([t is not tape for t in tapes]):
         tape = next(trace.tape for trace in traces() if trace.tape in tapes)  # the innermost
     if tape is None:
         return result
@@ -236,7 +236,7 @@ def computed(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 class Given:
-    """An int argument of a traced function, a number of an object, or what Python computes of some."""
+    """An int argument of a traced function, a number of an object, or a result that Python computes of such numbers."""
 
     __slots__ = ("__weakref__", "slot", "tape", "value")
 
@@ -245,21 +245,21 @@ class Given:
     tape: Tape
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # so isinstance(i, int) is what it is without jit
+    def __class__(self) -> type:  # isinstance(i, int) is the same as without jit
         return type(self.value)
 
     def node(self, dtype: Format) -> Node:
-        """The number as a node, which ``dtype`` can hold; outside of its trace a constant."""
+        """Return the number as a node of ``dtype``, which must be able to hold it; outside of its trace, a constant."""
         return self.tape.node(self, dtype) if self.tape.open else constant(self.value, dtype)
 
     def told(self) -> Any:
-        """The value itself; the argument becomes static."""
+        """Return the plain value; the argument becomes static."""
         if self.tape.open:
             self.tape.pin(self)
         return self.value
 
     def here(self) -> Any:
-        """The value itself, for a program that is right for no other."""
+        """Return the plain value; the program is valid for this value only."""
         if self.tape.open:
             self.tape.guard(self)
         return self.value
@@ -269,7 +269,7 @@ class Given:
         return truth.here() if type(truth) in GIVEN else truth
 
     def __getattr__(self, name: str) -> Any:
-        getattr(self.value, name)  # raises as a number does
+        getattr(self.value, name)  # raises the AttributeError of the number
         return getattr(self.told(), name)
 
     def __hash__(self) -> int:
@@ -307,11 +307,11 @@ class Given:
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is None:
-            return _joined(operator.pow, self, other, self, other)
+            return _combine(operator.pow, self, other, self, other)
         return pow(self.told(), asked(other), asked(modulus))
 
     def __rpow__(self, other: Any) -> Any:
-        return _joined(operator.pow, other, self, self, other)
+        return _combine(operator.pow, other, self, self, other)
 
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if isinstance(other, Cell) else (self // other, self % other)
@@ -327,14 +327,14 @@ class Given:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(x, Cell) for x in (*inputs, *options.get("out", ()))):
-            return NotImplemented  # weft's arrays answer
+            return NotImplemented  # __array_ufunc__ of weft's arrays handles it
         if method == "__call__" and not options and ufunc.nout == 1 and all([type(x) in _NUMBERS for x in inputs]):
             return computed(ufunc, *inputs)
         return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
 
 
 class GivenScalar(Given):
-    """The same of a NumPy scalar: beside arrays it keeps its own dtype."""
+    """A run-time number that is a NumPy scalar: beside arrays it keeps its own dtype."""
 
     __slots__ = ()
 
@@ -344,21 +344,21 @@ class GivenScalar(Given):
         return self.node(FROM_NUMPY[self.value.dtype])
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.value, name) if name in _OF_THE_DTYPE else super().__getattr__(name)
+        return getattr(self.value, name) if name in _DTYPE_ATTRIBUTES else super().__getattr__(name)
 
 
-_OF_THE_DTYPE = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
+_DTYPE_ATTRIBUTES = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
 GIVEN = frozenset((Given, GivenScalar))
 
 
 class Slot(NamedTuple):
-    """A number that a tape gives, in what outlives its trace."""
+    """A number of a tape, referred to in an object that outlives the trace."""
 
     slot: int
 
 
 def asked(x: Any) -> Any:
-    """``x``, or a list or tuple, with numbers themselves where it is one of which only the call tells the value."""
+    """Replace run-time numbers by their plain values, in ``x`` itself or, if it is a list or tuple, within it."""
     if type(x) is list or type(x) is tuple:
         return type(x)(map(asked, x))
     return x.told() if type(x) in GIVEN else x
@@ -368,11 +368,11 @@ _RESULTS = frozenset((int, float, bool)) | SCALARS
 _NUMBERS = _RESULTS | GIVEN
 
 
-def _joined(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:
+def _combine(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:
     if type(other) in _NUMBERS:
         return computed(function, x, y)
     if isinstance(other, Cell):
-        return NotImplemented  # it knows what a number beside it means
+        return NotImplemented  # the array's operator handles the number
     return function(asked(x), asked(y))
 
 
@@ -381,10 +381,10 @@ def _install() -> None:
         return lambda self: computed(function, self)
 
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _joined(function, self, other, self, other)
+        return lambda self, other: _combine(function, self, other, self, other)
 
     def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _joined(function, other, self, self, other)
+        return lambda self, other: _combine(function, other, self, self, other)
 
     for name in ("neg", "pos", "abs", "invert"):
         setattr(Given, f"__{name}__", unary(getattr(operator, name)))

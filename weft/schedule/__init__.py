@@ -1,8 +1,9 @@
-"""How a graph is computed: in how few kernels, in which order, in which memory.
+"""Scheduling: how many kernels compute a graph, in which order, and in which memory.
 
-``view`` knows who reads whom, ``groups`` joins nodes into kernels while ``structure`` finds loops for them, ``lower`` and
-``expand`` write a group down as a kernel, ``forms`` remembers both for groups that are alike, ``build`` makes the Program:
-steps, slots, one arena. ``reasons`` says why two kernels are two.
+``fusion_graph`` finds the readers and sources of each node. ``groups`` merges nodes into kernels; ``group_structure`` finds the
+loops of a group. ``lower`` and ``expand`` build the kernel of a group. ``group_cache`` caches verdicts and kernels of groups
+with equal structure. ``build`` makes the Program: steps, slots and one arena. ``reasons`` holds the sentences that explain a
+boundary.
 
-Of a device it knows its ``Target`` only; code, threads and addresses come later (``weft.devices``).
+The package depends on a device only through its ``Target``. Code, threads and addresses come later (``weft.devices``).
 """

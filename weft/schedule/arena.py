@@ -1,4 +1,4 @@
-"""Where temporaries live: places in one arena."""
+"""Offsets of temporaries in one arena."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from bisect import bisect, insort
 from collections.abc import Sequence
 
 ALIGN = 64
-MANY = 1000  # temporaries; above, their places are sought in a way that takes less time and may take more memory
+MANY = 1000  # temporaries; more are placed step by step, which is faster but may take more memory
 
 
 def aligned(nbytes: int) -> int:
+    """Return ``nbytes``, rounded up to the alignment."""
     return -(-nbytes // ALIGN) * ALIGN
 
 
 def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
-    """Offsets for temporaries, and the size of the whole.
+    """Return the offset of each temporary, and the size of the arena.
 
     Parameters
     ----------
     sizes : bytes of each
     lives : (step that writes it, last step that reads it) of each, both inclusive
 
-    The largest are placed first, each into the lowest gap that is free over its whole life; where there are very many, in the
-    order in which they are written, each into the lowest gap that is free then.
+    The largest temporaries are placed first, each into the lowest gap that is free during its whole life. More than ``MANY``
+    are placed in the order in which they are written, each into the lowest gap that is free at that step.
     """
     if len(sizes) > MANY:
-        return _swept(sizes, lives)
+        return _place_in_step_order(sizes, lives)
     offsets = [0] * len(sizes)
-    placed: list[tuple[int, int, int, int]] = []  # (begin and end of the place, of the life), in order of places
+    placed: list[tuple[int, int, int, int]] = []  # (begin and end of the place, first and last step), ordered by place
     total = 0
     for k in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
         need = aligned(sizes[k])
@@ -44,8 +45,8 @@ def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[
     return offsets, total
 
 
-def _swept(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
-    """Step by step: a gap for what is written, and what was read last is a gap again."""
+def _place_in_step_order(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """Place temporaries step by step: each written one takes a gap, each one read for the last time becomes a gap."""
     offsets, total = [0] * len(sizes), 0
     begins: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""From a graph to a Program: kernels in order, slots for what they pass on, memory, donation."""
+"""Compilation of a graph to a Program: kernels in order, the slots they share, memory, and donation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft.schedule.kernel_info import kernel_info
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
 
-_FAR = 64  # operations: the farthest that is told apart
+_FARTHEST = 64  # operations; greater distances between an input and an output count as equal
 
 
 def build(graph: Graph, target: Target = CPU) -> Program:
@@ -53,18 +53,22 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
 
 def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
-    """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
+    """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
     small = simplify(in_parts(graph, target.chains))
     apart = hoisted(without_sure_checks(small))
-    return _scheduled(pruned(small if apart is small else simplify(apart)), target, inside=False)
+    return _schedule(pruned(small if apart is small else simplify(apart)), target, inside=False)
 
 
-def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
-    """inside: of a loop, which changes nothing of its caller's until it has ended."""
+def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
+    """Return the Program of a simplified graph.
+
+    ``inside``: the graph is a loop body. It may write over its inputs although a check may fail later, because arrays outside
+    the loop do not change before the loop has ended.
+    """
     view, fused = fuse(graph, target)
     fused = ordered(view, fused)
     if target.channels_last:
-        from weft.schedule.layout import laid_out  # which the CPU never needs
+        from weft.schedule.layout import laid_out  # the CPU never needs it
 
         fused = laid_out(view, fused, target)
     slots = _Slots(view)
@@ -78,12 +82,12 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
                 steps.append(_loop(slots, f))
                 continue
             assert node.op.reference is not None
-            args = tuple([slots.seen(i, i.shape) for i in node.inputs])
-            out = slots.seen(node, node.shape)
+            args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
+            out = slots.slot_of(node, node.shape)
             flops = 0 if node.op.cost is None else node.op.cost(node).flops
             steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
             continue
-        ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
+        ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])
         steps.append(Call(f.kernel, tuple(ids), numbers, tuple([index_checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
@@ -97,31 +101,31 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
 
 
 def _loop(slots: _Slots, fused: Fused) -> Loop:
-    """A scan as a step: its body is a Program of its own."""
+    """Return a scan as a step. Its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _scheduled(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
+    program = _schedule(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
-    alone = set(program.donate)
-    found = {f.params["index"]: slots.seen(f, f.shape) for f in fused.outputs}
-    given = [slots.seen(i, i.shape) for i in scan.inputs]
+    in_place = set(program.donate)
+    result_slots = {f.params["index"]: slots.slot_of(f, f.shape) for f in fused.outputs}
+    inputs = [slots.slot_of(i, i.shape) for i in scan.inputs]
     carries = []
     for k, node in enumerate(body.outputs[:n]):
-        last = found[k] if k in found else slots.own(node.shape, node.dtype)
-        tape = found.get(total + k, -1)
-        swaps = tape < 0 and length > 1 and (k, k) not in alone
-        spare = slots.own(node.shape, node.dtype) if swaps else -1
-        carries.append(Carry(given[k], last, spare, tape))
-    ys = tuple([found[k] for k in range(n, total)])
-    arena = slots.own((program.arena,), UINT8) if program.arena else -1
+        last = result_slots[k] if k in result_slots else slots.new_slot(node.shape, node.dtype)
+        tape = result_slots.get(total + k, -1)
+        swaps = tape < 0 and length > 1 and (k, k) not in in_place
+        spare = slots.new_slot(node.shape, node.dtype) if swaps else -1
+        carries.append(Carry(inputs[k], last, spare, tape))
+    ys = tuple([result_slots[k] for k in range(n, total)])
+    arena = slots.new_slot((program.arena,), UINT8) if program.arena else -1
     return Loop(
-        program, length, scan.params["reverse"], tuple(carries), tuple(given[n : n + xs]), tuple(given[n + xs :]), ys, arena
+        program, length, scan.params["reverse"], tuple(carries), tuple(inputs[n : n + xs]), tuple(inputs[n + xs :]), ys, arena
     )
 
 
 class _Slots:
-    """Slots as they are asked for: one a memory, and an alias for each other shape it is seen under."""
+    """Slots, created on demand: one for each memory, and an alias for each other shape under which the memory is read."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -133,7 +137,7 @@ class _Slots:
         for k, node in enumerate(graph.inputs):
             self.position.setdefault(node, k)
             slot = self._add("input", node.shape, node.dtype, position=k)
-            if node.op is not SCALAR:  # a number is no memory: where memory is wanted, a kernel stores it
+            if node.op is not SCALAR:  # a number has no memory: where memory is needed, a kernel stores it
                 self.memory.setdefault(node, slot)
         self.waiting: list[tuple[Node, int]] = []
         for k, node in enumerate(graph.outputs):
@@ -146,14 +150,15 @@ class _Slots:
                 self.memory[base] = slot
 
     def _add(self, kind: str, shape: Shape, dtype: Any, **rest: int) -> int:
+        """Append a slot and return its number."""
         slot = Slot(len(self.slots), kind, shape, dtype, **rest)
         self.slots.append(slot)
         if kind != "alias":
             self.by_shape[slot.id, shape] = slot.id
         return slot.id
 
-    def seen(self, node: Node, shape: Shape) -> int:
-        """The slot of the memory below a node, under a shape."""
+    def slot_of(self, node: Node, shape: Shape) -> int:
+        """Return the slot of the memory below a node, under a shape."""
         base = strip(node)
         if base not in self.memory:
             self.memory[base] = self._add("arena", base.shape, base.dtype)
@@ -162,15 +167,16 @@ class _Slots:
             self.by_shape[root, shape] = self._add("alias", shape, node.dtype, of=root)
         return self.by_shape[root, shape]
 
-    def own(self, shape: Shape, dtype: Any) -> int:
-        """Memory that one step needs for itself."""
+    def new_slot(self, shape: Shape, dtype: Any) -> int:
+        """Return a slot for memory that only one step uses."""
         return self._add("arena", shape, dtype)
 
     def copies(self) -> list[Step]:
+        """Return the copies to outputs that are an input or another output."""
         return [Copy(self.memory[base], target) for base, target in self.waiting]
 
     def finish(self, steps: list[Step], fused: list[Fused]) -> tuple[tuple[Slot, ...], int]:
-        """The slots with their places in the arena."""
+        """Return all slots, with their offsets in the arena, and the arena's size."""
         lives: dict[int, tuple[int, int]] = {}
         for k, step in enumerate(steps):
             if isinstance(step, Call):
@@ -205,36 +211,37 @@ class _Slots:
     def _merged(
         self, steps: list[Step], fused: list[Fused], lives: dict[int, tuple[int, int]]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Map temporaries to the first that lies where they lie, and these to the output that they become.
+        """Map each temporary to the memory it can take over: to the first temporary there, or to an output.
 
-        A temporary lies where one lay that its kernel reads last. So several writes to one array, one after the other, change
-        one memory; where the last of them gives an output, that is the output's. Of what is no copy of the temporary an output
-        keeps its memory, which an input may have given it. ``lives`` then holds the first ones alone,
-        with the life of all that lie there, and none that lie in an output.
+        A temporary takes over the memory of one whose last reader is the kernel that writes the temporary. Thus several writes
+        to one array in a row change one memory; if the last of them produces an output by copying the temporary, the chain uses
+        the memory of the output. Any other output keeps its own memory, which may be a donated input. Afterwards ``lives``
+        contains only the first temporary of each chain, with the lifetime of the chain, and no temporary that uses the memory
+        of an output.
         """
         first: dict[int, int] = {}
         ends: dict[int, int] = {}
-        for k, (step, f) in enumerate(zip(steps, fused, strict=False)):  # copies at the end are of no kernel
+        for k, (step, f) in enumerate(zip(steps, fused, strict=False)):  # copies at the end belong to no kernel
             if not isinstance(step, Call):
                 continue
             count = len(step.kernel.inputs)
-            given = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
-            taken: set[int] = set()
+            roots = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
+            used: set[int] = set()
             for i, o in f.pairs:
-                a, b = given[i], given[count + o]
-                here = first.get(a, a)
-                if here not in lives or given.count(a) > 1 or taken & {a, b} or lives[here][1] != k:
+                a, b = roots[i], roots[count + o]
+                head = first.get(a, a)
+                if head not in lives or roots.count(a) > 1 or used & {a, b} or lives[head][1] != k:
                     continue
                 if self._nbytes(self.slots[a]) != self._nbytes(self.slots[b]):
                     continue
                 if b in lives and lives[b][0] == k:
-                    first[b] = here
-                    lives[here] = lives[here][0], lives.pop(b)[1]
-                    taken |= {a, b}
+                    first[b] = head
+                    lives[head] = lives[head][0], lives.pop(b)[1]
+                    used |= {a, b}
                 elif self.slots[b].kind == "output" and b not in ends.values() and (i, o) in copies(step.kernel):
-                    ends[here] = b
-                    del lives[here]
-                    taken |= {a, b}
+                    ends[head] = b
+                    del lives[head]
+                    used |= {a, b}
         return first, ends
 
     @staticmethod
@@ -248,66 +255,66 @@ class _Slots:
 def _donations(
     graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
 ) -> tuple[tuple[int, int], ...]:
-    """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
+    """Return the (input, output) pairs that may share memory; pairs with the fewest operations between them come first."""
 
     def root(i: int) -> Slot:
         return slots[slots[i].of] if slots[i].kind == "alias" else slots[i]
 
     last: dict[int, int] = {}
-    begun: dict[int, int] = {}  # the step that first writes to a memory
+    first: dict[int, int] = {}  # memory -> the step that first writes it
     for k, step in enumerate(steps):
-        for i in _written(step):
-            begun.setdefault(root(i).id, k)
+        for i in _written_slots(step):
+            first.setdefault(root(i).id, k)
         ids = step.args if isinstance(step, (Call, Host)) else step.reads if isinstance(step, Loop) else (step.source,)
         for i in ids:
             if root(i).kind == "input":
                 last[root(i).position] = k
-    pairs: list[tuple[int, int, int]] = []  # how far, input, output
-    changed: list[tuple[int, int, int]] = []  # step, and the same as its kernel numbers them
+    pairs: list[tuple[int, int, int]] = []  # (distance, input, output)
+    sites: list[tuple[int, int, int]] = []  # (step, input, output as its kernel numbers them)
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
         if isinstance(step, Loop):
             for c in step.in_place:
                 source, target = root(step.carries[c].init), root(step.carries[c].last)
                 once = sum(root(i).id == source.id for i in step.reads) == 1
-                if source.kind == "input" and target.kind == "output" and last[source.position] == k == begun[target.id] and once:
+                if source.kind == "input" and target.kind == "output" and last[source.position] == k == first[target.id] and once:
                     pairs.append((1, source.position, target.position))
-                    changed.append((k, c, c))
+                    sites.append((k, c, c))
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)
-        found: dict[int, list[tuple[int, int]]] = {}  # output of the kernel -> (its input, the Program's)
+        candidates: dict[int, list[tuple[int, int]]] = {}  # output of the kernel -> (its input, the Program's input)
         for i, o in f.pairs:
             source, target = root(step.args[i]), root(step.args[count + o])
-            if source.kind != "input" or target.kind != "output" or not last[source.position] == k == begun[target.id]:
+            if source.kind != "input" or target.kind != "output" or not last[source.position] == k == first[target.id]:
                 continue
             twice = sum(root(a).id == source.id for a in step.args[:count]) > 1
             if not twice:
-                found.setdefault(o, []).append((i, source.position))
-        for o, given in found.items():
-            far = _distances(f.outputs[o], {graph.inputs[position] for _, position in given})
-            for i, position in given:
-                pairs.append((far.get(graph.inputs[position], _FAR), position, root(step.args[count + o]).position))
-                changed.append((k, i, o))
+                candidates.setdefault(o, []).append((i, source.position))
+        for o, sources in candidates.items():
+            away = _input_distances(f.outputs[o], {graph.inputs[position] for _, position in sources})
+            for i, position in sources:
+                pairs.append((away.get(graph.inputs[position], _FARTHEST), position, root(step.args[count + o]).position))
+                sites.append((k, i, o))
     if not inside:
-        pairs = [p for p, fine in zip(pairs, index_checks.safe(steps, fused, changed), strict=True) if fine]
+        pairs = [p for p, is_safe in zip(pairs, index_checks.safe(steps, fused, sites), strict=True) if is_safe]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
 
 
-def _written(step: Step) -> tuple[int, ...]:
+def _written_slots(step: Step) -> tuple[int, ...]:
     """Return the slots that a step writes."""
     if isinstance(step, Call):
         return step.args[len(step.kernel.inputs):]
     return step.writes if isinstance(step, Loop) else (step.out,) if isinstance(step, Host) else (step.target,)
 
 
-def _distances(node: Node, sources: set[Node]) -> dict[Node, int]:
-    """How many operations lie between an output and inputs; what is not there is as far as it matters, or farther."""
-    seen, level, far = {node}, {node}, 0
-    found: dict[Node, int] = {}
-    while level and far < _FAR and len(found) < len(sources):
-        far += 1
+def _input_distances(node: Node, sources: set[Node]) -> dict[Node, int]:
+    """Return the number of operations between an output and each of the ``sources`` nearer than ``_FARTHEST``."""
+    seen, level, distance = {node}, {node}, 0
+    result: dict[Node, int] = {}
+    while level and distance < _FARTHEST and len(result) < len(sources):
+        distance += 1
         level = {i for n in level for i in n.inputs} - seen
         seen |= level
         for i in level & sources:
-            found[i] = far
-    return found
+            result[i] = distance
+    return result

@@ -1,4 +1,4 @@
-"""Where the taps of a convolution meet its positions, and along which of the two its sums run best."""
+"""Phases of dilated convolutions, and the choice between sums along taps and sums along positions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from weft.graph.node import Node
 
 
 def dilation_phases(dilation: int, stride: int) -> int:
-    """How many output positions until the same taps meet the same kind of position of the dilated input."""
+    """Return the period, in output positions, with which the same taps meet non-zero positions of a dilated input."""
     return dilation // gcd(dilation, stride)
 
 
 def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
-    """(first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
+    """Return (first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
     every = ld // gcd(ld, rd)
     for tap in range(min(every, window)):
         if (offset + tap * rd) % ld == 0:
@@ -23,12 +23,18 @@ def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
 
 
 def along_positions(spots: int, taps: int) -> bool:
-    """Whether sums run along positions, in the generator's own order: where these are fewer, as in a weight gradient."""
+    """Return whether sums run along positions, in the code generator's order.
+
+    They do if positions are fewer than taps, as in a weight gradient.
+    """
     return spots < taps
 
 
 def in_own_order(node: Node) -> bool:
-    """Whether the generator orders a sum of this convolution. How it does may rest on how the operands lie in memory."""
+    """Return whether the code generator orders a sum of this convolution.
+
+    The order may depend on how the operands lie in memory.
+    """
     p = node.params
     window = [node.inputs[1].shape[d] for d in p["dims"][1][2:]]
     extents = [node.shape[d] for d in p["dims"][2][2:]]
@@ -36,9 +42,9 @@ def in_own_order(node: Node) -> bool:
     for d, extent in enumerate(extents):
         stride, ld, rd, low = p["stride"][d], p["lhs_dilation"][d], p["rhs_dilation"][d], p["padding"][d][0]
         step = dilation_phases(ld, stride)
-        found = []
+        phases = []
         for r in range(min(step, extent)):
             first, every = tap_phase(r * stride - low, rd, ld, window[d])
-            found.append((-(-(extent - r) // step), max(0, -(-(window[d] - first) // every))))
-        sides.append(found)
+            phases.append((-(-(extent - r) // step), max(0, -(-(window[d] - first) // every))))
+        sides.append(phases)
     return any(along_positions(prod(s for s, _ in phase), prod(t for _, t in phase)) for phase in product(*sides))

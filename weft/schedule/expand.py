@@ -1,7 +1,7 @@
-"""The value of a node at an index, as an expression over loads, numbers and complete reductions.
+"""Expansion of a node at an index: an expression over loads, numbers and complete reductions.
 
-This is the reader's side of fusion: whatever a kernel stores is expanded at the index it is stored at, and
-each primitive says how an index of its result becomes indices of its operands.
+Every value that a kernel stores is expanded at the index at which it is stored. Each primitive's rule turns an index of its
+result into indices of its operands.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from weft.schedule.group_structure import Structure, is_reduction, reduces
 from weft.schedule.one_element_sums import chosen
 from weft.schedule.reasons import Boundary
 
-INDEX = INT32  # of a place in a window
+INDEX = INT32  # format of a position in a window
 
 
 @dataclass(slots=True)
 class Held:
-    """A reduction that an earlier phase computed at ``index`` as ``value``; where asked for, ``stores`` keep it in ``buffer``."""
+    """A reduction that an earlier phase computed at ``index`` as ``value``.
+
+    ``stores`` write it to ``buffer`` if a later phase reads it.
+    """
 
     index: Index
     value: Value
@@ -43,7 +46,10 @@ class Held:
 
 
 class Scope:
-    """One phase under construction. at: token -> index of the shared axes. stage(level, extents) gives a stage's axes."""
+    """The state of one phase under construction.
+
+    at: token -> index of the shared axes. accs: reduction -> its value. stages: (level, extents) -> (axes, reductions, stores).
+    """
 
     def __init__(self) -> None:
         self.axes: list[Axis] = []
@@ -54,7 +60,7 @@ class Scope:
 
 
 class Expander:
-    """Expands the nodes of one group; collects the kernel's inputs, scalars and axes as it goes."""
+    """Expands the nodes of one group and collects the kernel's inputs, scalars, checks and axes."""
 
     def __init__(self, view: View, structure: Structure) -> None:
         self.view = view
@@ -66,11 +72,11 @@ class Expander:
         self.scratch: list[Buffer] = []
         self.reductions = 0
         self.gathers = False
-        self.sites: dict[Node, int] = {}  # checked indices, by number
-        self.covered: set[Node] = set()  # those of which every element is checked
-        self.checked: set[Node] = set()  # those that an earlier phase has checked
+        self.sites: dict[Node, int] = {}  # checked indices -> their numbers
+        self.covered: set[Node] = set()  # checked indices of which every element is checked
+        self.checked: set[Node] = set()  # checked indices that an earlier phase has checked
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
-        self.held: dict[Node, Held] = {}  # the others, of earlier phases
+        self.held: dict[Node, Held] = {}  # the other reductions of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
 
@@ -80,9 +86,9 @@ class Expander:
         return axis
 
     def at(self, node: Node, index: Index, guards: tuple[Guard, ...] = ()) -> Value:
-        """The value of ``node`` where ``index`` points; memory is touched only where the guards hold."""
+        """Return the value of ``node`` at ``index``. Memory is read only where the guards hold."""
         key: tuple = (node, index, guards)
-        if self.gathers:  # Values are compared by identity: a hash would walk them as trees
+        if self.gathers:  # Values are compared by identity: hashing one would walk its whole tree
             key = (node, tuple(map(tag, index)), tuple([(tag(a), lo, hi) for a, lo, hi in guards]))
         value = self.scope.memo.get(key)
         if value is None:
@@ -90,11 +96,12 @@ class Expander:
         return value
 
     def _expand(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Expand a node that is not in ``memo``: memory, numbers and reductions here, other nodes by their rule or formula."""
         op = node.op
         if op is SCALAR:
             return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if self.product is not None and node is self.product[0]:
-            if self._plain(index) != self._plain(self.product[1]) or guards:
+            if self._without_unit_axes(index) != self._without_unit_axes(self.product[1]) or guards:
                 raise Boundary(reasons.OTHER_INDEX)
             return self.product[2]
         if node not in self.structure.members and (self.view.is_real(node) or self.view.stored(node)):
@@ -104,7 +111,7 @@ class Expander:
         if op is CONSTANT:
             return self.m.const(node.params["value"], node.dtype)
         if is_reduction(node):
-            return self._reduced(node, index, guards) if reduces(node) else self._single(node, index, guards)
+            return self._expand_reduction(node, index, guards) if reduces(node) else self._inline_reduction(node, index, guards)
         value = self._in_memory(node, index, guards) if op.same_memory else None
         if value is None:
             value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
@@ -113,6 +120,7 @@ class Expander:
         return value
 
     def load(self, base: Node, shape: Shape, index: Index, guards: tuple[Guard, ...] = (), fill: Any = 0) -> Value:
+        """Return an element of the memory of ``base``, read under ``shape``."""
         key = (base, shape)
         buffer = self.inputs.get(key)
         if buffer is None:
@@ -120,14 +128,14 @@ class Expander:
         index = tuple([ZERO if n == 1 else i for i, n in zip(index, shape, strict=True)])
         return self.m.load(Access(buffer, index, guards, fill))
 
-    def _plain(self, index: Index) -> Index:
-        """Without the axes of extent 1, which are always 0."""
+    def _without_unit_axes(self, index: Index) -> Index:
+        """Return the index without axes of extent 1, which are always 0."""
         return tuple([
             Affine(i.const, tuple([(a, c) for a, c in i.terms if self.extents[a] != 1]), i.gather) for i in index
         ])
 
     def guarded(self, node: Node, index: Index, guards: tuple[Guard, ...], own: tuple[Guard, ...], fill: Any) -> Value:
-        """``node`` where the guards ``own`` hold, elsewhere ``fill``."""
+        """Return ``node`` where the guards ``own`` hold and ``fill`` elsewhere."""
         if not own:
             return self.at(node, index, guards)
         if ix.never(own, self.extents):
@@ -151,7 +159,10 @@ class Expander:
         return node.op.formula(self.m, *args, **node.params)
 
     def _in_memory(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value | None:
-        """A reshape of what lies in memory, or of one number: it is read under another shape."""
+        """Return the value of a reshape of memory or of a uniform number, read under the new shape.
+
+        None for any other operand.
+        """
         below = node.inputs[0]
         if below in self.view.uniform:
             return self.at(below, (ZERO,) * len(below.shape), guards)
@@ -161,17 +172,20 @@ class Expander:
         return None
 
     def position(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Affine:
-        """A gathered index: where it is not known to be in range, negative counts from the end, and the rest is clamped."""
+        """Return a gathered index as an Affine.
+
+        Unless it is certainly in range, negative values count from the end and the rest is clamped.
+        """
         m = self.m
         value = self.counted(operand, index, guards, extent)
         if not self._inside(value, extent):
             value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
-        elif value.op == "index":  # positions that count are no gathered ones
+        elif value.op == "index":  # a position of a loop is not gathered
             return value.attr  # type: ignore[no-any-return]
         return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
 
     def counted(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
-        """A gathered index, counted from the end where it is negative."""
+        """Return a gathered index, counted from the end where it is negative."""
         value = self.at(operand, index, guards)
         self.gathers = True
         return value if self._inside(value, extent) else counted(self.m, value, extent)
@@ -181,7 +195,7 @@ class Expander:
         return value.dtype == INT64 and 0 <= low and high < extent
 
     def check(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        """A checked index; where the guards do not hold nobody asks for it, and it may be anything."""
+        """Return a checked index. Where the guards do not hold it is not read and may have any value."""
         extent = node.params["extent"]
         value = self.at(node.inputs[0], index, guards)
         self.gathers = True
@@ -197,7 +211,8 @@ class Expander:
             self.covered.add(node)
         return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
 
-    def _reduced(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _expand_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Return the value of a reduction: complete, loaded from memory, or computed in a stage of this phase."""
         facts = self.structure.facts[node]
         if not facts.needs:
             return self.complete[node]
@@ -209,23 +224,24 @@ class Expander:
         if value is None:
             held = self.held.get(node)
             if held is not None and node.inputs[0].size >= self.view.target.fusion.factor * node.size:
-                value = self._kept(node, index, held)
+                value = self._load_held(node, index, held)
             else:
                 value = self._shared_reduction(node, index, facts.depth)
             scope.accs[node] = value
         return value
 
-    def _kept(self, node: Node, index: Index, held: Held) -> Value:
-        """A reduction of an earlier phase, from memory: cheaper than to read all of its operand again."""
+    def _load_held(self, node: Node, index: Index, held: Held) -> Value:
+        """Load a reduction of an earlier phase from memory, which is cheaper than reading its whole operand again."""
         if held.buffer is None:
             held.buffer = Buffer(len(self.scratch), node.dtype, node.shape, "kernel")
             self.scratch.append(held.buffer)
             held.stores.append(Store(Access(held.buffer, held.index), held.value))
         return self.m.load(Access(held.buffer, tuple([ZERO if n == 1 else i for i, n in zip(index, node.shape, strict=True)])))
 
-    def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _inline_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Return a reduction of one element, or of a small window, as an expression."""
         if node.op.kind == "window":
-            return self._unrolled(node, index, guards)
+            return self._unroll_window(node, index, guards)
         if node.op.monoid in ("argmax", "argmin"):
             return self.m.const(0, node.dtype)
         if not node.params["keepdims"]:
@@ -234,6 +250,7 @@ class Expander:
         return self.m.cast(self.at(node.inputs[0], index, guards), node.dtype)
 
     def _shared_reduction(self, node: Node, index: Index, level: int) -> Value:
+        """Add a reduction to the stage of its level and return its value."""
         if node.op.kind == "window":
             extents = node.params["window"]
             axes, reductions, _ = self.stage(level, extents)
@@ -251,14 +268,14 @@ class Expander:
                 inner.append(along(own[d]) if d in own else outer)
             value, monoid = self.at(operand, tuple(inner)), node.op.monoid
             if monoid == "sum" and len(axes) == 1 and value.dtype == node.dtype:
-                one = chosen(self.m, value, axes[0])
-                if one is not None:
+                element = chosen(self.m, value, axes[0])
+                if element is not None:
                     self.gathers = True
-                    return one
+                    return element
         return self.reduce(node, axes, monoid, value, carried=False, into=reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
-        """What a reduce_window reduces at output ``index`` and window position ``window``."""
+        """Return the operand of a reduce_window at output ``index`` and window position ``window``, and the monoid."""
         p = node.params
         operand = node.inputs[0]
         lead = index[: len(index) - len(p["window"])]
@@ -273,8 +290,8 @@ class Expander:
         fill = 0 if monoid == "sum" else operand.dtype.least
         return self.guarded(operand, tuple(inner), guards, tuple(own), fill), monoid
 
-    def _unrolled(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        """A window of a few elements, in the order that a loop would take."""
+    def _unroll_window(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """Reduce a window of a few elements without a loop, in the order of the loop."""
         m, kind = self.m, node.params["kind"]
         wide = node.inputs[0].dtype.computed
         best: Value | None = None
@@ -301,7 +318,7 @@ class Expander:
     def reduce(
         self, node: Node, axes: tuple[Axis, ...], monoid: str, value: Value, carried: bool, into: list[Reduction],
     ) -> Value:
-        """Add a Reduction to a stage; returns what reads its result."""
+        """Add a Reduction to the stage's ``into`` and return the value of its result."""
         accum = value.dtype.computed
         if monoid in ("sum", "prod"):
             accum = node.dtype.computed
@@ -311,7 +328,7 @@ class Expander:
             order = reduction_order(axes[-1].extent if axes else 1, True, orders)
         else:
             order = order_over(node.inputs[0].shape, node.params["axes"], orders)
-        if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
+        if monoid == "prod" and value.dtype in FLOATS:  # separate lanes may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:
             if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, node.dtype, order):
@@ -322,11 +339,11 @@ class Expander:
         return self.m.acc(number, node.dtype)
 
     def stage(self, level: int, extents: Shape) -> tuple[tuple[Axis, ...], list[Reduction], list]:
-        """The stage of a level whose own loops have these extents, made when first asked for."""
+        """Return the stage of a level whose own loops have these extents, creating it if it does not exist."""
         key = (level, extents)
-        found = self.scope.stages.get(key)
-        if found is None:
-            found = self.scope.stages[key] = (tuple([self.axis(n) for n in extents]), [], [])
-        return found
+        stage = self.scope.stages.get(key)
+        if stage is None:
+            stage = self.scope.stages[key] = (tuple([self.axis(n) for n in extents]), [], [])
+        return stage
 
 

@@ -1,4 +1,4 @@
-"""Fusion: from a graph to kernels, and for each boundary between two kernels why it is there."""
+"""Fusion: kernels of a graph, and the reason for each boundary between two kernels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from weft.schedule.reasons import Boundary
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """One kernel, or (``kernel`` None) one host node, or a loop with the results of it that are read.
+    """One kernel, or (``kernel`` None) one host node or one loop, whose ``outputs`` are those of its results that are read.
 
-    inputs: (node whose memory is read, shape it is read under); outputs: the nodes stored; scalars: leaves that
-    are run-time arguments; boundaries: the edges from its nodes to later kernels; sites, covered, pairs, bytes: see Lowered.
+    inputs: (node whose memory is read, shape under which it is read). outputs: the nodes stored. scalars: leaves that are
+    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see Lowered.
     """
 
     kernel: Kernel | None
@@ -40,12 +40,12 @@ class Fused:
 
 
 def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
-    """Kernels in an order in which they can run.
+    """Return the kernels of a graph in an order in which they can run.
 
-    The analysis of structure.py says which nodes belong together; building the kernel is the proof. Where it
-    fails (rare: an index the analysis cannot see), the group is cut at its last edge and grouped again.
+    The analysis in ``group_structure`` decides which nodes belong together. If the kernel of a group cannot be built (rare: the
+    analysis misses some index conflicts), the group is cut at its last edge and all nodes are grouped again.
     """
-    with _DEEP.lock:
+    with _RECURSION_LIMIT.lock:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
         try:
@@ -54,22 +54,23 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
             sys.setrecursionlimit(limit)
 
 
-class _Deep:
-    """The interpreter's limit is every thread's: one at a time raises it and puts it back."""
+class _RecursionLimit:
+    """Serialises changes of the interpreter's recursion limit, which all threads share."""
 
     def __init__(self) -> None:
         self.renew()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.renew)  # the thread that holds it does not exist there
+            os.register_at_fork(after_in_child=self.renew)  # the thread that holds the lock does not exist in the child
 
     def renew(self) -> None:
         self.lock = threading.RLock()
 
 
-_DEEP = _Deep()
+_RECURSION_LIMIT = _RecursionLimit()
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:
+    """Group the nodes and build the kernels, again with more edges kept unfused whenever a kernel cannot be built."""
     banned = _read_first(view)
     forms = Forms(view)
     while True:
@@ -80,19 +81,19 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
         out = []
         try:
             for group in grouping.groups():
-                if group.nodes[0].op.kind != "result":  # a result of a loop is stored by the loop
+                if group.nodes[0].op.kind != "result":  # the loop stores its results
                     out.append(_build(view, grouping, group, tuple(refusals.get(group, ()))))
             return view, out
-        except _Unbuilt as failed:
+        except _BuildError as failed:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
 
 
 def _read_first(view: View) -> dict[tuple[Node, Node], str]:
-    """Return edges to keep apart, so that a small write can be made in place: from what reads a few elements of its array to
-    what rests on the write.
+    """Return edges to keep unfused so that small writes can be made in place.
 
-    ``t[i], t[j] = t[j], t[i]``: if the element that was read first were read by the kernel of the second write, then the first
-    write would have to leave the array as it was, and copy it.
+    They lead from early readers of a few elements of the array to nodes that depend on the write. In ``t[i], t[j] = t[j],
+    t[i]`` the element that is read first must not be read by the kernel of the second write. Otherwise the first write would
+    have to copy the array.
     """
     bases: dict[Node, list[Node]] = {}
     for node in view.real:
@@ -110,27 +111,27 @@ def _read_first(view: View) -> dict[tuple[Node, Node], str]:
                 if node is write:
                     continue
                 if write not in after:
-                    after[write] = _resting(view, write)
-                late = after[write]
-                if node not in late:
-                    edges = [(a, b) for a in _resting(view, node) - late for b in view.readers[a] if b in late]
+                    after[write] = _dependents(view, write)
+                dependents = after[write]
+                if node not in dependents:
+                    edges = [(a, b) for a in _dependents(view, node) - dependents for b in view.readers[a] if b in dependents]
                     if all(SMALLER * a.size <= base.size for a, _ in edges):
                         banned.update(dict.fromkeys(edges, reasons.READ_FIRST))
     return banned
 
 
-def _resting(view: View, node: Node) -> set[Node]:
-    """Return the real nodes that rest on a node."""
-    found, stack = {node}, [node]
+def _dependents(view: View, node: Node) -> set[Node]:
+    """Return the real nodes that depend on a node, including the node."""
+    result, stack = {node}, [node]
     while stack:
-        fresh = [n for n in view.readers[stack.pop()] if n not in found]
-        found.update(fresh)
+        fresh = [n for n in view.readers[stack.pop()] if n not in result]
+        result.update(fresh)
         stack += fresh
-    return found
+    return result
 
 
-class _Unbuilt(Exception):
-    """A group that the analysis allowed and that has no kernel."""
+class _BuildError(Exception):
+    """The kernel of a group that the analysis accepted cannot be built."""
 
     def __init__(self, nodes: tuple[Node, ...], reason: str) -> None:
         super().__init__(reason)
@@ -139,29 +140,30 @@ class _Unbuilt(Exception):
 
 
 def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> dict[tuple[Node, Node], str]:
-    """Edges to keep apart from now on: those into the last node, or all of them where that was tried."""
+    """Return more edges to keep unfused: those into the group's last node, or all of its edges if that was tried before."""
     members = set(nodes)
-    for some in ((nodes[-1],), nodes):
-        edges = {(p, n): reason for n in some for p in view.sources[n] if p in members and (p, n) not in banned}
+    for consumers in ((nodes[-1],), nodes):
+        edges = {(p, n): reason for n in consumers for p in view.sources[n] if p in members and (p, n) not in banned}
         if edges:
             return edges
     raise AssertionError(f"no kernel for {nodes}: {reason}")
 
 
-def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ...]) -> Fused:
-    """``away``: the edges from the group to others."""
+def _build(view: View, grouping: Grouping, group: Group, boundaries: tuple[Refusal, ...]) -> Fused:
+    """Return the kernel of a group. ``boundaries``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
     stored = grouping.stored(group.nodes, members)
     if nodes[0].op.kind == "host":
-        return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), away)
+        return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), boundaries)
     if nodes[0].op.kind == "loop":
         (scan,) = nodes
-        return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), away)
+        return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), boundaries)
     try:
-        made = grouping.forms.lowered(nodes, stored)
+        lowered = grouping.forms.lowered(nodes, stored)
     except Boundary as boundary:
-        raise _Unbuilt(nodes, boundary.reason) from boundary
+        raise _BuildError(nodes, boundary.reason) from boundary
     return Fused(
-        made.kernel, nodes, made.inputs, made.outputs, made.scalars, away, made.sites, made.covered, made.pairs, made.bytes
+        lowered.kernel, nodes, lowered.inputs, lowered.outputs, lowered.scalars, boundaries,
+        lowered.sites, lowered.covered, lowered.pairs, lowered.bytes,
     )

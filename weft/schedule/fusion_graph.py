@@ -1,7 +1,7 @@
-"""What the fusion pass must know of a graph: which nodes are computed by kernels, and who reads whom.
+"""Graph facts for fusion: which nodes are computed by kernels, and which nodes read them.
 
-A node is *stored* (a leaf with a buffer), *real* (some kernel computes it) or *virtual*: moved, constant or
-so cheap that each reader computes it again.
+A node is *stored* (a leaf with a buffer), *real* (some kernel computes it) or *virtual*: moved, constant, or so cheap that each
+reader computes it again.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from weft.kernel.index import follows
 from weft.kernel.target import CPU, Target
 from weft.schedule.convolution_order import in_own_order
 
-_MOVES = 48  # moves of data in a row that a reader may follow
+_MOVES = 48  # moves of data in a row that one reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
 _SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
 
 
 def strip(node: Node) -> Node:
-    """The node whose memory a chain of reshapes reads."""
+    """Return the node whose memory a chain of reshapes reads."""
     while node.op.same_memory and node.inputs and node.value is None:
         node = node.inputs[0]
     return node
 
 
 class View:
-    """The facts about one graph.
+    """Users, sources and kinds of the nodes of one graph.
 
-    real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones.
-    sources[n]: the real nodes that real node n reads. outputs: real nodes that the graph returns.
-    target: the device that the graph is scheduled for.
+    real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones. sources[n]: the
+    real nodes that real node n reads. outputs: real nodes that the graph returns. target: the device for which the graph is
+    scheduled.
     """
 
     def __init__(self, graph: Graph, target: Target = CPU) -> None:
         self.graph = graph
         self.target = target
         self.given = frozenset(graph.inputs)
-        self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
+        self._chain: dict[Node, int] = {}  # number of cheap operations below a virtual node over leaves; absent for other nodes
         self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)
         self.uniform: set[Node] = set()  # the same number everywhere
         self._real: set[Node] = set()
@@ -52,20 +52,24 @@ class View:
         self._link()
 
     def stored(self, node: Node) -> bool:
+        """Return whether a node is a leaf with a buffer."""
         return node in self.given or node.value is not None or node.op is INPUT
 
     def leaf(self, node: Node) -> bool:
+        """Return whether a node is a leaf or stored."""
         return node.op.kind == "leaf" or self.stored(node)
 
     def is_real(self, node: Node) -> bool:
+        """Return whether a kernel computes the node."""
         return node in self._real
 
     def memory(self, node: Node) -> Node | None:
-        """The stored or real node whose memory is this node's under another shape."""
+        """Return the stored or real node whose memory ``node`` reads under another shape, or None."""
         base = strip(node)
         return base if base in self._real or (self.stored(base) and base.op is not SCALAR) else None
 
     def _classify(self) -> None:
+        """Find the real and the uniform nodes. ``force``: nodes that must be stored."""
         force: set[Node] = set()
         for output in self.graph.outputs:
             base = strip(output)
@@ -91,10 +95,10 @@ class View:
             elif node in force:
                 self._real.add(node)
                 if kind == "convolution" and in_own_order(node):
-                    self._as_they_lie(inputs)
+                    self._store_operands(inputs)
                 for i in inputs[: node.op.multiplied]:
-                    self._operand(i)
-            elif kind == "shape" and self._far(node):
+                    self._store_unless_indexed(i)
+            elif kind == "shape" and self._is_deep(node):
                 self._real.add(node)
             elif kind == "shape":
                 if len(inputs) > 1:
@@ -123,13 +127,13 @@ class View:
             else:
                 self._real.add(node)
                 if kind == "convolution" and in_own_order(node):
-                    self._as_they_lie(inputs)
+                    self._store_operands(inputs)
                 else:
                     for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:
-                        self._operand(i)
+                        self._store_unless_indexed(i)
 
-    def _far(self, node: Node) -> bool:
-        """Whether too many moves of data have come together, so that the result is better stored."""
+    def _is_deep(self, node: Node) -> bool:
+        """Return whether too many moves of data are nested, so that the result is better stored."""
         below = [self._moves.get(i, (0, 1)) for i in node.inputs]
         length = 1 + max((b[0] for b in below), default=0)
         reads = sum(b[1] for b in below)
@@ -138,15 +142,17 @@ class View:
         self._moves[node] = length, min(reads, _READS + 1) if len(node.inputs) < _READS else _READS
         return False
 
-    def _as_they_lie(self, operands: tuple[Node, ...]) -> None:
-        """What such a convolution reads is memory, not seen through an index: its bits, which may rest on how the operands lie,
-        are those of the operation alone."""
+    def _store_operands(self, operands: tuple[Node, ...]) -> None:
+        """Store the operands of a convolution that the code generator orders.
+
+        Its bits may depend on how the operands lie in memory, so they must not be read through an index.
+        """
         for node in operands:
             if self.memory(node) is None:
                 self._store(node)
 
-    def _operand(self, node: Node) -> None:
-        """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
+    def _store_unless_indexed(self, node: Node) -> None:
+        """Store an operand of a product unless it is memory read through an index and at most widened."""
         at = node
         while at not in self._real and not self.stored(at):
             if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
@@ -165,7 +171,7 @@ class View:
         self._chain.pop(base, None)
 
     def below(self, node: Node) -> tuple[Node, ...]:
-        """Real nodes read by a node, through virtual ones, each once, in order."""
+        """Return the real nodes that a node reads, through virtual ones, each once, in order."""
         out: dict[Node, None] = {}
         stack = list(reversed(node.inputs))
         seen: set[Node] = set()
@@ -178,12 +184,12 @@ class View:
                 out[n] = None
             elif n not in self._chain:
                 stack.extend(reversed(n.inputs))
-            elif not self.leaf(n):  # a chain may hold nodes that were made real later
+            elif not self.leaf(n):  # a chain may contain nodes that became real later
                 stack.extend(reversed(n.inputs))
         return tuple(out)
 
     def memory_below(self, node: Node) -> set[Node]:
-        """The arrays that a node reads if it is computed alone: real ones, and those that lie in memory."""
+        """Return the arrays that a node reads if it is computed alone: real nodes and stored ones."""
         out: set[Node] = set()
         stack = list(node.inputs)
         while stack:
@@ -196,6 +202,7 @@ class View:
         return out
 
     def _link(self) -> None:
+        """Fill ``sources`` and ``readers``."""
         for node in self.real:
             self.sources[node] = () if self.leaf(node) else self.below(node)
             for p in self.sources[node]:

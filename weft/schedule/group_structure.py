@@ -1,8 +1,8 @@
-"""How a group of nodes can be one kernel: which dimensions share a loop, and what must be complete before what.
+"""Analysis of a group of nodes: which dimensions share a loop, and what must be complete before what.
 
-Each dimension of each node gets a token; dimensions that run together share one (union-find). The tokens give the shared axes
-(kept dimensions of reductions), the phases (a full reduction is complete only after its phase) and the stages (a reduction of a
-reduction comes later). The last part checks conditions on the group as a whole.
+Each dimension of each node gets a token; dimensions that run together share a token (union-find). The tokens determine the
+shared axes (kept dimensions of reductions), the phases (a full reduction is complete only after its phase) and the stages (a
+reduction of a reduction belongs to a later stage). ``check`` tests conditions on the group as a whole.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from weft.schedule.fusion_graph import View
 from weft.schedule.reasons import Boundary
 
 Dims = tuple[int, ...]
-UNROLLED = 16  # elements of a window that is written out, without a loop
+UNROLLED = 16  # largest window, in elements, that is written out without a loop
 
 
 def is_reduction(node: Node) -> bool:
+    """Return whether the primitive reduces over axes or windows, even if it needs no loop."""
     return node.op.kind in ("reduce", "window")
 
 
 def reduces(node: Node) -> bool:
-    """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
+    """Return whether a node needs a loop of its own. Reductions of one element and small windows do not."""
     kind = node.op.kind
     if kind not in ("reduce", "window"):
         return False
@@ -38,16 +39,17 @@ def reduces(node: Node) -> bool:
 
 
 def ends_kernel(node: Node) -> bool:
-    """Whether a node writes in a way that nothing in the same kernel can read."""
+    """Return whether no node of the same kernel can read what the node writes."""
     return node.op.last or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
 
 
 class Facts:
-    """Of one node in a group. dims: a token a dimension (0: extent 1).
+    """Results of the analysis for one node of a group.
 
-    full: how many full reductions deep. needs: what a reduction of its own phase that it reads keeps, None if
-    it reads none; depth: how many such reductions deep. product: reads the group's product. heavy: costly to
-    compute again. views: at how many positions the members below are computed for one element.
+    dims: token of each dimension, 0 for extent 1. full: number of full reductions below, one after the other. needs: the
+    dimensions kept by a reduction of the same phase below the node, or None. depth: number of such reductions, one after the
+    other. product: whether the node depends on the group's product. heavy: whether the node is costly to compute again. views:
+    number of positions at which one element reads the members below.
     """
 
     __slots__ = ("depth", "dims", "full", "heavy", "needs", "product", "views")
@@ -64,11 +66,14 @@ class Facts:
         self.heavy = heavy
         self.views = views
 
-TALL = 16  # rows for a column, from which on a reduction is tall: what it gives is little beside what it reads
+TALL = 16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
 
 
 class Structure:
-    """The analysis of one group, node by node; raises Boundary where one of them cannot join. See structure_of for the whole."""
+    """The analysis of one group, node by node.
+
+    Raises Boundary if a node cannot join. See :func:`structure_of` for the whole group.
+    """
 
     def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
@@ -83,12 +88,12 @@ class Structure:
         self._siblings: dict[tuple, Dims] = {}
         self.kept: list[Dims] = []
         self.product: Node | None = None
-        self.asked = False  # whether a node's place rests on which nodes are stored
+        self.asked = False  # whether the result depends on which nodes are stored
         self._tall: dict[Node, dict[Node, tuple[frozenset[Node], bool]]] = {}
         self._add(nodes)
 
     def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
-        """The analysis of a group that has more nodes at its end; this one stays as it is."""
+        """Return the analysis of this group with ``nodes`` appended. This object does not change."""
         more = copy(self)
         more.stored = stored
         more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
@@ -105,10 +110,11 @@ class Structure:
 
     @property
     def shared(self) -> Dims | None:
-        """The dimensions that the group's reductions keep; None if all of them are full."""
+        """Return the dimensions that the group's reductions keep, or None if all of them are full."""
         return self.kept[0] if self.kept else None
 
     def find(self, token: int) -> int:
+        """Return the representative of a token."""
         parent = self.parent
         while parent[token] != token:
             parent[token] = parent[parent[token]]
@@ -116,26 +122,31 @@ class Structure:
         return token
 
     def fresh(self) -> int:
+        """Return a new token."""
         self.parent.append(len(self.parent))
         return len(self.parent) - 1
 
     def tokens(self, node: Node) -> Dims:
+        """Return the representative of each dimension's token, 0 for extent 1."""
         return tuple([self.find(t) if t else 0 for t in self.facts[node].dims])
 
     def is_full(self, node: Node) -> bool:
-        """Whether a member is a reduction that keeps no dimension."""
+        """Return whether a member is a reduction that keeps no dimension."""
         return reduces(node) and not self.facts[node].needs
 
     def split_of(self, token: int) -> tuple[int, int] | None:
+        """Return (stride, low) if the token's dimension is split into positions and window offsets, else None."""
         for t, split in self.splits.items():
             if self.find(t) == self.find(token):
                 return split
         return None
 
-    def _new(self, shape: Sequence[int]) -> Dims:
+    def _fresh_dims(self, shape: Sequence[int]) -> Dims:
+        """Return a new token for each dimension, 0 for extent 1."""
         return tuple([0 if n == 1 else self.fresh() for n in shape])
 
     def _unite(self, a: Dims, b: Dims) -> None:
+        """Make the dimensions at equal positions share a loop."""
         for s, t in zip(a, b, strict=True):
             if s and t and s != t:
                 s, t = self.find(s), self.find(t)
@@ -143,16 +154,16 @@ class Structure:
                     self.parent[max(s, t)] = min(s, t)
 
     def covered(self, facts: Facts) -> None:
-        """What reads a reduction or the product must still run along its axes."""
+        """Raise Boundary unless the node runs along all axes of the reduction or product below it."""
         if facts.needs or facts.product:
-            have = {self.find(t) for t in facts.dims if t}
-            wanted = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
-            for t in wanted or ():
-                if t and self.find(t) not in have:
+            present = {self.find(t) for t in facts.dims if t}
+            required = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
+            for t in required or ():
+                if t and self.find(t) not in present:
                     raise Boundary(reasons.OTHER_INDEX)
 
     def read(self, node: Node) -> Facts | None:
-        """Facts of what a member reads; None where no member is below it (memory or numbers only)."""
+        """Return the facts of an operand of a member, or None if no member is below it (memory or numbers only)."""
         facts = self.facts.get(node)
         if facts is not None:
             if ends_kernel(node):
@@ -162,34 +173,35 @@ class Structure:
             return None
         if node in self._virtual:
             return self._virtual[node]
-        facts = self._virtual[node] = self._moved(node)
+        facts = self._virtual[node] = self._virtual_facts(node)
         if facts is not None:
             self.covered(facts)
         return facts
 
-    def _moved(self, node: Node) -> Facts | None:
+    def _virtual_facts(self, node: Node) -> Facts | None:
+        """Return the facts of a node that is not stored, from its operands. None if no member is below it."""
         below = [self.read(i) for i in node.inputs]
-        known = [f for f in below if f is not None]
-        if not known:
+        operands = [f for f in below if f is not None]
+        if not operands:
             return None
         if node.op.along is not None:
-            dims = self._along(node, below)
+            dims = self._dims_along(node, below)
         else:
             for f, i in zip(below, node.inputs, strict=True):
                 if f is not None and i.shape != node.shape:
                     raise Boundary(reasons.OTHER_INDEX)
-            dims = known[0].dims
-        facts = self._joined(dims, known)
+            dims = operands[0].dims
+        facts = self._merge_facts(dims, operands)
         if node.op.moves and len(node.inputs) > 1 and facts.needs:
             self._beside(node, join=True)
         if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
-            facts.views = node.op.reads * sum(f.views for f in known)
+            facts.views = node.op.reads * sum(f.views for f in operands)
             if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         return facts
 
-    def _along(self, node: Node, below: Sequence[Facts | None]) -> Dims:
-        """The dimensions of what moves data: those of its operands where it runs along them, others of its own."""
+    def _dims_along(self, node: Node, below: Sequence[Facts | None]) -> Dims:
+        """Return a moving node's dimensions: those of its operands where it runs along them, otherwise new ones."""
         assert node.op.along is not None
         places = node.op.along(node)
         if places is None:
@@ -205,36 +217,36 @@ class Structure:
         return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
 
     def _beside(self, node: Node, join: bool) -> None:
-        """Refuse reductions of many rows beside what reads none of their arrays, where one kernel of both would be slower.
+        """Refuse tall reductions beside operands that read none of their arrays, where the merged kernel would be slower.
 
-        A join's kernel stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of products
-        read each array again and again, which leaves the cache where several take turns.
+        The kernel of a join stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of
+        products read each array many times; with several of them in one kernel the arrays do not stay in the cache.
         """
         tall = [self._tall_below(i) for i in node.inputs]
         for k, reductions in enumerate(tall):
             for memory, product in reductions.values():
                 for j, other in enumerate(node.inputs):
                     if j != k and (join or product and any(p for _, p in tall[j].values())):
-                        if not memory & self._memory(other):
+                        if not memory & self._arrays_below(other):
                             raise Boundary(reasons.BESIDE)
 
     def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
-        """Map the reductions of many rows that this group makes a value of to their memory, and whether each is a product's."""
-        found = self._tall.get(node)
-        if found is None:
-            found = {}
+        """Map each tall reduction that this group computes for ``node`` to the arrays it reads and whether it sums products."""
+        result = self._tall.get(node)
+        if result is None:
+            result = {}
             if node in self.members and reduces(node):
                 operand = node.inputs[0]
                 if self.facts[node].needs and _is_tall(node):
-                    memory = self._memory(operand)
-                    found[node] = memory, operand.size > 2 * max([m.size for m in memory], default=0)
+                    memory = self._arrays_below(operand)
+                    result[node] = memory, operand.size > 2 * max([m.size for m in memory], default=0)
             elif node in self.members or not (self.view.is_real(node) or self.view.leaf(node)):
                 for i in node.inputs:
-                    found |= self._tall_below(i)
-            self._tall[node] = found
-        return found
+                    result |= self._tall_below(i)
+            self._tall[node] = result
+        return result
 
-    def _memory(self, node: Node) -> frozenset[Node]:
+    def _arrays_below(self, node: Node) -> frozenset[Node]:
         """Return the arrays that this group reads for a value."""
         out: set[Node] = set()
         stack, seen = [node], {node}
@@ -247,15 +259,16 @@ class Structure:
                 seen.update(n.inputs)
         return frozenset(out)
 
-    def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
-        if len(known) == 1:
-            f = known[0]
+    def _merge_facts(self, dims: Dims, operands: Sequence[Facts], heavy: bool = False) -> Facts:
+        """Return the facts of a node with dimensions ``dims`` whose operands have the facts ``operands``."""
+        if len(operands) == 1:
+            f = operands[0]
             return Facts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
-        if not known:
+        if not operands:
             return Facts(dims, heavy=heavy)
         full = depth = views = 0
         needs, product = None, False
-        for f in known:
+        for f in operands:
             full, views = max(full, f.full), max(views, f.views)
             product, heavy = product or f.product, heavy or f.heavy
             if f.needs:
@@ -268,24 +281,25 @@ class Structure:
     def _running(self, node: Node) -> Facts:
         if self.read(node.inputs[0]) is not None:
             raise Boundary(reasons.RUNNING)
-        return Facts(self._new(node.shape))
+        return Facts(self._fresh_dims(node.shape))
 
     def _shape(self, node: Node) -> Facts:
-        facts = self._moved(node)
+        facts = self._virtual_facts(node)
         if facts is None:
-            return Facts(self._new(node.shape))
+            return Facts(self._fresh_dims(node.shape))
         self.covered(facts)
         return facts
 
     def _elementwise(self, node: Node) -> Facts:
+        """Return the facts of an element-wise node: dimensions of equal position are united."""
         shape = node.shape
         dims = [0] * len(shape)
-        known = []
+        operands = []
         for operand in node.inputs:
             f = self.read(operand)
             if f is None:
                 continue
-            known.append(f)
+            operands.append(f)
             if f.heavy and operand.size > 1 and operand.size * self.limits.factor <= node.size and not f.needs and not f.product:
                 raise Boundary(reasons.RECOMPUTE)
             for k, t in enumerate(f.dims, len(shape) - len(f.dims)):
@@ -296,19 +310,20 @@ class Structure:
                         dims[k] = t
         if 0 in dims:
             dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
-        facts = self._joined(tuple(dims), known, node.op.heavy)
-        if facts.needs and len(known) > 1:
+        facts = self._merge_facts(tuple(dims), operands, node.op.heavy)
+        if facts.needs and len(operands) > 1:
             self._beside(node, join=False)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
-            still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
-            facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
+            members = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
+            facts.views = max((f.views for f in members), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         self.covered(facts)
         return facts
 
     def _reduce(self, node: Node) -> Facts:
+        """Return the facts of a reduction and record the dimensions it keeps."""
         if not reduces(node):
             return self._single(node)
         operand = node.inputs[0]
@@ -325,7 +340,7 @@ class Structure:
             else:
                 key = (operand, axes)
                 if key not in self._siblings:
-                    self._siblings[key] = self._new(operand.shape)
+                    self._siblings[key] = self._fresh_dims(operand.shape)
                 source = self._siblings[key]
             kept = tuple([t for d, t in enumerate(source) if d not in axes])
             out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
@@ -334,34 +349,35 @@ class Structure:
         if not keep:
             if below.needs:
                 self.covered(below)
-            return Facts(out, below.full + 1, views=0)  # complete: reading it computes nothing
+            return Facts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
         if below.needs:
             self.covered(below)
         return Facts(out, below.full, kept, below.depth + 1, views=0)
 
     def _single(self, node: Node) -> Facts:
-        """A reduction over dimensions of extent 1, or over a window of a few elements."""
+        """Return the facts of a reduction over dimensions of extent 1, or over a window of a few elements."""
         f = self.read(node.inputs[0])
         if node.op.kind == "window":
             if f is not None and f.product:
                 raise Boundary(reasons.PRODUCT_REDUCED)
             dims = self._windows(node, f)
-            return self._joined(dims, [f] if f is not None else [], True)
+            return self._merge_facts(dims, [f] if f is not None else [], True)
         if f is None:
-            return Facts(self._new(node.shape))
+            return Facts(self._fresh_dims(node.shape))
         if node.params["keepdims"]:
-            return self._joined(f.dims, [f])
-        return self._joined(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
+            return self._merge_facts(f.dims, [f])
+        return self._merge_facts(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
 
     def _windows(self, node: Node, f: Facts | None) -> Dims:
+        """Return the dimensions of a window reduction, the same for windows of the same operand."""
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
         if f is None:
             key = (node.inputs[0], p["window"], p["stride"], p["padding"])
             if key not in self._siblings:
-                self._siblings[key] = self._new(node.shape)
+                self._siblings[key] = self._fresh_dims(node.shape)
             return self._siblings[key]
         if f.needs:
             raise Boundary(reasons.OTHER_INDEX)
@@ -369,16 +385,17 @@ class Structure:
             raise Boundary(reasons.WINDOWED)
         key = (node.inputs[0], p["window"], p["stride"], p["padding"])
         if key not in self._siblings:
-            self._siblings[key] = f.dims[:lead] + self._new(node.shape[lead:])
+            self._siblings[key] = f.dims[:lead] + self._fresh_dims(node.shape[lead:])
         return self._siblings[key]
 
     def _unwindow(self, node: Node) -> Facts:
+        """Return the facts of a gather from windows, whose strided axes are split."""
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
-        known = [f for f in map(self.read, node.inputs) if f is not None]
-        dims = self._new(node.shape)
-        for f in known:
+        operands = [f for f in map(self.read, node.inputs) if f is not None]
+        dims = self._fresh_dims(node.shape)
+        for f in operands:
             if f.needs or f.product:
                 raise Boundary(reasons.OTHER_INDEX)
             if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
@@ -387,14 +404,15 @@ class Structure:
         for token, stride, (low, _) in zip(dims[lead:], p["stride"], p["padding"], strict=True):
             if token and stride > 1:
                 self.splits[token] = (stride, low)
-        return self._joined(dims, known)
+        return self._merge_facts(dims, operands)
 
     def _gather(self, node: Node) -> Facts:
+        """Return the facts of a gather. Indices run along the leading dimensions; the source is read from memory."""
         if self.read(node.inputs[0]) is not None:
             raise Boundary(reasons.GATHERED)
-        known = []
+        operands = []
         rank = max((len(i.shape) for i in node.inputs[1:]), default=0)
-        dims = self._new(node.shape)
+        dims = self._fresh_dims(node.shape)
         for operand in node.inputs[1:]:
             f = self.read(operand)
             if f is not None:
@@ -402,45 +420,46 @@ class Structure:
                     if f.heavy:
                         raise Boundary(reasons.RECOMPUTE)
                     self.asked = True
-                    if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
+                    if self.view.memory(operand) in self.stored:  # rows have a loop of their own anyway and can be prefetched
                         raise Boundary(reasons.ROWS)
-                known.append(f)
+                operands.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
-        facts = self._joined(dims, known)
+        facts = self._merge_facts(dims, operands)
         self.covered(facts)
         return facts
 
     def _write(self, node: Node) -> Facts:
-        """scatter and slice_set: the result runs along its base; what is written is read at other positions."""
+        """Return the facts of scatter or slice_set. The result runs along its base; the update is read at other positions."""
         below = [self.read(i) for i in node.inputs]
-        known = [f for f in below if f is not None]
-        if any(f.needs or f.product or (f.full and ends_kernel(node)) for f in known):
+        operands = [f for f in below if f is not None]
+        if any(f.needs or f.product or (f.full and ends_kernel(node)) for f in operands):
             raise Boundary(reasons.IN_PLACE)
-        dims = self._new(node.shape)
+        dims = self._fresh_dims(node.shape)
         if below[0] is not None:
             self._unite(dims, below[0].dims)
-        facts = self._joined(dims, known)
-        facts.views = sum(f.views for f in known) or 1  # what is written may read the base too, at places of its own
+        facts = self._merge_facts(dims, operands)
+        facts.views = sum(f.views for f in operands) or 1  # the update may read the base too, at its own positions
         if facts.views > self.limits.views:
             raise Boundary(reasons.MOVED)
         return facts
 
     def _contract(self, node: Node) -> Facts:
+        """Return the facts of the group's product. Its operands are read from memory."""
         if self.product is not None:
             raise Boundary(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
             raise Boundary(reasons.PRODUCT_OPERAND)
         self.product = node
-        return Facts(self._new(node.shape), product=True)
+        return Facts(self._fresh_dims(node.shape), product=True)
 
     def _chain(self, node: Node) -> Facts:
         if any(self.read(i) is not None for i in node.inputs):
             raise Boundary(reasons.PRODUCT_OPERAND)
-        return Facts(self._new(node.shape))
+        return Facts(self._fresh_dims(node.shape))
 
 
 def _is_tall(node: Node) -> bool:
-    """Whether a reduction goes down the columns of an array, of at least 16 rows for a column."""
+    """Return whether a reduction keeps the last dimension of an array with at least ``TALL`` elements for each result."""
     operand = node.inputs[0]
     if node.op.kind != "reduce" or operand.size < TALL * node.size:
         return False
@@ -456,15 +475,18 @@ _VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
 }
 
 
-def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], known: Structure | None = None) -> Structure:
-    """The analysis of a group; raises Boundary where it cannot be one kernel. ``known``: of its first nodes, if there is one."""
-    found = Structure(view, nodes, stored) if known is None else known.extended(nodes[len(known.nodes):], stored)
-    check(found)
-    return found
+def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], prefix: Structure | None = None) -> Structure:
+    """Return the analysis of a group. Raise Boundary if the group cannot be one kernel.
+
+    ``prefix``: an analysis of the group's first nodes, to be extended.
+    """
+    structure = Structure(view, nodes, stored) if prefix is None else prefix.extended(nodes[len(prefix.nodes):], stored)
+    check(structure)
+    return structure
 
 
 def check(st: Structure) -> None:
-    """Raise Boundary where the nodes of a group, each fine by itself, cannot be one kernel together."""
+    """Raise Boundary if the nodes of a group, each accepted by itself, cannot be one kernel together."""
     for facts in {(f.dims, f.needs, f.product): f for f in st.facts.values() if f.needs or f.product}.values():
         st.covered(facts)
     if st.shared is not None:
@@ -474,7 +496,7 @@ def check(st: Structure) -> None:
         if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
             raise Boundary(reasons.REDUCE_AXES)
     if any(map(reduces, st.nodes)):
-        for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run two dimensions of one value
+        for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run along two dimensions of one value
             tokens = [st.find(t) for t in dims if t]
             if len(set(tokens)) != len(tokens):
                 raise Boundary(reasons.OTHER_INDEX)
@@ -483,23 +505,26 @@ def check(st: Structure) -> None:
     if st.splits:
         _check_splits(st)
     ends = [n for n in st.nodes if ends_kernel(n)]
-    if ends and len(st.nodes) > 1 and not _rows(st, ends) and not chained_alike(st.nodes):
+    if ends and len(st.nodes) > 1 and not _writes_same_rows(st, ends) and not chained_alike(st.nodes):
         if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
             raise Boundary(reasons.IN_PLACE)
 
 
 def chained_alike(nodes: Sequence[Node]) -> bool:
-    """Whether all nodes are results of one chain of products."""
+    """Return whether all nodes are results of the same chain of products."""
     return nodes[0].op.chains and len({chain_of(n) for n in nodes}) == 1
 
 
 def chain_of(node: Node) -> tuple:
-    """What results of one chain of products have in common."""
+    """Return a key that is equal for all results of one chain of products."""
     return node.op, node.inputs, frozen({k: v for k, v in node.params.items() if k != "result"})
 
 
-def _rows(st: Structure, ends: list[Node]) -> bool:
-    """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
+def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
+    """Return whether the group ends in writes to the same rows.
+
+    That holds for scatters with equal indices if every other stored node has the shape of the updates.
+    """
     if any(n.op.kind != "scatter" or n.params["mode"] != "own" for n in ends):
         return False
     first = ends[0]
@@ -512,6 +537,7 @@ def _rows(st: Structure, ends: list[Node]) -> bool:
 
 
 def _check_product(st: Structure) -> None:
+    """Raise Boundary unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
     if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
         raise Boundary(reasons.PRODUCT_REDUCED)
@@ -529,9 +555,10 @@ def _check_product(st: Structure) -> None:
 
 
 def _check_splits(st: Structure) -> None:
-    """A kernel of split axes stores one array: reductions cannot join it, and would read each of several from memory.
+    """Raise Boundary if the split axes do not fit one kernel.
 
-    Of a batch norm's gradient behind pooling it would store four arrays, at strides.
+    A kernel with split axes stores one array. Reductions cannot join it and would read each of several arrays from memory. For
+    the gradient of a batch norm behind pooling the kernel would store four arrays, with strides.
     """
     if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored) > 1:
         raise Boundary(reasons.UNPOOLED)

@@ -1,4 +1,4 @@
-"""Which nodes share a kernel: groups are merged along the edges of the graph while one kernel can hold them."""
+"""Grouping: merge nodes along the edges of the graph while one kernel can compute them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from weft.schedule.group_structure import chain_of, reduces
 
 
 class Group:
-    """Nodes of one kernel, in topological order. before: groups whose results it reads.
+    """The nodes of one kernel, in topological order.
 
-    simple: element-wise only; single: and of one element only; shape: of every node, where they are element-wise or
-    the product, else None; weight: nodes, the costly ones more than once.
+    before: groups whose results it reads; after: groups that read its results. simple: all nodes are element-wise. single: the
+    group is simple and has one element. shape: the common shape if all nodes are element-wise or the product, else None.
+    weight: number of nodes, where costly ones count several times.
     """
 
     __slots__ = ("after", "before", "nodes", "number", "shape", "simple", "single", "weight")
@@ -34,7 +35,7 @@ class Group:
 
 
 class Refusal(NamedTuple):
-    """An edge that stays between two kernels, and why."""
+    """An edge between two kernels, and the reason why they were not merged."""
 
     producer: Node
     consumer: Node
@@ -64,19 +65,20 @@ class Grouping:
                     self.reasons[p, node] = reasons.MOVED
                 elif not self._try(p, node):
                     moved += self.reasons[p, node] == reasons.MOVED
-        self._siblings()
+        self._merge_siblings()
         self._hand_over()
 
     def _weight(self, node: Node) -> int:
+        """Return the weight of a node."""
         return self.limits.heavy if node.op.heavy else 1
 
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
-        """The nodes that others read, or that the graph returns."""
+        """Return the nodes that other groups read or that the graph returns."""
         view = self.view
         return [n for n in nodes if n in view.outputs or not members.issuperset(view.readers[n])]
 
     def groups(self) -> list[Group]:
-        """In an order in which they can run."""
+        """Return the groups in an order in which they can run."""
         unique = list(dict.fromkeys(self.of[n] for n in self.view.real))
         waiting = {g: len(g.before) for g in unique}
         ready = [g for g in unique if not waiting[g]]
@@ -95,17 +97,19 @@ class Grouping:
         return out
 
     def _try(self, producer: Node, consumer: Node) -> bool:
+        """Merge the groups of two nodes if they can be merged, else record the reason. Return whether they are one group."""
         a, b = self.of[producer], self.of[consumer]
         if a is b:
             return True
-        reason = self._refuses(a, b, producer, consumer)
+        reason = self._reason_against(a, b, producer, consumer)
         if reason is None:
             self._merge(a, b)
             return True
         self.reasons[producer, consumer] = reason
         return False
 
-    def _refuses(self, a: Group, b: Group, producer: Node, consumer: Node) -> str | None:
+    def _reason_against(self, a: Group, b: Group, producer: Node, consumer: Node) -> str | None:
+        """Return why two groups cannot be merged along an edge, or None if they can."""
         if (producer, consumer) in self.banned:
             return self.banned[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
@@ -114,18 +118,19 @@ class Grouping:
             return reasons.LOOP
         if a.weight + b.weight > self.limits.largest:
             return reasons.TOO_LARGE
-        why = self._plan(a, b)
-        if why is not None:
-            return why
+        reason = self._analyse(a, b)
+        if reason is not None:
+            return reason
         if self._path(a, b):
             return reasons.CYCLE
         return None
 
-    def _plan(self, a: Group, b: Group) -> str | None:
+    def _analyse(self, a: Group, b: Group) -> str | None:
+        """Return why the analysis refuses to merge two groups, or None if it does not."""
         if a.shape is not None and a.shape == b.shape and b.simple and a.single == b.single and len(b.nodes) == 1 and all(
             self.view.leaf(i) or (self.view.is_real(i) and i.shape == a.shape) for i in b.nodes[0].inputs
         ):
-            return None  # the usual case, seen without the analysis
+            return None  # the usual case, decided without the analysis
         nodes = sorted([*a.nodes, *b.nodes], key=self.view.number.__getitem__)
         members = frozenset(nodes)
         stored = self.stored(nodes, members)
@@ -134,9 +139,9 @@ class Grouping:
         return self.forms.refuses(nodes, stored)
 
     def _path(self, a: Group, b: Group) -> bool:
-        """Whether another group stands between a and b: merging would close a circle.
+        """Return whether a path through another group connects a to b, so that merging them would form a cycle.
 
-        The search goes from both ends in turn, and is over when one of them has nowhere to go.
+        The search alternates between both ends and stops when either end has no groups left to visit.
         """
         up, down = [g for g in b.before if g is not a], [g for g in a.after if g is not b]
         above, below = set(up), set(down)
@@ -155,14 +160,15 @@ class Grouping:
             down += fresh
         return False
 
-    def _connected(self, a: Group, b: Group) -> bool:
-        """Whether one of two groups needs the other."""
+    def _are_dependent(self, a: Group, b: Group) -> bool:
+        """Return whether one of two groups depends on the other."""
         for first, last in ((a, b), (b, a)):
             if first in last.before or self._path(first, last):
                 return True
         return False
 
     def _merge(self, a: Group, b: Group) -> None:
+        """Merge group b into group a."""
         number = self.view.number
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple
@@ -183,8 +189,8 @@ class Grouping:
         for n in b.nodes:
             self.of[n] = a
 
-    def _siblings(self) -> None:
-        """Reductions of the same memory over the same axes are computed in one pass, and so are the results of one chain."""
+    def _merge_siblings(self) -> None:
+        """Merge reductions of the same memory over the same axes, and results of the same chain of products."""
         seen: dict[tuple, Node] = {}
         for node in self.view.real:
             if not reduces(node) and node.op.kind != "window" and not node.op.chains:
@@ -196,15 +202,16 @@ class Grouping:
                 key = (node.inputs[0], (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"])
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
-            if a is b or a.weight + b.weight > self.limits.largest or self._connected(a, b):
+            if a is b or a.weight + b.weight > self.limits.largest or self._are_dependent(a, b):
                 continue
-            if self._plan(a, b) is None:
+            if self._analyse(a, b) is None:
                 self._merge(a, b)
 
     def _hand_over(self) -> None:
-        """A result that one other kernel alone reads is made there, where that reads no more memory: it is never stored.
+        """Move element-wise results that only one other kernel reads into that kernel, if it reads no more memory then.
 
-        So the square of a gradient, for the norm of all, is no second result of the gradient's product.
+        The result is not stored any more. For example, the square of a gradient (for the norm of all gradients) is not a second
+        result of the kernel that computes the gradient.
         """
         moved = False
         for node in reversed(self.view.real):
@@ -213,7 +220,7 @@ class Grouping:
                 continue
             homes = {self.of[r] for r in self.view.readers[node]}
             if len(homes) == 1 and a not in homes:
-                moved = self._handed_over(node, a, homes.pop()) or moved
+                moved = self._move_node(node, a, homes.pop()) or moved
         if moved:
             unique = set(self.of.values())
             for g in unique:
@@ -223,8 +230,8 @@ class Grouping:
                 for p in g.before:
                     p.after.add(g)
 
-    def _handed_over(self, node: Node, a: Group, b: Group) -> bool:
-        """Move one node from a to b, where that saves memory traffic."""
+    def _move_node(self, node: Node, a: Group, b: Group) -> bool:
+        """Move a node from a to b if that saves memory traffic. Return whether it was moved."""
         view, weight = self.view, self._weight(node)
         if b.nodes[0].op.outside_kernels or b.weight + weight > self.limits.largest:
             return False
@@ -232,9 +239,9 @@ class Grouping:
             return False
         if any(self.of[p] is a and p not in view.outputs and all(self.of[r] is a for r in view.readers[p])
                for p in view.sources[node]):
-            return False  # it would be stored for this alone
-        known = {m for n in b.nodes for m in view.memory_below(n)}
-        if sum(m.nbytes for m in view.memory_below(node) if m not in known) > node.nbytes:
+            return False  # it would be stored for this node only
+        present = {m for n in b.nodes for m in view.memory_below(n)}
+        if sum(m.nbytes for m in view.memory_below(node) if m not in present) > node.nbytes:
             return False
         rest = [n for n in a.nodes if n is not node]
         more = sorted([*b.nodes, node], key=view.number.__getitem__)
@@ -248,14 +255,14 @@ class Grouping:
         return True
 
     def refusals(self) -> list[Refusal]:
-        """Every edge between two kernels with its reason; a circle only where it is the only reason."""
+        """Return every edge between two kernels with its reason, and a cycle only where no other reason exists."""
         out = []
         for consumer in self.view.real:
             for producer in self.view.sources[consumer]:
                 if self.of[producer] is not self.of[consumer]:
                     reason = self.reasons.get((producer, consumer)) or reasons.UNRELATED
                     out.append(Refusal(producer, consumer, reason))
-        told = {(r.producer, self.of[r.consumer]) for r in out if r.reason != reasons.CYCLE}
-        return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in told]
+        explained = {(r.producer, self.of[r.consumer]) for r in out if r.reason != reasons.CYCLE}
+        return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in explained]
 
 

@@ -1,7 +1,7 @@
-"""Checked indices of a Program: where they are, and which inputs may be written over although a check may still fail.
+"""Checked indices of a Program: their sites, and which inputs may be overwritten although a check may still fail.
 
-A run that finds an index out of range ends there and raises. It must not have changed anything by then: an input's memory may
-become an output's only where no check can come after, or together with, the first write.
+A run that finds an index out of range stops and raises. Until then it must not have changed any input. An output may therefore
+take over an input's memory only if no check can run after the first write or together with it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls, 
 
 
 def site(node: Node) -> Site:
-    """What is told of a checked index, an ``in_bounds`` node."""
+    """Return the Site of an ``in_bounds`` node."""
     p, unsigned = node.params, node.inputs[0].dtype.kind == "unsigned"
     return Site(node.where, p["axis"], p["extent"], -p["extent"] if p["from_end"] and not unsigned else 0, unsigned)
 
 
 def sites(program: Program) -> tuple[Site, ...]:
-    """All of a Program, as a fault numbers them: kernel by kernel, those in the bodies of loops included."""
+    """Return all sites of a Program in the order of fault numbers: kernel by kernel, including those in the bodies of loops."""
     return tuple([s for call in calls(program) for s in call.sites])
 
 
 def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[int, int, int]]) -> list[bool]:
-    """For each (step, input, output of its kernel, or carries of its loop) whether writing there comes after all checks."""
+    """Return for each pair whether writing to it comes after all checks.
+
+    A pair is (step, input, output of its kernel), or (step, carry, carry) of a loop.
+    """
     may = _may_fault(steps, fused)
     last = max((k for k, m in enumerate(may) if m), default=-1)
     out = []
@@ -39,35 +42,35 @@ def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[in
         elif k < last or not isinstance(step, Call):
             out.append(False)
         else:
-            out.append(_last(step.kernel) < _first_write(step.kernel, i, o))
+            out.append(_last_check(step.kernel) < _first_write(step.kernel, i, o))
     return out
 
 
 def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
-    """Whether a step checks what no step before it has checked as a whole, or runs what may refuse its operands."""
-    seen: set[Node] = set()
+    """Return for each step whether it may fail: it checks an index not fully checked before, or its host function may raise."""
+    checked: set[Node] = set()
     out = []
     for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
         if isinstance(step, Loop):
             out.append(bool(sites(step.body)) or any(h.raises for h in hosts(step.body)))
         else:
-            out.append(any(n not in seen for n in f.sites) or (isinstance(step, Host) and step.raises))
-        seen |= f.covered
+            out.append(any(n not in checked for n in f.sites) or (isinstance(step, Host) and step.raises))
+        checked |= f.covered
     return out
 
 
-def _last(kernel: Kernel) -> int:
-    """The last phase that checks an index, or -1."""
+def _last_check(kernel: Kernel) -> int:
+    """Return the last phase that checks an index, or -1."""
     return max((p for p, phase in enumerate(kernel.phases) if has_checks(phase)), default=-1)
 
 
 def has_checks(phase: Phase) -> bool:
-    """Whether a phase checks an index that users gave."""
+    """Return whether a phase checks an index that users gave."""
     return any(v.op == "check" and v.attr.site is not None for v in each(roots(phase.stages)))
 
 
 def _first_write(kernel: Kernel, i: int, o: int) -> int:
-    """The first phase that changes output ``o`` where it lies on input ``i``: there a copy changes nothing."""
+    """Return the first phase that changes output ``o`` if it shares the memory of input ``i``; copies change nothing then."""
     idle = copies(kernel).get((i, o))
     target = kernel.outputs[o].id
     return min(

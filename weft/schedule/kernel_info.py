@@ -1,4 +1,4 @@
-"""What explain prints of a kernel: work, traffic, the user's lines, why its neighbours are other kernels."""
+"""KernelInfo, as printed by explain: work, traffic, the user's lines, and the boundaries of each kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.schedule.traffic import traffic
 
 
 def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
-    """``lines``: what user_line answered before, kept over the kernels of one Program."""
+    """Return the KernelInfo of a kernel. ``lines`` caches the results of user_line for all kernels of one Program."""
     kernel = fused.kernel
     assert kernel is not None
     flops = 0
@@ -29,19 +29,20 @@ def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
 
 
 def _notes(kernel: Kernel) -> tuple[str, ...]:
-    """What explain prints below a kernel: precisions, open orders, and which of its arrays lie otherwise than row by row."""
+    """Return notes for explain: reduced precisions, sums in any order, and arrays stored channels last."""
     short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
     notes = [f"products in {p}" for p in short if p != "float32"]
     stores = [s for phase in kernel.phases for stage in phase.stages for s in stores_of(stage)]
     if any(s.mode == "add_unordered" for s in stores):
         notes.append("additions in any order")
-    count, both = [sum([bool(b.order) for b in some]) for some in (kernel.inputs, kernel.outputs)], ("read", "written")
+    count, verbs = [sum([bool(b.order) for b in buffers]) for buffers in (kernel.inputs, kernel.outputs)], ("read", "written")
     if any(count):
-        notes.append(f"channels last: {', '.join([f'{n} {what}' for n, what in zip(count, both, strict=True) if n])}")
+        notes.append(f"channels last: {', '.join([f'{n} {how}' for n, how in zip(count, verbs, strict=True) if n])}")
     return tuple(notes)
 
 
 def _line(node: Node, lines: dict[Any, str]) -> str:
+    """Return ``file:line`` of a node, cached in ``lines``."""
     key = (id(node.where[0]), node.where[1])
     if key not in lines:
         lines[key] = user_line(node.where)
@@ -49,12 +50,15 @@ def _line(node: Node, lines: dict[Any, str]) -> str:
 
 
 def in_place_infos(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
-    """What explain prints where the inputs ``given`` (positions) may be overwritten: what a kernel would only copy stays."""
+    """Return the KernelInfos of a run that may overwrite the inputs at the positions ``given``.
+
+    Traffic of phases that only copy an input onto itself is left out.
+    """
     return tuple(_infos(program, {(i, o) for i, o in program.donate if i in given}))
 
 
 def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo]:
-    """``pairs``: inputs and outputs of the program, or of a loop's body, that are one memory."""
+    """Yield KernelInfos. ``pairs``: inputs and outputs of the program, or of a loop's body, that share memory."""
     own = iter(program.info)
     for step in program.steps:
         if isinstance(step, Loop):
@@ -66,7 +70,7 @@ def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo
 
 
 def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:
-    """The phases of a kernel that copy one of ``pairs`` (input and output of the program)."""
+    """Return the phases of a kernel that copy one of ``pairs`` (input and output of the program)."""
     slots = [program.slots[a] for a in step.args]
     slots = [program.slots[s.of] if s.kind == "alias" else s for s in slots]
     count = len(step.kernel.inputs)

@@ -1,4 +1,4 @@
-"""Short names for kernels, from the operations in them."""
+"""Short names of kernels, made of the operations in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _LONGEST = 5
 
 
 def kernel_name(nodes: Sequence[Node]) -> str:
-    """For example ``dot_add_max``: the operations in order, each once, those of elements first to go."""
+    """Return a name such as ``dot_add_max``: the operations in order, each once.
+
+    Element-wise operations and moves are dropped first if there are more than ``_LONGEST``.
+    """
     words: dict[str, bool] = {}
     for node in nodes:
         heavy = node.op.kind not in ("elementwise", "shape", "leaf")

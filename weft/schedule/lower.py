@@ -1,4 +1,4 @@
-"""Kernel construction: the phases, stages and stores of one group of nodes."""
+"""Construction of kernels: the phases, stages and stores of one group of nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Lowered(Generic[N]):
-    """A kernel and what its buffers are: (node, shape it is seen under) an input, a node an output, scalar leaves.
+    """A kernel and the nodes that its buffers stand for.
 
-    sites: the indices that the kernel checks, by number; covered: those of which it checks every element. pairs: (input, output)
-    that may be one memory; bytes: that the kernel reads and writes. N: what stands for a node.
+    inputs: (node, shape under which it is read). sites: the indices that the kernel checks, by number; covered: those of which
+    it checks every element. pairs: (input, output) that may share memory. bytes: read and written by the kernel. N is a node,
+    or the number of a node.
     """
 
     kernel: Kernel
@@ -41,7 +42,7 @@ class Lowered(Generic[N]):
     bytes: int
 
     def renamed(self, name: Callable[[N], M]) -> Lowered[M]:
-        """The same kernel, of other nodes."""
+        """Return the same kernel for other nodes."""
         return Lowered(
             self.kernel, tuple([(name(n), shape) for n, shape in self.inputs]), tuple(map(name, self.outputs)),
             tuple(map(name, self.scalars)), tuple(map(name, self.sites)), frozenset(map(name, self.covered)),
@@ -50,7 +51,7 @@ class Lowered(Generic[N]):
 
 
 def lower(view: View, structure: Structure) -> Lowered[Node]:
-    """The kernel of a group; raises Boundary where the analysis was too hopeful."""
+    """Return the kernel of a group. Raise Boundary if it cannot be built although the analysis accepted the group."""
     x = Expander(view, structure)
     if structure.product is not None:
         phases = lower_product.phases(x, structure)
@@ -68,6 +69,7 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
 
 
 def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[Node]:
+    """Assign buffers to the stores of all phases and return the kernel."""
     outputs = tuple(structure.stored)
     first = len(x.inputs)
     buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
@@ -79,16 +81,16 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
         index = tuple([ZERO if n == 1 else i for i, n in zip(s.index, buffer.shape, strict=True)])
         return Store(Access(buffer, index, s.guard), s.value, s.mode)
 
-    done = []
+    built = []
     for phase in phases:
         stages = []
         for stage in phase.stages:
             if isinstance(stage, Stage) and not (stage.reductions or stage.stores):
                 continue
-            stages.append(_placed(stage, place))
-        done.append(Phase(phase.axes, tuple(stages)))
+            stages.append(_resolve_stores(stage, place))
+        built.append(Phase(phase.axes, tuple(stages)))
     kernel = Kernel(
-        kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
+        kernel_name(structure.nodes), tuple(built), tuple(x.inputs.values()), tuple(buffers.values()),
         tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
     pairs = tuple(in_place(kernel, x.view.target.keeps))
@@ -99,8 +101,8 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
     )
 
 
-def _placed(stage: Stage | Contraction | Chain, place: Callable[[Pending | Store], Store]) -> Stage | Contraction | Chain:
-    """A stage with stores in place of what is pending."""
+def _resolve_stores(stage: Stage | Contraction | Chain, place: Callable[[Pending | Store], Store]) -> Stage | Contraction | Chain:
+    """Return a stage with Stores in place of open ones."""
     stores = tuple([place(s) for s in stage.stores])
     if isinstance(stage, Stage):
         return Stage(stage.axes, stage.reductions, stores)
@@ -111,22 +113,22 @@ def _placed(stage: Stage | Contraction | Chain, place: Callable[[Pending | Store
 
 
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
-    """The phases at barrier level p: one over the shared axes, and one for each other domain."""
+    """Return the phases at barrier level p: one over the shared axes, and one for each other domain."""
     stores = [n for n in st.stored if st.facts[n].full == p]
     fulls = [n for n in st.nodes if st.is_full(n) and st.facts[n].full == p + 1]
     shared = [st.find(t) for t in st.shared or () if t]
-    wanted = set(shared)
+    shared_tokens = set(shared)
     within_s: list[Node] = []
     within_f: list[Node] = []
-    if any(st.facts[n].needs for n in stores) or any(_needs(st, n) for n in fulls):
-        within_s = [n for n in stores if st.facts[n].needs or wanted <= set(st.tokens(n))]
-        within_f = [n for n in fulls if _needs(st, n)]
+    if any(st.facts[n].needs for n in stores) or any(_reads_reduction(st, n) for n in fulls):
+        within_s = [n for n in stores if st.facts[n].needs or shared_tokens <= set(st.tokens(n))]
+        within_f = [n for n in fulls if _reads_reduction(st, n)]
     groups: dict[tuple, tuple[list[Node], list[Node]]] = {}
     for n in stores:
         if n not in within_s:
             key: tuple = tuple(t for t in st.tokens(n) if t)
             if len(set(key)) != len(key):
-                key = (n,)  # one value along two dimensions: loops of its own
+                key = (n,)  # one value along two dimensions needs loops of its own
             groups.setdefault(key, ([], []))[0].append(n)
     for n in fulls:
         if n not in within_f:
@@ -139,12 +141,14 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     return out
 
 
-def _needs(st: Structure, full: Node) -> bool:
+def _reads_reduction(st: Structure, full: Node) -> bool:
+    """Return whether the operand of a full reduction reads a reduction of the same phase."""
     below = st.read(full.inputs[0])
     return below is not None and below.needs is not None
 
 
 def _operand_tokens(st: Structure, full: Node) -> tuple:
+    """Return a key of the loops over a full reduction's operand: reductions with equal keys share a phase."""
     below = st.read(full.inputs[0])
     if below is None or full.op.kind == "window":
         return (full,) if full.op.kind == "window" else ("memory", full.inputs[0].shape, full.params["axes"])
@@ -153,7 +157,7 @@ def _operand_tokens(st: Structure, full: Node) -> tuple:
 
 
 class Domain:
-    """The loops over what is stored outside shared axes: an Affine for each token, split where pooling asks for it."""
+    """The loops over what is stored outside shared axes: an Affine for each token, split where pooling needs it."""
 
     def __init__(self, x: Expander, st: Structure) -> None:
         self.x = x
@@ -163,7 +167,7 @@ class Domain:
         self.guards: dict[int, Guard] = {}
 
     def index(self, node: Node) -> tuple[Index, tuple[Guard, ...]]:
-        """Where the element of ``node`` is, and the guards of its store."""
+        """Return the index of the element of ``node``, and the guards of its store."""
         index, guards = [], []
         used: set[int] = set()
         tokens = self.st.tokens(node)
@@ -181,6 +185,7 @@ class Domain:
         return tuple(index), tuple(guards)
 
     def add(self, token: int, extent: int, split: tuple[int, int] | None) -> None:
+        """Add the loop of a token, or the two loops of a split dimension."""
         if split is None:
             axis = self.x.axis(extent)
             self.axes.append(axis)
@@ -196,7 +201,7 @@ class Domain:
 
 
 def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequence[Node]) -> Phase:
-    """No shared reductions: one loop nest that stores, reduces to numbers, or both."""
+    """Build one loop nest without shared reductions that stores arrays, reduces to numbers, or both."""
     x.scope = Scope()
     domain = Domain(x, st)
     pending = []
@@ -206,7 +211,7 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
     if not fulls:
         axes = tuple(domain.axes)
         if len(axes) and any(st.split_of(t) for n in stores for t in st.tokens(n) if t):
-            axes = axes[:-2] + axes[:-3:-1]  # the last split: positions inside the window outside of the long loop
+            axes = axes[:-2] + axes[:-3:-1]  # for the last split, the offsets in the window run outside the long loop
         return Phase(axes, (Stage((), (), tuple(pending)),))  # type: ignore[arg-type]
     reductions: list = []
     loops: tuple[Axis, ...] | None = tuple(domain.axes) if stores else None
@@ -228,7 +233,7 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
 def _operand_index(
     x: Expander, st: Structure, n: Node, domain: Domain, loops: tuple[Axis, ...] | None,
 ) -> tuple[Index, tuple[Axis, ...]]:
-    """Where a full reduction reads its operand, on the loops of its stage (made when first asked for)."""
+    """Return the index at which a full reduction reads its operand and the loops of its stage, creating them if None."""
     if n.op.kind == "window":
         return (), tuple([x.axis(w) for w in n.params["window"]])
     operand = n.inputs[0]
@@ -245,7 +250,7 @@ def _operand_index(
 
 
 def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequence[Node], fulls: Sequence[Node]) -> Phase:
-    """Loops over the kept axes of reductions; inside, a stage for each depth of reduction, then the stores."""
+    """Build loops over the kept axes of reductions; inside, a stage for each depth of reduction, then the stores."""
     scope = x.scope = Scope()
     extents: dict[int, int] = {}
     for n in st.nodes:
@@ -270,7 +275,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)
         axes = tuple([own[d] for d in n.params["axes"] if d in own])
         value = x.at(n.inputs[0], index)
-        if all(a in scope.axes for a in axes) and value.op != "acc":  # a number a row: made with the row, summed at the end
+        if all(a in scope.axes for a in axes) and value.op != "acc":  # one number a row: computed with the row, summed at the end
             kept = Buffer(len(x.scratch), value.dtype, tuple([a.extent for a in axes]), "kernel")
             x.scratch.append(kept)
             place = Access(kept, tuple([ZERO if a.extent == 1 else along(a) for a in axes]))
@@ -281,16 +286,16 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         level = st.facts[n].depth + 1 if st.facts[n].needs else 1
         index, _, _, pending = _stage_index(x, st.tokens(n), n.shape, level)
         pending.append(Pending(n, index, (), x.at(n, index)))
-    late: list[Store] = []  # what later phases ask for
+    late_stores: list[Store] = []  # stores of reductions that later phases read
     for n, value in scope.accs.items():
-        x.held.setdefault(n, Held(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late))
-    made = sorted(scope.stages.items(), key=lambda item: item[0][0])
-    stages = [Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in made]
-    return Phase(tuple(scope.axes), (*stages, Stage((), (), late)))  # type: ignore[arg-type]
+        x.held.setdefault(n, Held(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late_stores))
+    ordered_stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
+    stages = [Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in ordered_stages]
+    return Phase(tuple(scope.axes), (*stages, Stage((), (), late_stores)))  # type: ignore[arg-type]
 
 
 def _stage_index(x: Expander, tokens: tuple[int, ...], shape: Shape, level: int):
-    """An index over shared axes and the loops of one stage: (index, axis of each dimension, reductions, stores)."""
+    """Return (index, axis of each dimension, reductions, stores) over shared axes and the loops of one stage."""
     scope = x.scope
     free = tuple([e for t, e in zip(tokens, shape, strict=True) if t and t not in scope.at])
     axes, reductions, pending = x.stage(level, free)

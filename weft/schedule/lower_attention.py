@@ -1,4 +1,4 @@
-"""Attention as a Chain: what the scores are, what is summed with what, and where the results of the group are stored."""
+"""Attention as a Chain: its scores, the sums over them, and the stores of the group's results."""
 
 from __future__ import annotations
 
@@ -17,19 +17,23 @@ NEVER = -math.inf
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return the phase of an attention group: one chain for all its results."""
     node = st.nodes[0]
-    made = _Attention(x, node)
-    wanted = {n.params["result"]: n for n in st.nodes}
-    return [Phase((), (made.forward(wanted) if node.op.kind == "attention" else made.gradient(wanted),))]
+    attention = _Attention(x, node)
+    results = {n.params["result"]: n for n in st.nodes}
+    return [Phase((), (attention.forward(results) if node.op.kind == "attention" else attention.gradient(results),))]
 
 
 class _Attention:
-    """The axes and the scores that all results share. Heads that share keys and values are rows."""
+    """The axes and the scores that all results share.
+
+    Query heads that share keys and values are rows of one chain.
+    """
 
     def __init__(self, x: Expander, node: Node) -> None:
         self.x, self.m = x, x.m
         self.params = node.params
-        self.given = node.inputs[3:] if node.op.kind == "attention" else node.inputs[6:]
+        self.masks = node.inputs[3:] if node.op.kind == "attention" else node.inputs[6:]
         self.q, self.k, self.v = node.inputs[:3]
         self.extra = node.inputs[3:6]
         self.wide = self.q.dtype.computed
@@ -41,7 +45,7 @@ class _Attention:
         self.where = ((along(self.i).plus(along(self.j), -1), 0, self.i.extent),) if self.params["causal"] else ()
 
     def at(self, node: Node, *last: Axis | None) -> Index:
-        """Where an operand is read: dimensions of the batch, then these axes."""
+        """Return the index of an operand: the leading dimensions, then the axes ``last``."""
         axes = (*self.lead, *last)
         return tuple([ZERO if n == 1 or a is None else along(a) for a, n in zip(axes, node.shape, strict=True)])
 
@@ -57,7 +61,7 @@ class _Attention:
         return Inner(self.number(), (k,), self.read(rows, self.i, k), self.read(columns, self.j, k))
 
     def outer(self, node: Node, value: Value, other: Node, across: bool, scaled: Value | None = None) -> Outer:
-        """The sum of ``value`` times ``other``, which is stored as ``node``."""
+        """Return the sum of ``value`` times ``other``, stored as ``node``."""
         n = self.x.axis(other.shape[-1])
         number = self.number()
         total = self.m.acc(number, self.wide)
@@ -70,32 +74,34 @@ class _Attention:
         return self.m.const(value, self.wide)
 
     def score(self, product: Inner) -> Value:
+        """Return the scaled score with masks applied."""
         m = self.m
         score = m.mul(m.acc(product.id, self.wide), self.const(self.params["scale"]))
-        masks = self.given if self.params["keep"] is None else self.given[:-2]
-        for mask in masks:
+        biases = self.masks if self.params["keep"] is None else self.masks[:-2]
+        for mask in biases:
             if mask.dtype is not BOOL:
                 score = m.add(score, m.cast(self.read(mask, self.i, self.j), self.wide))
-        for mask in masks:
+        for mask in biases:
             if mask.dtype is BOOL:
                 score = m.select(self.read(mask, self.i, self.j), score, self.const(NEVER))
         return score
 
-    def dropped(self, value: Value) -> Value:
-        """What dropout leaves of a weight, by the word at its place."""
+    def apply_dropout(self, value: Value) -> Value:
+        """Return a weight after dropout, which is decided by the random word at the weight's position."""
         m, keep = self.m, self.params["keep"]
         if keep is None:
             return value
         flat = Affine()
         for axis in (*self.lead, self.i, self.j):
             flat = flat.times(axis.extent).plus(along(axis))
-        seed, base = (self.x.at(n, ()) for n in self.given[-2:])
+        seed, base = (self.x.at(n, ()) for n in self.masks[-2:])
         word = m.philox(seed, base, m.cast(m.index(flat), UINT64))
         unit = m.mul(m.cast(m.shr(word, m.const(8, UINT32)), FLOAT32), m.const(2.0**-24, FLOAT32))
         stays = m.lt(unit, m.const(keep, FLOAT32))
         return m.select(stays, m.mul(value, self.const(1 / keep if keep else 0.0)), self.const(0.0))
 
-    def forward(self, wanted: dict[str, Node]) -> Chain:
+    def forward(self, results: dict[str, Node]) -> Chain:
+        """Return the chain of attention's results."""
         m = self.m
         product = self.inner(self.q, self.k)
         softmax = Softmax(self.score(product), self.number(), self.number(), self.number())
@@ -103,34 +109,35 @@ class _Attention:
         none = m.eq(total, self.const(0.0))
         outer: list[Outer] = []
         stores: list[Pending] = []
-        if "out" in wanted:
+        if "out" in results:
             whole = m.div(self.const(1.0), m.select(none, self.const(1.0), total))
-            weight = self.dropped(m.acc(softmax.weight, self.wide))
-            outer.append(self.outer(wanted["out"], weight, self.v, False, whole))
-        if "lse" in wanted:
+            weight = self.apply_dropout(m.acc(softmax.weight, self.wide))
+            outer.append(self.outer(results["out"], weight, self.v, False, whole))
+        if "lse" in results:
             lse = m.select(none, self.const(0.0), m.add(top, m.log(m.select(none, self.const(1.0), total))))
-            stores.append(Pending(wanted["lse"], self.at(wanted["lse"], self.i), (), lse))
+            stores.append(Pending(results["lse"], self.at(results["lse"], self.i), (), lse))
         return Chain(
             self.batch, self.rows, (self.j,), (product,), self.where, softmax, tuple(outer), self.wide,
             tuple(stores),  # type: ignore[arg-type]
         )
 
-    def gradient(self, wanted: dict[str, Node]) -> Chain:
+    def gradient(self, results: dict[str, Node]) -> Chain:
+        """Return the chain of the gradients."""
         m = self.m
         cotangent, lse, delta = self.extra
         product = self.inner(self.q, self.k)
         inner = [product]
         weight = m.exp(m.sub(self.score(product), m.cast(self.read(lse, self.i), self.wide)))
         outer: list[Outer] = []
-        if "value" in wanted:
-            outer.append(self.outer(wanted["value"], self.dropped(weight), cotangent, True))
-        if wanted.keys() - {"value"}:
+        if "value" in results:
+            outer.append(self.outer(results["value"], self.apply_dropout(weight), cotangent, True))
+        if results.keys() - {"value"}:
             through = self.inner(cotangent, self.v)
             inner.append(through)
-            back = m.sub(self.dropped(m.acc(through.id, self.wide)), m.cast(self.read(delta, self.i), self.wide))
+            back = m.sub(self.apply_dropout(m.acc(through.id, self.wide)), m.cast(self.read(delta, self.i), self.wide))
             change = m.mul(m.mul(weight, back), self.const(self.params["scale"]))
-            if "query" in wanted:
-                outer.append(self.outer(wanted["query"], change, self.k, False))
-            if "key" in wanted:
-                outer.append(self.outer(wanted["key"], change, self.q, True))
+            if "query" in results:
+                outer.append(self.outer(results["query"], change, self.k, False))
+            if "key" in results:
+                outer.append(self.outer(results["key"], change, self.q, True))
         return Chain(self.batch, self.rows, (self.j,), tuple(inner), self.where, None, tuple(outer), self.wide)

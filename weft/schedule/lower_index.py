@@ -1,4 +1,4 @@
-"""Kernels that end in a write at other positions: scatter, strided partial writes, running folds."""
+"""Kernels that end in writes at other positions: scatter, strided partial writes, running folds."""
 
 from __future__ import annotations
 
@@ -19,35 +19,42 @@ from weft.schedule.group_structure import Structure, ends_kernel, reduces
 from weft.schedule.open_stage import Pending
 
 Pairs = tuple[tuple[int, int], ...]
-SMALLER = 4  # times smaller than the array, at least, is an update that is kept in scratch
+SMALLER = 4  # an update is kept in scratch if it is at least this many times smaller than its array
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return the phases of a group that ends in a write."""
     node = next(n for n in st.nodes if ends_kernel(n))
-    return {"running": _running, "board": _last_equal, "scatter": _scattered, "write": _written}[node.op.kind](x, st, node)
+    return {
+        "running": _lower_running, "board": _last_equal, "scatter": _lower_scatter, "write": _lower_write,
+    }[node.op.kind](x, st, node)
 
 
-def _scattered(x: Expander, st: Structure, node: Node) -> list[Phase]:
+def _lower_scatter(x: Expander, st: Structure, node: Node) -> list[Phase]:
     if node.params["mode"] == "own":
-        return _rows(x, st)
+        return _scatter_rows(x, st)
     base = node.inputs[0]
-    return [*_checks(x, node.inputs[2:]), *_changed(x, node, _small_chain(st, base), base), _scatter(x, node)]
+    return [*_checks(x, node.inputs[2:]), *_copy_and_write(x, node, _small_chain(st, base), base), _scatter(x, node)]
 
 
-def _written(x: Expander, st: Structure, node: Node) -> list[Phase]:
+def _lower_write(x: Expander, st: Structure, node: Node) -> list[Phase]:
     base = node.inputs[0]
-    return [*_changed(x, node, _small_chain(st, base), base), _write(x, node, node)]
+    return [*_copy_and_write(x, node, _small_chain(st, base), base), _write(x, node, node)]
 
 
 def small_writes(st: Structure) -> list[Node]:
-    """Return the writes that a group ends in, in order, if they change few elements of an array in memory; else none.
+    """Return the writes in which a group ends, in order, if they change few elements of an array in memory, else [].
 
-    They are a copy of the array and then the writes, as scatters are: where the result lies on the array the copy is left out.
+    They are lowered, like scatters, as a copy of the array followed by the writes. The copy is left out if the result takes
+    over the memory of the array.
     """
     return _small_chain(st, st.stored[0]) if len(st.stored) == 1 else []
 
 
 def _small_chain(st: Structure, base: Node) -> list[Node]:
-    """Return the small writes that a value is, one after the other, of an array in memory; none where it is anything else."""
+    """Return the small writes, one after the other, that produce ``base`` from an array in memory.
+
+    [] if ``base`` is anything else.
+    """
     if not st.view.target.skips_copies or st.product is not None or st.splits or any(map(reduces, st.nodes)):
         return []
     out = []
@@ -59,21 +66,21 @@ def _small_chain(st: Structure, base: Node) -> list[Node]:
 
 
 def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
-    """Lower writes of static parts of one array, each of which may read what the array held before any of them."""
-    return _changed(x, writes[-1], writes, writes[-1])
+    """Lower writes of static parts of one array. Each may read what the array contained before all of them."""
+    return _copy_and_write(x, writes[-1], writes, writes[-1])
 
 
-def _changed(x: Expander, stored: Node, writes: Sequence[Node], base: Node) -> list[Phase]:
-    """Copy an array into the buffer of ``stored`` and make writes there; without writes it is ``base`` that is copied."""
+def _copy_and_write(x: Expander, stored: Node, writes: Sequence[Node], base: Node) -> list[Phase]:
+    """Copy an array into the buffer of ``stored``, then make the writes there. Without writes, ``base`` is copied."""
     bottom = writes[0].inputs[0] if writes else base
     return [_copy(x, stored, bottom), *[_write(x, node, stored) for node in writes if node.inputs[1].size]]
 
 
 def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel, Pairs]:
-    """Compute what a kernel writes before it writes, in scratch, where that lets the result lie on the array that it changes.
+    """Move the computation of updates before the writes, through scratch, if the result can then take over the array's memory.
 
-    A loop that reads and writes one array then changes a few elements a turn, and copies nothing. An update is worth its scratch
-    if it is much smaller than the array.
+    A loop that reads and writes one array then changes a few elements in each step and copies nothing. An update is worth its
+    scratch only if it is much smaller than the array. Return the kernel and its pairs unchanged if that gains no pair.
     """
     copied = {pair: p for pair, p in copies(kernel).items() if pair not in pairs}
     if not copied:
@@ -91,7 +98,7 @@ def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel,
     m, scratch = Machine(), list(kernel.scratch)
     before: list[Phase] = []
 
-    def kept(axes: tuple[Axis, ...], store: Store) -> Store:
+    def store_in_scratch(axes: tuple[Axis, ...], store: Store) -> Store:
         if store.value.op == "const":
             return store
         buffer = Buffer(len(scratch), store.value.dtype, tuple([a.extent for a in axes]), "kernel")
@@ -101,16 +108,16 @@ def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel,
         return replace(store, value=m.load(place))
 
     after = [
-        Phase(phase.axes, (replace(s, stores=tuple([kept((*phase.axes, *s.axes), store) for store in s.stores])),))
+        Phase(phase.axes, (replace(s, stores=tuple([store_in_scratch((*phase.axes, *s.axes), store) for store in s.stores])),))
         for phase, s in writing
     ]
-    made = replace(kernel, phases=(*kernel.phases[:first], *before, *after), scratch=tuple(scratch))
-    found = tuple(in_place(made, target.keeps))
-    return (made, found) if set(copied) & set(found) else (kernel, pairs)
+    new = replace(kernel, phases=(*kernel.phases[:first], *before, *after), scratch=tuple(scratch))
+    new_pairs = tuple(in_place(new, target.keeps))
+    return (new, new_pairs) if set(copied) & set(new_pairs) else (kernel, pairs)
 
 
 def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
-    """The indices of a write are checked before anything is written: their sum, which nobody reads."""
+    """Return phases that check the indices of a write before it starts. Each sums its indices; no phase reads the sums."""
     out = []
     for operand in indices:
         x.scope = Scope()
@@ -128,17 +135,20 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
 
 
 def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index]:
+    """Return loops over a shape and the index of its element."""
     axes = [x.axis(n) if n != 1 else None for n in shape]
     return tuple([a for a in axes if a is not None]), tuple([along(a) if a is not None else ZERO for a in axes])
 
 
 def _copy(x: Expander, node: Node, base: Node) -> Phase:
+    """Lower a copy of ``base`` into the buffer of ``node``."""
     x.scope = Scope()
     axes, index = _loops(x, node.shape)
     return Phase(axes, (Stage((), (), (Pending(node, index, (), x.at(base, index)),)),))  # type: ignore[arg-type]
 
 
 def _scatter(x: Expander, node: Node) -> Phase:
+    """Lower the additions or writes of a scatter."""
     base, updates, *indices = node.inputs
     x.scope = Scope()
     axes, at = _loops(x, updates.shape)
@@ -155,8 +165,8 @@ def _scatter(x: Expander, node: Node) -> Phase:
     return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
 
 
-def _rows(x: Expander, st: Structure) -> list[Phase]:
-    """The same rows of several arrays: a copy of each (none where it is written in place), then one loop over the rows."""
+def _scatter_rows(x: Expander, st: Structure) -> list[Phase]:
+    """Lower scatters to the same rows of several arrays: a copy of each array, left out in place, then one loop over the rows."""
     ends = [n for n in st.nodes if ends_kernel(n)]
     copies = [_copy(x, n, n.inputs[0]) for n in ends]
     base, updates, *indices = ends[0].inputs
@@ -180,7 +190,10 @@ def _rows(x: Expander, st: Structure) -> list[Phase]:
 
 
 def _last_equal(x: Expander, st: Structure, node: Node) -> list[Phase]:
-    """Every index writes its number at its place on a board, the last one stays; what was not written is not read."""
+    """Lower last_equal: every index writes its number at its position on a board; the last one stays and is read.
+
+    Positions that were not written are not read.
+    """
     extent = node.params["extent"]
     if extent == 1:  # all are equal
         x.scope = Scope()
@@ -201,7 +214,7 @@ def _last_equal(x: Expander, st: Structure, node: Node) -> list[Phase]:
 
 
 def _write(x: Expander, node: Node, stored: Node) -> Phase:
-    """Lower one write, into the buffer of ``stored``."""
+    """Lower one write into the buffer of ``stored``."""
     new = node.inputs[1]
     x.scope = Scope()
     axes, at = _loops(x, new.shape)
@@ -209,7 +222,8 @@ def _write(x: Expander, node: Node, stored: Node) -> Phase:
     return Phase(axes, (Stage((), (), (Pending(stored, where, (), x.at(new, at)),)),))  # type: ignore[arg-type]
 
 
-def _running(x: Expander, st: Structure, node: Node) -> list[Phase]:
+def _lower_running(x: Expander, st: Structure, node: Node) -> list[Phase]:
+    """Lower a running fold: a loop along its axis inside loops over the others."""
     x.scope = Scope()
     axes = [x.axis(n) for n in node.shape]
     index = tuple([along(a) for a in axes])
@@ -218,6 +232,6 @@ def _running(x: Expander, st: Structure, node: Node) -> list[Phase]:
     reductions: list[Reduction] = []
     read = x.reduce(node, (run,), node.op.monoid, value, carried=False, into=reductions)
     r = reductions[0]
-    done = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
+    running = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
     store = Pending(node, index, (), read)
-    return [Phase(tuple(axes), (Stage((run,), (done,), (store,)),))]  # type: ignore[arg-type]
+    return [Phase(tuple(axes), (Stage((run,), (running,), (store,)),))]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Products: dot_general and conv_general as Contractions, with everything that reads them as the epilogue."""
+"""Products: dot_general and conv_general as Contractions, with the nodes that read them as the epilogue."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from weft.schedule.open_stage import Pending
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
+    """Return a phase for each part of the group's product."""
     node = st.product
     assert node is not None
     parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)
@@ -33,7 +34,10 @@ def _dot_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> O
 
 
 def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order | None:
-    """m: image and positions, k: channel and taps."""
+    """Return the order of a convolution's sum, or None if the code generator orders it.
+
+    m: image and positions; k: channel and taps.
+    """
     spots, taps = (prod([a.extent for a in side[1:]]) for side in (m, k))
     return None if along_positions(spots, taps) else window_order(k[0].extent, taps, orders)
 
@@ -43,7 +47,7 @@ def _stage(
     batch: list[Axis], m: list[Axis], n: list[Axis], k: list[Axis],
     a: Value | None, b: Value | None, index: Index,
 ) -> Any:
-    """One Contraction and its stores; ``index`` is where the product's element (batch, m, n) is."""
+    """Return a Contraction and its stores. ``index`` is the index of the product's element (batch, m, n)."""
     number = x.reductions
     x.reductions += 1
     result = x.m.acc(number, node.dtype) if a is not None else x.m.const(0, node.dtype)
@@ -68,6 +72,7 @@ def _stage(
 
 
 def _dot(x: Expander, node: Node) -> list[tuple]:
+    """Return the one part of a dot_general: (batch, m, n, k, left, right, index)."""
     a, b = node.inputs
     (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
     batch = [x.axis(a.shape[d]) for d in ba]
@@ -94,7 +99,10 @@ def _dot(x: Expander, node: Node) -> list[tuple]:
 
 
 def _conv(x: Expander, node: Node) -> list[tuple]:
-    """One Contraction; with a dilated input, one for each phase of the dilation, so that no zero is multiplied."""
+    """Return the parts of a convolution: one Contraction, or one for each phase of a dilated input.
+
+    So no zero of the dilation is multiplied.
+    """
     a, w = node.inputs
     p = node.params
     x_perm, w_perm, out_perm = p["dims"]
@@ -111,7 +119,7 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
         g = [x.axis(groups)] if groups > 1 else []
         image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)
         spots, taps = [], []
-        here: list[Affine] = []
+        positions: list[Affine] = []
         source: list[Affine] = []
         kernel: list[Affine] = []
         guards: list[Guard] = []
@@ -130,7 +138,7 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
             empty = empty or tap.extent == 0
             spots.append(spot)
             taps.append(tap)
-            here.append(along(spot, step).plus(Affine(r)))
+            positions.append(along(spot, step).plus(Affine(r)))
             kernel.append(along(tap, every).plus(Affine(first)))
             base = (r * stride - low + first * rd) // ld
             i = Affine(base).plus(along(spot, step * stride // ld)).plus(along(tap, every * rd // ld))
@@ -142,19 +150,19 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
         if groups > 1:
             channel = along(g[0], inner).plus(channel)
             filter_ = along(g[0], filters // groups).plus(filter_)
-        index = _arranged(out_perm, [along(image), filter_, *here])
+        index = _permute_index(out_perm, [along(image), filter_, *positions])
         batch, m, n, k = g, [image, *spots], [o], [c, *taps]
         if empty or c.extent == 0:
             out.append((batch, m, n, k, None, None, index))
             continue
         x.scope = Scope()
-        left = x.guarded(a, _arranged(x_perm, [along(image), channel, *source]), (), tuple(guards), 0)
-        right = x.at(w, _arranged(w_perm, [filter_, along(c), *kernel]))
+        left = x.guarded(a, _permute_index(x_perm, [along(image), channel, *source]), (), tuple(guards), 0)
+        right = x.at(w, _permute_index(w_perm, [filter_, along(c), *kernel]))
         out.append((batch, m, n, k, left, right, index))
     return out
 
 
-def _arranged(places: tuple[int, ...], parts: list[Affine]) -> Index:
+def _permute_index(places: tuple[int, ...], parts: list[Affine]) -> Index:
     out = [ix.ZERO] * len(places)
     for place, part in zip(places, parts, strict=True):
         out[place] = part

@@ -1,6 +1,6 @@
-"""Sums in which one element counts: ``where(arange(n) == label, x, 0).sum()`` reads x at the label, and no loop runs.
+"""Sums with one relevant element: ``where(arange(n) == label, x, 0).sum()`` loads x at the label, without a loop.
 
-So the loss of a label is one load a row, and not one comparison a class.
+The loss of a label thus costs one load a row instead of one comparison a class.
 """
 
 from __future__ import annotations
@@ -9,62 +9,66 @@ from weft.dtypes.formats import FLOATS, INTEGERS
 from weft.kernel.expressions import INT64, Machine, each, operands
 from weft.kernel.ir import Access, Affine, Axis, Value, along
 
-LEAST = 64  # positions: a shorter loop is no more work than finding the place
+LEAST = 64  # positions: a shorter loop costs no more than computing the position
 
 
 def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
-    """The sum of ``value`` over ``axis``, where all of it but at most one element is zero; None if that is not known."""
+    """Replace the sum of ``select(position == place, x, 0)`` over ``axis`` by one load of ``x`` at ``place``.
+
+    Return None for any other value.
+    """
     if value.op != "select" or axis.extent < LEAST or value.dtype.bytes < 4:
         return None
     condition, inner, other = value.args
-    if _checks(inner, axis):
+    if _has_varying_check(inner, axis):
         return None
     if condition.op != "eq" or other.op != "const" or other.attr != 0:
         return None
-    place = next((b for a, b in (condition.args, condition.args[::-1]) if _counts(a, axis) and not _moves(b, axis)), None)
+    place = next((b for a, b in (condition.args, condition.args[::-1]) if _is_position(a, axis) and not _varies(b, axis)), None)
     if place is None or place.dtype not in INTEGERS:
         return None
     place = m.cast(place, INT64)
     zero, last = m.const(0, INT64), m.const(axis.extent - 1, INT64)
-    found = _at(m, inner, axis, m.min(m.max(place, zero), last))
-    if found.dtype in FLOATS:
-        found = m.add(found, m.const(0, found.dtype))  # a sum of zeros is no negative zero
+    element = _substitute(m, inner, axis, m.min(m.max(place, zero), last))
+    if element.dtype in FLOATS:
+        element = m.add(element, m.const(0, element.dtype))  # a sum of zeros is not -0.0
     inside = getattr(m, "and")(m.ge(place, zero), m.le(place, last))
-    return m.select(inside, found, m.const(0, found.dtype))
+    return m.select(inside, element, m.const(0, element.dtype))
 
 
-def _counts(value: Value, axis: Axis) -> bool:
-    """Whether a value is the position on the axis."""
+def _is_position(value: Value, axis: Axis) -> bool:
+    """Return whether a value is the position on the axis."""
     while value.op == "cast" and value.dtype in INTEGERS and axis.extent - 1 <= value.dtype.greatest:
         value = value.args[0]
     return value.op == "index" and value.attr == along(axis)
 
 
-def _parts(value: Value) -> list[Affine]:
+def _affines(value: Value) -> list[Affine]:
+    """Return the index expressions of a load or an index."""
     if value.op == "load":
         return [*value.attr.index, *(g[0] for g in value.attr.guard)]
     return [value.attr] if value.op == "index" else []
 
 
-def _checks(value: Value, axis: Axis) -> bool:
-    """Whether an index is checked that moves along the axis: each element is to be checked, not only the chosen one."""
-    return any(v.op == "check" and _moves(v, axis) for v in each([value]))
+def _has_varying_check(value: Value, axis: Axis) -> bool:
+    """Return whether an index that depends on the axis is checked: then each element must be, not only the chosen one."""
+    return any(v.op == "check" and _varies(v, axis) for v in each([value]))
 
 
-def _moves(value: Value, axis: Axis) -> bool:
-    """Whether a value depends on the axis."""
-    return any(a == axis.id for v in each([value]) for affine in _parts(v) for a, _ in affine.terms)
+def _varies(value: Value, axis: Axis) -> bool:
+    """Return whether a value depends on the axis."""
+    return any(a == axis.id for v in each([value]) for affine in _affines(v) for a, _ in affine.terms)
 
 
-def _at(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
-    """``value`` where the axis is at ``place``."""
+def _substitute(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
+    """Return ``value`` with the axis replaced by the position ``place``."""
     done: dict[int, Value] = {}
 
-    def moved(affine: Affine) -> Affine:
+    def replace_axis(affine: Affine) -> Affine:
         terms = tuple([t for t in affine.terms if t[0] != axis.id])
         gather = tuple([(done[id(v)], c) for v, c in affine.gather])
-        here = dict(affine.terms).get(axis.id, 0)
-        return Affine(affine.const, terms, (*gather, (place, here)) if here else gather)
+        coefficient = dict(affine.terms).get(axis.id, 0)
+        return Affine(affine.const, terms, (*gather, (place, coefficient)) if coefficient else gather)
 
     stack = [value]
     while stack:
@@ -73,17 +77,18 @@ def _at(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
         if id(v) in done or not waiting:
             stack.pop()
             if id(v) not in done:
-                done[id(v)] = v if not _moves(v, axis) else _rebuilt(m, v, [done[id(x)] for x in v.args], moved)
+                done[id(v)] = v if not _varies(v, axis) else _rebuild(m, v, [done[id(x)] for x in v.args], replace_axis)
         else:
             stack.extend(waiting)
     return done[id(value)]
 
 
-def _rebuilt(m: Machine, value: Value, args: list[Value], moved) -> Value:
+def _rebuild(m: Machine, value: Value, args: list[Value], replace_axis) -> Value:
+    """Return a load, index or operation with new operands and the axis replaced in its index expressions."""
     if value.op == "load":
         a = value.attr
-        guard = tuple([(moved(g), lo, hi) for g, lo, hi in a.guard])
-        return m.load(Access(a.buffer, tuple(map(moved, a.index)), guard, a.fill))
+        guard = tuple([(replace_axis(g), lo, hi) for g, lo, hi in a.guard])
+        return m.load(Access(a.buffer, tuple(map(replace_axis, a.index)), guard, a.fill))
     if value.op == "index":
-        return m.cast(m.index(moved(value.attr)), value.dtype)
+        return m.cast(m.index(replace_axis(value.attr)), value.dtype)
     return m.made(value.op, args, value.dtype)

@@ -1,4 +1,4 @@
-"""Stores under construction."""
+"""Stores of a kernel under construction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weft.kernel.ir import Value
 
 
 class Pending:
-    """A store whose buffer's number is not known yet."""
+    """A store whose buffer has no number yet."""
 
     __slots__ = ("guard", "index", "mode", "node", "value")
 

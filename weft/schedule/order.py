@@ -1,4 +1,4 @@
-"""In which order kernels run: a kernel that could write over an input comes after the other readers of it, and after checks."""
+"""Order of kernels: a kernel that may write over an input runs after the input's other readers and after index checks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from weft.schedule.fusion_graph import View, strip
 
 
 def ordered(view: View, fused: list[Fused]) -> list[Fused]:
-    """The same kernels; updates of a parameter after all that reads it or checks indices, where that is no circle."""
+    """Return the kernels in an order in which they can run.
+
+    Updates of a parameter come after all kernels that read it or check indices, unless that would form a cycle.
+    """
     writer = {n: k for k, f in enumerate(fused) for n in f.outputs}
     before: list[set[int]] = []
     for k, f in enumerate(fused):
         before.append({writer[b] for n, _ in f.inputs if (b := strip(n)) in writer and writer[b] != k})
-    wished = _wishes(view, fused, before)  # kernels, and gates, that should come before, but need not
+    wished = _wishes(view, fused, before)  # kernels and gates that should come before, but need not
     after: list[list[int]] = [[] for _ in fused]
     wishing: list[list[int]] = [[] for _ in wished]
     for k, those in enumerate(before):
@@ -29,13 +32,13 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
     need, wish = [len(b) for b in before], [len(w) for w in wished]
     ready = [k for k, n in enumerate(need) if not n]  # in order: a heap already
     willing = [k for k in ready if not wish[k]]
-    done = [False] * len(fused)
+    emitted = [False] * len(fused)
     out = []
     while ready:
-        k = heapq.heappop(willing or ready)  # where wishes form a circle, the first kernel that can run does
-        if done[k]:
+        k = heapq.heappop(willing or ready)  # where wishes form a cycle, the first kernel that can run does
+        if emitted[k]:
             continue
-        done[k] = True
+        emitted[k] = True
         out.append(fused[k])
         for a in after[k]:
             need[a] -= 1
@@ -57,10 +60,11 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
 
 
 def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
-    """For each kernel those that should come before it; and two more rows, for gates: what many wait for, said once.
+    """Return for each kernel the kernels that should run before it; two more rows are gates.
 
-    An input that a kernel may write over is read by all others first. And what checks indices comes before what may write over
-    an input, for then nothing has changed where an index is out of range: updates that check none wait for those that do.
+    A gate collects what many kernels wait for. All other readers of an input run before a kernel that may write over it.
+    Kernels that check indices run before kernels that may write over an input, so that nothing has changed when an index is out
+    of range. Updates without checks wait for updates with them.
     """
     ancestors: list[int] = []  # sets of kernels, as bits
     for b in before:  # fused is in a valid order
@@ -70,12 +74,12 @@ def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[
         ancestors.append(mask)
     updates = _updates(view, fused, ancestors)
     wished: list[set[int]] = [set() for _ in fused]
-    for last, readers in updates.items():
-        wished[last] |= readers - before[last] - {last}
+    for update, readers in updates.items():
+        wished[update] |= readers - before[update] - {update}
     for plain in (False, True):
         behind = [u for u in updates if not (plain and fused[u].sites)]
-        held = _bits(behind)
-        checks = {k for k, f in enumerate(fused) if f.sites and not (held >> k & 1 or ancestors[k] & held)}
+        updating = _bits(behind)
+        checks = {k for k, f in enumerate(fused) if f.sites and not (updating >> k & 1 or ancestors[k] & updating)}
         wished.append(checks)
         if checks:
             for u in behind:
@@ -84,6 +88,7 @@ def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[
 
 
 def _bits(numbers: Collection[int]) -> int:
+    """Return a set of kernels as bits of an integer."""
     mask = 0
     for k in numbers:
         mask |= 1 << k
@@ -91,16 +96,16 @@ def _bits(numbers: Collection[int]) -> int:
 
 
 def _copies(f: Fused) -> list[tuple[int, int]]:
-    """Return the (input, output) pairs that may be one memory, and of which the output is a copy that is then changed."""
+    """Return the (input, output) pairs that may share memory and whose output is a changed copy of the input."""
     assert f.kernel is not None
     return [pair for pair in copies(f.kernel) if pair in f.pairs] if f.pairs else []
 
 
 def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
-    """The kernels that may write over an input and should be the last of its readers, with these.
+    """Map each kernel that may write over an input, and should be its last reader, to all readers of the input.
 
-    Of each input it is the first that gives a result of the input's shape and dtype and before which all other readers can run.
-    The same holds of a temporary that a kernel copies and then changes.
+    For each input it is the first reader that produces a result of the input's shape and dtype and that no other reader depends
+    on. The same holds for a temporary that a kernel copies and then changes.
     """
     copying = {(strip(f.inputs[i][0]), k) for k, f in enumerate(fused) if f.kernel for i, o in _copies(f)}
     copied = {base for base, _ in copying}
@@ -111,14 +116,14 @@ def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, 
             if base in view.given or base in copied:
                 readers.setdefault(base, []).append(k)
     outputs = {strip(o) for o in view.graph.outputs}
-    found: dict[int, set[int]] = {}
-    for base, who in readers.items():
+    result: dict[int, set[int]] = {}
+    for base, kernels in readers.items():
         inside = 0
-        for r in who:
+        for r in kernels:
             inside |= ancestors[r]
-        for u in who:
+        for u in kernels:
             same = any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs)
             if ((same and base in view.given) or (base, u) in copying) and not inside >> u & 1:
-                found.setdefault(u, set()).update(who)
+                result.setdefault(u, set()).update(kernels)
                 break
-    return found
+    return result

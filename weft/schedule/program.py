@@ -1,4 +1,4 @@
-"""Program: what one look or one jitted call runs. Plain data; explain only reads it."""
+"""Program: the steps that materialise pending nodes or that one jitted call runs. Plain data, read by executors and explain."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from weft.kernel.ir import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A value the steps pass on.
+    """Memory that steps read and write.
 
-    kind: ``input`` (position in the graph's inputs), ``output`` (position in its outputs), ``arena``
-    (temporary; ``offset`` bytes into the arena), ``alias`` (same memory as slot ``of``: a reshape). A temporary lies as the
-    buffers of its kernels say, all alike; what is seen in another way lies row by row.
+    kind: ``input`` (position in the graph's inputs), ``output`` (position in its outputs), ``arena`` (temporary; ``offset``
+    bytes into the arena), ``alias`` (same memory as slot ``of``: a reshape). A temporary is stored in the order that the
+    buffers of its kernels name, the same in all of them. Memory that is read in any other way is row-major.
     """
 
     id: int
@@ -31,8 +31,11 @@ class Slot:
 
 
 class Site(NamedTuple):
-    """An index that a kernel checks. where: the user's line (see Node); axis, extent: what the error names; lowest: what stands
-    for the first element: -extent, or 0; unsigned: its dtype."""
+    """An index that a kernel checks.
+
+    where: the user's line (see Node). axis, extent: named by the error. lowest: the index of the first element, -extent or 0.
+    unsigned: whether the index has an unsigned dtype.
+    """
 
     where: Any
     axis: int
@@ -43,8 +46,11 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run a kernel. ``args``: slot ids for kernel.inputs then kernel.outputs; ``scalars``: graph input positions; ``sites``:
-    the indices that it checks, by the numbers of the kernel."""
+    """Run a kernel.
+
+    args: slot ids for kernel.inputs, then kernel.outputs. scalars: graph input positions. sites: the indices that the kernel
+    checks, by number.
+    """
 
     kernel: Kernel
     args: tuple[int, ...]
@@ -54,8 +60,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold; where:
-    the user's line (see Node); flops: what it takes."""
+    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot.
+
+    raises: whether it may raise because of its operands' values. where: the user's line (see Node). flops: its work.
+    """
 
     name: str
     fn: Callable[..., np.ndarray]
@@ -68,18 +76,18 @@ class Host:
 
 
 class Copy(NamedTuple):
-    """An output that is an input (or another output) unchanged."""
+    """Copy an input or another output to an output."""
 
     source: int
     target: int
 
 
 class Carry(NamedTuple):
-    """What a loop passes from step to step: slots.
+    """The slots of one value that a loop passes from step to step.
 
-    init: read by the first step; last: written by the last one. Between them two memories change places, ``last`` and
-    ``spare``; or, where ``tape`` is not -1, each step reads its place in the tape and writes the next one. With neither,
-    every step writes ``last``, and all but the first one read it: the body works in place.
+    init: read by the first step. last: written by the last one. Between them two memories alternate, ``last`` and ``spare``;
+    or, if ``tape`` is not -1, each step reads its row of the tape and writes the next one. With neither, every step writes
+    ``last``, and all but the first one read it: the body works in place.
     """
 
     init: int
@@ -90,11 +98,11 @@ class Carry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run a Program ``length`` times: natively, or walked step by step where ``hosts(body)`` are any. Code size does not depend
-    on the length.
+    """Run a Program ``length`` times: natively, or step by step if ``hosts(body)`` is not empty.
 
-    ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``; ``body.outputs``: the carries, a slice of each of
-    ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot that holds the body's temporaries, or -1.
+    Code size does not depend on the length. ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``.
+    ``body.outputs``: the carries, a slice of each of ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot
+    of the body's temporaries, or -1.
     """
 
     body: Program
@@ -108,7 +116,7 @@ class Loop:
 
     @property
     def in_place(self) -> tuple[int, ...]:
-        """The carries that every step changes in their own memory."""
+        """Return the carries that every step changes in their own memory."""
         alone = set(self.body.donate)
         return tuple([k for k, c in enumerate(self.carries) if c.tape < 0 and c.spare < 0 and (k, k) in alone])
 
@@ -125,22 +133,22 @@ class Loop:
 Step = Call | Host | Copy | Loop
 
 
-def every_step(program: Program) -> Iterator[Step]:
-    """All steps in order, each loop followed by those of its body."""
+def walk_steps(program: Program) -> Iterator[Step]:
+    """Yield all steps in order, each loop followed by those of its body."""
     for step in program.steps:
         yield step
         if isinstance(step, Loop):
-            yield from every_step(step.body)
+            yield from walk_steps(step.body)
 
 
 def calls(program: Program) -> list[Call]:
-    """Every kernel call of a Program, those in the bodies of its loops included, in order."""
-    return [step for step in every_step(program) if isinstance(step, Call)]
+    """Return every kernel call of a Program, including those in the bodies of its loops, in order."""
+    return [step for step in walk_steps(program) if isinstance(step, Call)]
 
 
 def hosts(program: Program) -> list[Host]:
-    """Every step in NumPy, those in the bodies of its loops included, in order."""
-    return [step for step in every_step(program) if isinstance(step, Host)]
+    """Return every step in NumPy, including those in the bodies of its loops, in order."""
+    return [step for step in walk_steps(program) if isinstance(step, Host)]
 
 
 class KernelInfo(NamedTuple):
@@ -152,12 +160,16 @@ class KernelInfo(NamedTuple):
     bytes: int
     lines: tuple[str, ...]  # the user's lines, file:line
     boundary: tuple[str, ...]  # why each next operation was not fused: "reshape: ..." etc.
-    notes: tuple[str, ...] = ()  # what else is worth knowing: precision of products, storage other than row-major
+    notes: tuple[str, ...] = ()  # precision of products, storage other than row-major
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``donate``: (input position, output position) pairs that may share memory when nobody else holds the input."""
+    """A compiled graph.
+
+    ``donate``: (input position, output position) pairs that may share memory if no other reference to the input's buffer
+    exists.
+    """
 
     inputs: tuple[tuple[tuple[int, ...], Format], ...]
     outputs: tuple[tuple[tuple[int, ...], Format], ...]
@@ -169,7 +181,7 @@ class Program:
 
 
 def infos(program: Program) -> tuple[KernelInfo, ...]:
-    """What explain prints of every kernel, those in the bodies of loops included, in order; work is that of one step."""
+    """Return the KernelInfo of every kernel, including those in the bodies of loops, in order. Work is that of one step."""
     out: list[KernelInfo] = []
     own = iter(program.info)
     for step in program.steps:

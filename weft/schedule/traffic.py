@@ -1,4 +1,4 @@
-"""The memory that a kernel reads and writes."""
+"""Memory traffic of a kernel, in bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from weft.kernel.expressions import axes_of, loads, roots, stores_of
 from weft.kernel.ir import Access, Kernel
 
-_FEW = 4096  # positions along one dimension that are listed one by one
+_MAX_LISTED = 4096  # extents up to this are tracked position by position
 Box = tuple[tuple[int, int], ...] | int
 
 
 def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
-    """Bytes: each element that is read or written once, whatever the number of times it is; ``idle`` phases do not run."""
+    """Return the bytes that a kernel reads and writes, counting each element once. Phases in ``idle`` do not run."""
     extents: dict[int, int] = {}
     boxes: dict[int, list[Box]] = {}
     for number, phase in enumerate(kernel.phases):
@@ -29,8 +29,8 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
                 if access.buffer.scope != "arg":
                     continue
                 box = _box(access, extents, count)
-                if box not in (found := boxes.setdefault(access.buffer.id, [])):
-                    found.append(box)
+                if box not in (regions := boxes.setdefault(access.buffer.id, [])):
+                    regions.append(box)
     total = 0
     for buffer in (*kernel.inputs, *kernel.outputs):
         size = 1
@@ -41,7 +41,7 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
 
 
 def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
-    """What an access covers: a bit mask of positions a dimension, or only a number of elements."""
+    """Return the region of an access: (count, bit mask of positions) for each dimension, or only a number of elements."""
     used: set[int] = set()
     out = []
     for i, n in zip(access.index, access.buffer.shape, strict=True):
@@ -61,11 +61,14 @@ def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
 
 @lru_cache(maxsize=4096)
 def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: int, extent: int) -> tuple[int, int]:
-    """(how many, which as a bit mask) positions in [low, high) an index takes; the mask is -1 for all of [0, extent)."""
+    """Return how many positions in [low, high) an index takes, and which, as a bit mask. The mask is -1 for all of [0, extent).
+
+    A negative mask other than -1 means that the positions were not listed.
+    """
     work = 1
     for _, n in terms:
         work *= n
-    if work > _FEW or extent > _FEW:
+    if work > _MAX_LISTED or extent > _MAX_LISTED:
         reach = sum(abs(c) * (n - 1) for c, n in terms) + 1
         count = min(high - low, reach, work)
         return count, -1 if count == extent else -2 - const
@@ -80,7 +83,8 @@ def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: i
     return count, -1 if count == extent else mask
 
 
-def _either(one: tuple[int, int], other: tuple[int, int], extent: int) -> tuple[int, int]:
+def _merge_positions(one: tuple[int, int], other: tuple[int, int], extent: int) -> tuple[int, int]:
+    """Return the union of the positions of two boxes along one dimension."""
     (m, a), (n, b) = one, other
     if -1 in (a, b):
         return extent, -1
@@ -91,7 +95,7 @@ def _either(one: tuple[int, int], other: tuple[int, int], extent: int) -> tuple[
 
 
 def _union(boxes: list[Box], extents: tuple[int, ...]) -> int:
-    """Elements in all the boxes together; boxes that differ in one dimension only are united exactly."""
+    """Return the number of elements in all boxes together. The union is exact for boxes that differ in one dimension only."""
     merged: list[tuple] = []
     total = 0
     waiting = list(reversed(boxes))
@@ -107,7 +111,7 @@ def _union(boxes: list[Box], extents: tuple[int, ...]) -> int:
             if len(differ) == 1:
                 d = differ[0]
                 (m, a), (n, b) = box[d], other[d]
-                both = _either((m, a), (n, b), extents[d])
+                both = _merge_positions((m, a), (n, b), extents[d])
                 del merged[k]
                 waiting.append((*box[:d], both, *box[d + 1:]))
                 break

@@ -15,6 +15,7 @@ import functools
 import sys
 import types
 from collections.abc import Collection, Iterator
+from importlib.util import resolve_name
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,16 @@ import numpy as np
 from weft.array import Array
 from weft.devices.native_protocols import Watched
 from weft.runtime.traced_int import RUN_TIME
-from weft.transforms.reach import ANY, attributes_named, contents_of, is_library, is_third_party, methods_named, names_in
+from weft.transforms.reach import (
+    ANY,
+    attributes_named,
+    contents_of,
+    is_library,
+    is_third_party,
+    is_unnamed,
+    methods_named,
+    names_in,
+)
 from weft.transforms.records import (
     MISSING,
     CellsRecord,
@@ -65,8 +75,8 @@ class Content:
     """
 
     __slots__ = (
-        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_objects", "_package", "_seen", "_skipped", "_untold",
-        "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
+        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped",
+        "_untold", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
     )
 
     def __init__(
@@ -90,6 +100,7 @@ class Content:
         self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner: an empty record, and their names
         self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # an empty record, and what the key says of the object
         self._classes: dict[type, None] = {}
+        self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user's
         self._words: set[str] = set() if words is None else words
 
     def of(self, x: Any, deep: bool = True) -> Any:
@@ -118,8 +129,11 @@ class Content:
             return (kind, self.of(x.__func__), self.of(x.__self__))
         if isinstance(x, types.FunctionType):
             return self._function(x)
+        if isinstance(x, types.ModuleType):
+            self._namespace(x)
+            return (kind, id(x))
         if isinstance(x, type):
-            if not self._is_library(x.__module__):
+            if is_unnamed(x) or not self._is_library(x.__module__):
                 self._classes[x] = None
             return (kind, x)
         container = record_for(x)
@@ -132,9 +146,14 @@ class Content:
             return (id(x), self.of(inner, deep))
         try:
             hash(x)
-        except TypeError:
+        except (TypeError, ValueError):  # ValueError: a memoryview that can be written
             return id(x)
         return (kind, x)
+
+    def _namespace(self, module: types.ModuleType) -> None:
+        """Note a Python module; its variables are looked at when it is known which of them are named."""
+        if not self._is_library(module.__name__):
+            self._namespaces[id(module)] = module
 
     def _named(self, x: Any) -> int:
         self.held.append(x)
@@ -144,7 +163,8 @@ class Content:
         """Note an object; its attributes are looked at when it is known which of them count."""
         kind = type(x)
         self._classes[kind] = None
-        everything = self._is_library(kind.__module__) or dataclasses.is_dataclass(kind)  # functions of trees read all of it
+        library = self._is_library(kind.__module__) and not is_unnamed(kind)
+        everything = library or dataclasses.is_dataclass(kind)  # functions of trees read all of it
         same = is_only_attributes(kind) and record is not OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (Content, self._seen[id(x)])
@@ -202,6 +222,11 @@ class Content:
             self._words.add(attribute)
             if isinstance(owner, type):
                 self._classes[owner] = None
+        for level, name in found.imports:
+            path = resolve_name("." * level + name, f.__globals__.get("__package__") or "weft") if level else name
+            module = sys.modules.get(path)
+            if isinstance(module, types.ModuleType):
+                self._namespace(module)
         if f.__dict__.keys() - {"__wrapped__"}:
             parts += self._recorded(DictRecord(f.__dict__), deep=False)
         return tuple(parts)
@@ -215,6 +240,8 @@ class Content:
             if is_third_party(module) and self._is_library(module):
                 self._words.add(ANY)  # it may read any attribute of what it is given
             imported = getattr(value, "__name__", "") == name and (isinstance(value, _BUILT_IN) or self._is_library(module))
+            if isinstance(value, types.ModuleType):
+                self._namespace(value)
             if isinstance(value, types.ModuleType) or imported:
                 return
         self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
@@ -249,6 +276,9 @@ class Content:
     def _follow(self, found: dict[Any, tuple[Any, Any]], methods: dict[int, Any]) -> bool:
         """Look at the variables, attributes and methods that were named since; whether there were any."""
         before = len(found) + len(methods)
+        for module in list(self._namespaces.values()):
+            for name in self._words.intersection(vars(module)):
+                self._variable(VariablesRecord(vars(module)), name, getattr(module, name))
         for key, (_, _, cell) in list(self._cells.items()):
             if key not in found:
                 value = CellsRecord((cell,)).read()[1][0]
@@ -346,4 +376,5 @@ def has_content(x: Any) -> bool:
     if kind.__hash__ is None or dataclasses.is_dataclass(kind):
         return True
     library = kind.__module__.partition(".")[0]
-    return kind.__hash__ is object.__hash__ and library != "weft" and library not in sys.stdlib_module_names
+    ours = library != "weft" and library not in sys.stdlib_module_names
+    return kind.__hash__ is object.__hash__ and (ours or is_unnamed(kind))

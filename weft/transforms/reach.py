@@ -26,12 +26,14 @@ class Names(NamedTuple):
     """What a code object and the functions defined in it name.
 
     variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all other
-    names of attributes and methods, texts that may be such, and ``ANY``.
+    names of attributes and methods, texts that may be such, and ``ANY``. imports: modules that it imports, each with the level of
+    a relative import.
     """
 
     variables: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
     words: frozenset[str]
+    imports: tuple[tuple[int, str], ...]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -39,10 +41,15 @@ def names_in(code: types.CodeType) -> Names:
     """Read the instructions of ``code`` and of the functions defined in it."""
     variables: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
+    imports: dict[tuple[int, str], None] = {}
     words = set(_texts(code.co_consts))
-    owner = ""
+    owner, constants = "", [0, 0]
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
+        if name == "LOAD_CONST":
+            constants = [constants[-1], value]
+        elif name == "IMPORT_NAME":  # behind its level and the names that it imports from the module
+            imports[constants[0], str(value)] = None
         if name in _GLOBAL:
             owner = str(value)
             variables[owner] = None
@@ -58,10 +65,11 @@ def names_in(code: types.CodeType) -> Names:
             variables |= dict.fromkeys(inner.variables)
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
+            imports |= dict.fromkeys(inner.imports)
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
-    return Names(tuple(variables), tuple(attributes), frozenset(words))
+    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports))
 
 
 class Effects(NamedTuple):
@@ -115,7 +123,7 @@ def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types
     Classes of libraries are left out.
     """
     for base in cls.__mro__:
-        if is_library(base.__module__):
+        if is_library_class(base):
             continue
         for name, value in vars(base).items():
             special = name[:2] == "__" == name[-2:] and name not in _SILENT
@@ -134,7 +142,7 @@ def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, 
     """Yield the places where ``cls`` has what code that names ``words`` may read: attributes, methods and properties, special
     methods and ``forward``; each class that has one, and those before it that may get one. Classes of libraries, members of an
     Enum and slots are left out."""
-    bases = [base for base in cls.__mro__ if not is_library(base.__module__)] if not isinstance(cls, enum.EnumMeta) else []
+    bases = [base for base in cls.__mro__ if not is_library_class(base)] if not isinstance(cls, enum.EnumMeta) else []
     seen: set[str] = set()
     for k, base in enumerate(bases):
         for name, value in vars(base).items():
@@ -165,3 +173,16 @@ def is_library(name: Any) -> bool:
         return True
     path = getattr(sys.modules.get(top), "__file__", None) or ""
     return "site-packages" in path or "dist-packages" in path
+
+
+def is_library_class(cls: type) -> bool:
+    """Return whether a class belongs to a library. A class that text defines, run without a ``__name__``, names builtins."""
+    return is_library(cls.__module__) and not is_unnamed(cls)
+
+
+def is_unnamed(cls: type) -> bool:
+    """Return whether a class names builtins as its module and is not one of Python's."""
+    return cls.__module__ == "builtins" and bool(cls.__flags__ & _HEAP_TYPE)
+
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement

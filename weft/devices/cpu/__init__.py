@@ -1,8 +1,8 @@
 """The CPU device.
 
-``generate`` gives a kernel to ``convolution``, ``product`` or ``nest``, which write LLVM text with the words of ``emit``;
-``native`` makes code of it and runs it: compiler, allocator, thread pool, the walker of a Program's steps. ``device`` is what
-others see.
+``generate`` passes a kernel to ``attention``, ``convolution``, ``product`` or ``nest``, which write LLVM text with the helpers of
+``emit``. ``native`` compiles and runs it: compiler, allocator, thread pool, native execution of a Program's steps. ``device``
+implements the interface of ``weft.devices.base``.
 """
 
 from weft.devices.cpu.device import DEVICE, CPUDevice

@@ -1,4 +1,4 @@
-"""The CPU as a device: what :class:`weft.devices.base.Device` asks for. Everything is made when first used."""
+"""The CPU device: implements :class:`weft.devices.base.Device`. Its parts are created on first use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft.devices.native_protocols import Surroundings, Watched, World
 from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
-if TYPE_CHECKING:  # what small work needs nothing of is loaded with the first program
+if TYPE_CHECKING:  # loaded with the first program: small eager operations do not need these modules
     from weft.devices.cpu.native.executable import CPUExecutable
     from weft.devices.cpu.native.timed_executable import TimedExecutable
     from weft.kernel.ir import Kernel
@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # what small work needs nothing of is loaded with the first p
 T = TypeVar("T")
 
 
-class _Once(Generic[T]):
-    """An attribute that is made when it is first asked for, once, however many threads ask."""
+class _LazyAttribute(Generic[T]):
+    """An attribute that is computed on first access, once, under the device's lock."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self.make = make
@@ -50,14 +50,14 @@ class _Once(Generic[T]):
         if device is None:
             return self  # type: ignore[return-value]
         with device._lock:
-            made = device.__dict__
-            if self.name not in made:
-                made[self.name] = self.make(device)
-            return made[self.name]
+            cached = device.__dict__
+            if self.name not in cached:
+                cached[self.name] = self.make(device)
+            return cached[self.name]
 
 
 class CPUDevice:
-    """One a process (see ``weft.devices.get_device``); tests make their own with a cache of their own."""
+    """The CPU device. A process has one (see ``weft.devices.get_device``); tests create more with their own cache."""
 
     name = "cpu"
     target = CPU
@@ -70,10 +70,10 @@ class CPUDevice:
         self._forking: list[Any] = []
         self.numpy_calls = 0
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
+            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_forked_child)
 
     def _before_fork(self) -> None:
-        """A child has no other threads: what they are doing under these locks must be finished, or it stays half done there."""
+        """Acquire all locks: a forked child has no other threads, so work they hold a lock for would stay unfinished there."""
         self._lock.acquire()
         self._forking.append(self._lock)
         compiler = self.__dict__.get("compiler")
@@ -86,22 +86,22 @@ class CPUDevice:
         while self._forking:
             self._forking.pop().release()
 
-    def _in_child(self) -> None:
+    def _in_forked_child(self) -> None:
         self._after_fork()
         if (compiler := self.__dict__.get("compiler")) is not None:
             compiler.again.in_child()
 
-    @_Once
+    @_LazyAttribute
     def pool(self) -> Pool:
         return Pool(self._threads)
 
-    @_Once
+    @_LazyAttribute
     def compiler(self) -> Compiler:
         return Compiler(self._cache if self._cache is not None else Cache(), load_generator=_load_generator)
 
-    @_Once
+    @_LazyAttribute
     def native(self) -> dict[str, int]:
-        """The runtime's own emitted functions; makes the symbols that kernels import known."""
+        """Addresses of the runtime's emitted functions. Also registers the symbols that kernels import."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
         self.compiler.imports.update(self.pool.imports())
@@ -110,20 +110,20 @@ class CPUDevice:
         self.compiler.imports.update(weft_warm_state=self.warm_state, weft_small_state=self.small_state)
         return {**pool, **self.compiler.named_module(f"call {OBJECT_SIZE}", call.text)}
 
-    @_Once
+    @_LazyAttribute
     def warm_state(self) -> int:
         return permanent(extent(WARM_STATE))
 
-    @_Once
+    @_LazyAttribute
     def small_state(self) -> int:
         return permanent(extent(SMALL_STATE))
 
     def small_work(self, world: Surroundings) -> small_tables.CPUSmall:
-        """See ``weft.devices.native_protocols``; for one world a process."""
+        """See ``weft.devices.native_protocols``. Supports one ``world`` per process."""
         return small_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None:
-        """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""
+        """Set the ``__call__`` of ``cls`` to the native warm call. The slot ``table`` of ``cls`` holds a :meth:`warm_table`."""
         self._world = world
         call_tables.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
@@ -131,19 +131,19 @@ class CPUDevice:
         self, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
         node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> call_tables.WarmTable:
-        """See ``weft.devices.native_protocols``. node, array : the slots of a new Node and of a new array of the class."""
+        """See ``weft.devices.native_protocols``. ``node``, ``array``: initial slots of the result's node, its class and slots."""
         kind, slots = array
         return call_tables.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
 
     def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]:
-        """See ``weft.devices.native_protocols``: what says whether all is as the rows say."""
+        """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""
         return call_tables.watched(rows, self.native["weft_watched"])
 
-    @_Once
+    @_LazyAttribute
     def allocator(self) -> Allocator:
         return Allocator(self.native, self._limit)
 
-    @_Once
+    @_LazyAttribute
     def sized(self) -> CPUSized:
         return CPUSized(self.compiler, self.allocator, self.native)
 
@@ -155,45 +155,45 @@ class CPUDevice:
         self.pool.set_threads(count)
 
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
-        """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+        """Load or compile every kernel of a Program. Ctrl-C works between two kernels."""
         from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
         from weft.devices.cpu.native.loops import kernel_times
 
-        native = self.native  # before the kernels, which import its symbols
+        native = self.native  # kernels import its symbols
         times = kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
-        kernels = self._kernels(program, times)
+        kernels = self._load_kernels(program, times)
         return CPUExecutable(
-            program, kernels, self.pool, self.allocator, native, flush_denormals, self._hot(kernels, times)
+            program, kernels, self.pool, self.allocator, native, flush_denormals, self._plan_recompilation(kernels, times)
         )
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
-        """The same, with stamps between its steps: see ``native/timed_executable.py``."""
+        """Compile a Program with time stamps between its steps: see ``native/timed_executable.py``."""
         from weft.devices.cpu.native import timed_executable
         from weft.schedule.program import calls
 
         native = {**self.native, **self.compiler.module(timed_executable.text())}
-        kernels = self._kernels(program, [math.inf] * len(calls(program)))
-        self.compiler.settle(kernels)  # what is timed is code that stays
+        kernels = self._load_kernels(program, [math.inf] * len(calls(program)))
+        self.compiler.settle(kernels)  # time the final code, not the quickly compiled one
         return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
-    def _kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
-        """Compiled as well as pays: ``times`` are microseconds that a run spends in each."""
+    def _load_kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
+        """Return the loaded kernels, each compiled at the level that pays. ``times``: microseconds per run of each kernel."""
         from weft.kernel.printer import kernel_key
         from weft.schedule.program import calls
 
         kernels = [step.kernel for step in calls(program)]
         texts = {id(k): str(kernel_key(k)) for k in kernels}  # layers of a net share kernels
-        whole: defaultdict[str, float] = defaultdict(float)
+        total_us: defaultdict[str, float] = defaultdict(float)
         for kernel, us in zip(kernels, times, strict=True):
-            whole[texts[id(kernel)]] += us
-        found = {
-            id(k): self.compiler.kernel(texts[id(k)], partial(_generate, k), whole[texts[id(k)]])
+            total_us[texts[id(kernel)]] += us
+        loaded = {
+            id(k): self.compiler.kernel(texts[id(k)], partial(_generate, k), total_us[texts[id(k)]])
             for k in {id(k): k for k in kernels}.values()
         }
-        return [found[id(k)] for k in kernels]
+        return [loaded[id(k)] for k in kernels]
 
-    def _hot(self, kernels: Sequence[Loaded], times: Sequence[float]) -> call.Hot | None:
-        """When a program has run so often that its kernels get better code, the costliest first."""
+    def _plan_recompilation(self, kernels: Sequence[Loaded], times: Sequence[float]) -> call.Hot | None:
+        """Return after how many runs the kernels are recompiled, the costliest first; None if no kernel needs it."""
         us: dict[Loaded, float] = {}
         for kernel, time in zip(kernels, times, strict=True):
             if kernel.later is not None:
@@ -205,70 +205,70 @@ class CPUDevice:
         return call.Hot(runs_until(costs, sum(us.values())), improve)
 
     def settle(self) -> None:
-        """Wait until all code in memory is as good as it gets: what is timed then stays as fast."""
+        """Recompile all kernels in memory at the highest level and wait."""
         self.compiler.settle()
 
     def allocate(self, nbytes: int) -> Any:
-        """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
+        """Return an uninitialised buffer of at least ``nbytes`` bytes, 64-byte aligned."""
         return self.allocator.allocate(max(1, nbytes))
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy of an array, in row-major order."""
+        """Copy an array to a new buffer, in row-major order."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         nbytes = array.nbytes
         buffer = self.allocator.allocate(nbytes or 1)
         if nbytes:
-            if array.dtype.isbuiltin != 1:  # bfloat16 has no place in the buffer protocol: its bytes have
+            if array.dtype.isbuiltin != 1:  # the buffer protocol has no bfloat16: pass bytes
                 array = array.reshape(-1).view(np.uint8)
             self.allocator.fill(buffer.address, array)
         return buffer
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
-        """A copy of some rows of an array that has a dtype of NumPy's own; ``rows``, of any shape, lie within it."""
+        """Copy rows of an array with a NumPy dtype to a new buffer. ``rows`` may have any shape; its indices must be in range."""
         shape = (*rows.shape, *array.shape[1:])
         buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
         if array.size and rows.size:
-            # with "raise" NumPy goes by a buffer of its own
+            # mode "raise" would make NumPy allocate a temporary
             array.take(rows, 0, view(buffer, shape, array.dtype, writable=True), "clip")
         return buffer
 
     def first(self, buffer: Any, dtype: Format) -> Any:
-        """The first element of a buffer, as a NumPy number."""
+        """Return the first element of a buffer as a NumPy number."""
         return view(buffer, (1,), dtype.numpy)[0]
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format, writable: bool = False) -> np.ndarray:
-        """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
+        """Return a NumPy view of a buffer. While the view exists, the buffer counts as exported and is not donated."""
         return view(buffer, shape, dtype.numpy, writable)
 
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
-        """A buffer that is a part of another one, which it keeps, and which counts as exported while it lives."""
+        """Return a buffer that aliases part of another, which it keeps alive and marks as exported."""
         owner = buffer if isinstance(buffer, Borrowed) else memoryview(buffer)
         return Borrowed(buffer.address + start, nbytes, owner)
 
     def over(self, array: np.ndarray) -> Any:
-        """A buffer over the memory of an array that lies row by row; it keeps the array, and is never written to."""
+        """Return a read-only buffer that aliases a contiguous NumPy array and keeps it alive."""
         return Borrowed(array.__array_interface__["data"][0], array.nbytes, array)
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        """A buffer's memory, to be read from for a moment, while the buffer is held; it is not counted as an export."""
+        """Return a NumPy view of a buffer for a short read. It does not count as an export; the caller keeps the buffer alive."""
         if isinstance(buffer, Borrowed):
             return view(buffer, shape, dtype.numpy)
         return np.ndarray(shape, dtype.numpy, buffer)
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
-        """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
+        """Return a writable NumPy view of a buffer, or None if a view or another library may be reading it."""
         return None if buffer.exported else self.memory(buffer, shape, dtype)
 
     def together(self, buffers: Sequence[Any]) -> bytes | None:
-        """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+        """Return the concatenated bytes of buffers, or None if one of them is a window on another buffer."""
         return None if Borrowed in set(map(type, buffers)) else b"".join(buffers)
 
     def synchronise(self) -> None:
-        """Calls on the CPU have finished when they return."""
+        """Do nothing: calls on the CPU have finished when they return."""
 
     def counters(self) -> dict[str, int]:
-        """What was counted since the process began, in emitted code and in the runtime."""
+        """Return the counters of emitted code and of the runtime: see :func:`weft.devices.counters`."""
         counts, pool = self.compiler.counts, self.pool
         return {
             "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
@@ -279,13 +279,10 @@ class CPUDevice:
         }
 
     def describe(self, measure: bool = False) -> dict[str, Any]:
-        """CPU features, threads, cache and versions; with ``measure`` also FMA peak and copy bandwidth."""
+        """Return CPU features, threads, cache and versions; with ``measure`` also FMA peak and copy bandwidth."""
         from weft.devices.cpu.native.describe import describe
 
         return describe(self, measure)
-
-
-    # ---- what it can do
 
     @property
     def processor(self) -> str:
@@ -296,13 +293,13 @@ class CPUDevice:
         return cpu_identity()
 
     def measure(self) -> dict[str, Any]:
-        """What this machine can do with all threads weft uses. About half a second."""
+        """Measure this machine with all of weft's threads, for about half a second."""
         from weft.devices.cpu.native.measure import measure
 
         return measure(self)
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """A note in the cache folder."""
+        """Return a note from the cache folder, or None."""
         entry = self.compiler.cache.read(name)
         return None if entry is None else entry.meta
 
@@ -310,12 +307,12 @@ class CPUDevice:
         self.compiler.cache.write(name, note, b"")
 
     def code_of(self, kernel: Kernel) -> Code:
-        """What a kernel's code is like."""
+        """Return whether a kernel's code is vectorised, and the functions it calls per element."""
         from weft.devices.cpu.emit.math import has_vectors
 
-        made = _generate(kernel)
-        slow = {name + "f" * (type_ == "float") for name, type_ in made.called if not has_vectors(name, type_)}
-        return Code(made.vectors, tuple(sorted(slow)))
+        generated = _generate(kernel)
+        slow = {name + "f" * (type_ == "float") for name, type_ in generated.called if not has_vectors(name, type_)}
+        return Code(generated.vectors, tuple(sorted(slow)))
 
 
 def _load_generator() -> None:

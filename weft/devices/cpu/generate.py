@@ -1,4 +1,4 @@
-"""The CPU generator's face: a Kernel in, LLVM text out."""
+"""The entry point of the CPU code generator: a Kernel in, LLVM text out."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from weft.kernel.ir import Chain, Contraction, Kernel
 
 
 def generate(kernel: Kernel, isa: ISA) -> Generated:
-    """LLVM text of a kernel: a template where a contraction matches one, loop nests else."""
+    """Return LLVM text of a kernel: from a template for attention, convolutions and products, else as loop nests."""
     stages = [stage for phase in kernel.phases for stage in phase.stages]
     if any(isinstance(stage, Chain) for stage in stages):
-        from weft.devices.cpu.attention.chain import generate_chain  # few programs need it
+        from weft.devices.cpu.attention.chain import generate_chain  # imported lazily: few programs need it
 
         return generate_chain(kernel, isa)
     if any(isinstance(stage, Contraction) for stage in stages):
         for template in (generate_conv, generate_gemm):
-            found = template(kernel, isa)
-            if found is not None:
-                return found
+            result = template(kernel, isa)
+            if result is not None:
+                return result
     return generate_loops(kernel, isa)

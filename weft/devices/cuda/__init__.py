@@ -1,7 +1,8 @@
-"""Graphics processors by way of Triton: each part of a kernel is printed as Triton text, which is one launch.
+"""NVIDIA GPUs, programmed through Triton: each part of a kernel is printed as Triton source text, which is one launch.
 
-``generate`` prints kernels: ``text``, ``arguments``, ``values`` and ``machine`` are words and expressions, ``tiles``, ``maps``,
-``rows``, ``partial``, ``scatter`` and ``product`` the shapes of launches. ``adapter`` is the only file that knows what is inside
-Triton: it compiles a text for a card, without one, or interprets it over host memory. ``simulated`` is the device ``gpu-sim``,
-which does the latter. Nothing of Triton is imported before a kernel is to be compiled or run.
+``generate`` prints kernels. ``text``, ``arguments``, ``formats``, ``machine_operations``, ``tile_expressions`` and ``library``
+write expressions; ``tiles``, ``row_reductions``, ``split_work``, ``scatter``, ``product``, ``tile_choices`` and ``attention``
+write launches. Only ``adapter`` and ``emission`` use Triton: they compile a text, with or without a card, or interpret it over
+host memory. ``simulated`` is the device ``gpu-sim``, which interprets; ``device`` is ``gpu``, which launches through ``driver``.
+Triton is imported when the first kernel is compiled or run.
 """

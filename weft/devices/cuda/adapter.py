@@ -1,8 +1,8 @@
-"""All that weft knows of what is inside Triton, with ``emission.py``: how a text is compiled, and how it is interpreted.
+"""Compile and interpret texts with Triton. Only this module and ``emission.py`` use its internals.
 
-Triton is the compiler only: a text becomes machine code for a named card, with or without one in the machine. Interpreted, the
-same text runs in NumPy over host memory. Triton's interpreter is corrected where it differs from a card: rounding of bfloat16,
-zeros with signs in extremes, libdevice; and every access is checked against the buffer that its pointer came from.
+Compiled, a text becomes machine code for a given kind of card, with or without one in the machine. Interpreted, the same text
+runs in NumPy over host memory. Triton's interpreter is corrected where it differs from a card: rounding of bfloat16, signed zeros
+in min and max, libdevice. Every access is checked against the buffer of its pointer.
 
 Works with Triton 3.6 to 3.9.
 """
@@ -29,12 +29,12 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.emission import Job, functions, here
 from weft.kernel.summation import running
 
-INTERPRETING = threading.Lock()  # the interpreter's state is the process's
+INTERPRETING = threading.Lock()  # the interpreter's state is global
 _SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 
 
 def version() -> str:
-    """Of Triton; raises ImportError where there is none."""
+    """Return Triton's version; raise ImportError if it is not installed."""
     import triton
 
     return triton.__version__
@@ -42,14 +42,14 @@ def version() -> str:
 
 # ---- compiled
 
-ASSEMBLER = "TRITON_PTXAS_BLACKWELL_PATH"  # names the assembler that Triton uses for newer cards
-ABI_8_SINCE = 13_000  # CUDA 13.0: drivers before that refuse what Triton 3.9 assembles for compute capability 9.0
+ASSEMBLER = "TRITON_PTXAS_BLACKWELL_PATH"  # environment variable: Triton's assembler for newer cards
+ABI_8_SINCE = 13_000  # CUDA 13.0: older drivers reject what Triton 3.9 assembles for compute capability 9.0
 
 
 def assemble_for(cuda: int, capability: int) -> None:
-    """Let Triton assemble code that a driver of this CUDA version (12040: 12.4) takes; a choice of the user's stays.
+    """Make Triton assemble code that a driver of this CUDA version (12040: 12.4) accepts; a user's choice takes precedence.
 
-    Triton carries two assemblers. 3.9 uses the newer one from compute capability 9.0 on, which writes code of ABI 8; the older
+    Triton contains two assemblers. Triton 3.9 uses the newer one from compute capability 9.0 on, which writes ABI 8; the older
     one writes ABI 7 for 9.0 from the same text.
     """
     import triton
@@ -60,7 +60,7 @@ def assemble_for(cuda: int, capability: int) -> None:
 
 
 def toolchain() -> tuple[str, str]:
-    """Return what decides machine code beside a text: Triton's version, and the assembler where another one is named."""
+    """Return what machine code depends on besides the text: Triton's version, and the assembler if one is set."""
     return version(), os.environ.get(ASSEMBLER, "")
 
 
@@ -68,8 +68,11 @@ def toolchain() -> tuple[str, str]:
 class Code:
     """Machine code of a launch for one kind of card.
 
-    entry : its name there; warps : 32 threads each; shared : bytes of a block's own memory; scratch : bytes of the card's memory
-    that it asks for; assembly : PTX
+    entry : name of the function
+    warps : 32 threads each
+    shared : bytes of a block's shared memory
+    scratch : bytes of the card's memory that it requires
+    assembly : PTX
     """
 
     binary: bytes
@@ -81,52 +84,52 @@ class Code:
 
 
 def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
-    """A launch for cards of a compute capability (90: 9.0). aligned: what all buffers' addresses are multiples of."""
+    """Compile a launch for a compute capability (90 is 9.0). aligned: alignment of all buffers' addresses."""
     return code_of(here(job(launch, capability, aligned)))
 
 
 def job(launch: Launch, capability: int, aligned: int) -> Job:
-    """What a compiler is told."""
+    """Return the job that a compiler process receives."""
     return launch.text, launch.signature, launch.warps, launch.stages, capability, aligned
 
 
-def code_of(made: tuple[bytes, str, int, int, int, str]) -> Code:
-    """What a compiler gives."""
-    return Code(*made)
+def code_of(answer: tuple[bytes, str, int, int, int, str]) -> Code:
+    """Return the code of a compiler's answer."""
+    return Code(*answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a thread needs: registers, and bytes of memory beside them (of what did not fit, and of arrays)."""
+    """Resources of a thread: registers, and bytes of local memory (spills and arrays)."""
 
     registers: int
     stack: int
 
 
 def usage(code: Code) -> Usage:
-    """Told by the tool that comes with Triton."""
+    """Return the resources of code, as reported by the cuobjdump that Triton includes."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(code.binary)
         file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
-    if found is None:
-        raise RuntimeError(f"cuobjdump does not say what a kernel needs: {said!r}")
-    return Usage(int(found[1]), int(found[2]))
+        output = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"REG:(\d+) STACK:(\d+)", output)
+    if match is None:
+        raise RuntimeError(f"cuobjdump reports no resource usage: {output!r}")
+    return Usage(int(match[1]), int(match[2]))
 
 
 # ---- interpreted
 
 
 class Fault(Exception):
-    """An access outside of the buffer that its pointer came from."""
+    """An access outside of the buffer of its pointer."""
 
 
 def interpreted(launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
-    """Run a launch in NumPy. For each argument (address, bytes) of a buffer, or None and a number.
+    """Run a launch in NumPy. addresses: (address, bytes) of each buffer, None for numbers.
 
     Raises
     ------
@@ -146,7 +149,7 @@ def _tools() -> _Interpreter:
 
 
 class _Interpreter:
-    """Triton's interpreter, corrected. Its patches of Triton's own functions are in place while a launch runs, and no longer."""
+    """Triton's interpreter with corrections. It patches Triton's functions only while a launch runs."""
 
     def __init__(self) -> None:
         import triton.language as tl
@@ -160,17 +163,18 @@ class _Interpreter:
     def run(self, launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
         kernel, raw = self._kernel(launch.text)
         self.bounds = [a for a in addresses if a is not None]
-        arguments, place = [], 0
+        arguments, buffer_count = [], 0
         for (_, kind, _), address, number in zip(launch.signature, addresses, numbers, strict=True):
             if address is None:
                 arguments.append(self._number(kind, number))
             else:
-                arguments.append(self._pointer(kind[1:], address[0], place))
-                place += 1
+                arguments.append(self._pointer(kind[1:], address[0], buffer_count))
+                buffer_count += 1
         builder = self.inside.interpreter_builder
-        kept = {name: getattr(type(builder), name) for name in self.corrections}
+        originals = {name: getattr(type(builder), name) for name in self.corrections}
         scope = self.inside._patch_lang(raw)
-        scope.set_attr(self.tl.tensor, "__index__", lambda x: int(x.handle.data.reshape(-1)[0]))  # before 3.9 NumPy 2.4 refuses
+        # Triton before 3.9 fails here with NumPy 2.4
+        scope.set_attr(self.tl.tensor, "__index__", lambda x: int(x.handle.data.reshape(-1)[0]))
         for name, corrected in self.corrections.items():
             setattr(type(builder), name, corrected)
         reduce, scan = self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl
@@ -185,19 +189,19 @@ class _Interpreter:
                         kernel(*arguments)
         finally:
             self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl = reduce, scan
-            for name, function in kept.items():
+            for name, function in originals.items():
                 setattr(type(builder), name, function)
             scope.restore()
 
     def _kernel(self, text: str) -> tuple[Callable[..., None], Any]:
-        found = self.kernels.get(text)
-        if found is None:
+        functions_ = self.kernels.get(text)
+        if functions_ is None:
             raw = functions(text, {"tl": self.tl, "ld": _library(self), "jit": self._helper})
-            found = self.kernels[text] = raw.function, raw.raw
-        return found
+            functions_ = self.kernels[text] = raw.function, raw.raw
+        return functions_
 
     def _helper(self, raw: Callable[..., Any]) -> Any:
-        """A function of a text: rewritten for the interpreter when it is first called, its name kept."""
+        """Return a function of a text that is rewritten for the interpreter at its first call and keeps its name."""
         rewriter = self.inside.FunctionRewriter(raw)
 
         @functools.wraps(raw)
@@ -210,24 +214,25 @@ class _Interpreter:
         call.function, call.raw = call, raw  # type: ignore[attr-defined]
         return call
 
-    # ---- what a launch is given
+    # ---- arguments of a launch
 
     def _number(self, kind: str, value: Any) -> Any:
         form = self.tl.str_to_ty(kind, None)
         return self._tensor(np.array([value]).astype(_SHORT.get(kind, form.name)), form)
 
-    def _pointer(self, kind: str, address: int, place: int) -> Any:
+    def _pointer(self, kind: str, address: int, buffer_number: int) -> Any:
         form = self.tl.pointer_type(self.tl.str_to_ty(kind, None))
-        made = self._tensor(np.array([address], np.uint64), form)
-        made.handle.attr["buffer"] = place
-        return made
+        pointer = self._tensor(np.array([address], np.uint64), form)
+        pointer.handle.attr["buffer"] = buffer_number
+        return pointer
 
     def _tensor(self, data: np.ndarray, form: Any) -> Any:
         return self.tl.tensor(self.inside.TensorHandle(data, form), form)
 
-    # ---- where the interpreter differs from a card
+    # ---- corrections of the interpreter
 
     def _corrections(self) -> dict[str, Callable[..., Any]]:
+        """Return the corrected methods of Triton's InterpreterBuilder, by name."""
         inside, tl = self.inside, self.tl
         builder = inside.InterpreterBuilder
         tensor = inside.TensorHandle
@@ -238,8 +243,8 @@ class _Interpreter:
                 a, b = x.dtype.scalar, target.scalar
                 if a not in numpys or b not in numpys:
                     return original(own, x, target, *rest)
-                made = np.ascontiguousarray(x.data).view(numpys[a]).astype(numpys[b])
-                return tensor(made.view(inside._get_np_dtype(b)), b)
+                result = np.ascontiguousarray(x.data).view(numpys[a]).astype(numpys[b])
+                return tensor(result.view(inside._get_np_dtype(b)), b)
 
             return convert
 
@@ -250,12 +255,12 @@ class _Interpreter:
             return ordered
 
         def following(original: Callable[..., Any], which: int) -> Callable[..., Any]:
-            """Pointers that are made of pointers point into the same buffer."""
+            """Return a pointer operation whose result belongs to the buffer of its operand."""
 
             def follow(own: Any, *arguments: Any) -> Any:
-                made = original(own, *arguments)
-                made.attr.update(arguments[which].attr)
-                return made
+                result = original(own, *arguments)
+                result.attr.update(arguments[which].attr)
+                return result
 
             return follow
 
@@ -273,7 +278,7 @@ class _Interpreter:
             x, y = (np.asarray(t.data).view(numpys.get(t.dtype.scalar, t.data.dtype)).astype(total.data.dtype) for t in (a, b))
             return tensor(_product(x, y, str(precision).rsplit(".", 1)[-1].lower()) + total.data, total.dtype.scalar)
 
-        def all_ones(own: Any, form: Any) -> Any:  # before 3.9 not of unsigned integers
+        def all_ones(own: Any, form: Any) -> Any:  # Triton before 3.9 returns a wrong value for unsigned integers
             kind = inside._get_np_dtype(form)
             ones = {"i": -1, "b": True}.get(kind.kind) or np.iinfo(kind).max
             return tensor(np.full(1, ones, kind), form.scalar)
@@ -293,6 +298,7 @@ class _Interpreter:
         }
 
     def _check(self, pointers: Any, mask: Any) -> None:
+        """Raise Fault if an unmasked pointer is outside of its buffer."""
         inside = mask.data.astype(bool)
         if not inside.any():
             return
@@ -305,61 +311,61 @@ class _Interpreter:
             raise Fault(f"element {element} of a buffer of {nbytes // size} is accessed")
 
     def _joining(self, original: Callable[..., Any], fast: dict[str, Callable[..., Any]], keeps: bool) -> Callable[..., Any]:
-        """Reductions by functions of texts, a tile at once."""
+        """Return a reduction or scan that runs the texts' join functions on a whole tile at once."""
 
-        def apply(operation: Any, given: Any) -> Any:
+        def apply(operation: Any, operands: Any) -> Any:
             join = fast.get(getattr(operation.combine_fn, "__name__", ""))
             if join is None:
-                return original(operation, given)
-            x = given[0]
+                return original(operation, operands)
+            x = operands[0]
             options = {"keepdims": operation.keep_dims} if keeps else {}
-            made = np.asarray(join(x.handle.data, axis=operation.axis, **options)).astype(x.handle.data.dtype)
-            return (operation.to_tensor(made, x.dtype),)
+            result = np.asarray(join(x.handle.data, axis=operation.axis, **options)).astype(x.handle.data.dtype)
+            return (operation.to_tensor(result, x.dtype),)
 
         return apply
 
 
 def _product(a: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
-    """The product of two tiles under a precision of Triton's, of operands rounded as tensor cores are given them."""
+    """Return the product of two tiles in one of Triton's precisions, with operands rounded as for tensor cores."""
     if precision not in ("tf32", "tf32x3"):
         return np.matmul(a, b)
     high, other = tf32(a), tf32(b)
     if precision == "tf32":
         return np.matmul(high, other)
-    small = np.matmul(_rest(a, high), other) + np.matmul(high, _rest(b, other))
-    return np.where(np.isnan(small), 0, small) + np.matmul(high, other)  # infinity times nothing is not asked for
+    correction = np.matmul(_rest(a, high), other) + np.matmul(high, _rest(b, other))
+    return np.where(np.isnan(correction), 0, correction) + np.matmul(high, other)  # infinity times zero must not give NaN
 
 
 def tf32(x: np.ndarray) -> np.ndarray:
-    """float32 with 10 bits behind the point: rounded to the nearest, halves away from zero. NaN and infinity stay."""
+    """Round float32 to 10 bits of mantissa, to nearest, halves away from zero. NaN and infinity are unchanged."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     special = (bits & 0x7F800000) == 0x7F800000
     return np.where(special, bits, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def _rest(x: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """What is left of numbers, rounded in its turn; of infinities nothing."""
+    """Return the remainder ``x - high`` rounded to tf32, 0 for infinities."""
     return tf32(np.where(np.isfinite(high), x - high, 0).astype(np.float32))
 
 
 def _signed_extreme(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """As a card has it: NaN wins, and a negative zero is less than zero."""
-    found = (np.maximum if name == "max" else np.minimum)(a, b)
-    if found.dtype.kind != "f":
-        return found
+    """Return the max or min as a card computes it: NaN wins, and -0 is less than 0."""
+    extreme = (np.maximum if name == "max" else np.minimum)(a, b)
+    if extreme.dtype.kind != "f":
+        return extreme
     both, one = np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b)
-    zero = np.where(both if name == "max" else one, -0.0, 0.0).astype(found.dtype)
-    return np.where(found == 0, zero, found)
+    zero = np.where(both if name == "max" else one, -0.0, 0.0).astype(extreme.dtype)
+    return np.where(extreme == 0, zero, extreme)
 
 
 def _extreme(name: str) -> Callable[..., Any]:
     def joined(x: np.ndarray, axis: int, keepdims: bool) -> np.ndarray:
-        found = (np.max if name == "max" else np.min)(x, axis=axis, keepdims=keepdims)
+        extreme = (np.max if name == "max" else np.min)(x, axis=axis, keepdims=keepdims)
         if x.dtype.kind != "f":
-            return found
+            return extreme
         signs = np.signbit(x)
         negative = (np.all if name == "max" else np.any)(signs, axis=axis, keepdims=keepdims)
-        return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(x.dtype), found)
+        return np.where(extreme == 0, np.where(negative, -0.0, 0.0).astype(x.dtype), extreme)
 
     return joined
 
@@ -386,17 +392,17 @@ _NUMPYS = {
 
 
 def _library(interpreter: _Interpreter) -> SimpleNamespace:
-    """libdevice in NumPy."""
+    """Return libdevice's functions in NumPy."""
 
     def function(of_arrays: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             tl = interpreter.tl
-            data = [np.asarray(x.handle.data if isinstance(x, tl.tensor) else x) for x in given]
-            form = next(x for x in given if isinstance(x, tl.tensor)).dtype
-            made = np.asarray(of_arrays(*data)).astype(data[0].dtype)
-            block = any(isinstance(x, tl.tensor) and x.type.is_block() for x in given)
-            kind = tl.block_type(form, list(made.shape)) if block else form
-            return tl.tensor(interpreter.inside.TensorHandle(made, form), kind)
+            data = [np.asarray(x.handle.data if isinstance(x, tl.tensor) else x) for x in arguments]
+            form = next(x for x in arguments if isinstance(x, tl.tensor)).dtype
+            result = np.asarray(of_arrays(*data)).astype(data[0].dtype)
+            block = any(isinstance(x, tl.tensor) and x.type.is_block() for x in arguments)
+            kind = tl.block_type(form, list(result.shape)) if block else form
+            return tl.tensor(interpreter.inside.TensorHandle(result, form), kind)
 
         return call
 

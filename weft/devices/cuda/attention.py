@@ -1,9 +1,9 @@
-"""Chains of products: a launch whose programs go through the columns, and one whose programs go through the rows.
+"""Print chains of products: one launch whose programs loop over the columns, and one whose programs loop over the rows.
 
-A program has some rows, or columns, to itself, and holds one tile of the middle at a time, which is never stored.
+A program owns some rows, or columns, and holds one tile of the intermediate matrix at a time, which is never stored.
 
-Tiles depend on extents and formats alone. Tiles of which nothing counts are left out: unlike on the CPU, what they would have
-met there is not looked at, so an infinity among values that a position may not attend to is not told by a NaN.
+Tiles depend on extents and formats alone. Tiles that are masked completely are skipped. The CPU checks the skipped values and
+returns NaN if one is infinite; the GPU does not.
 """
 
 from __future__ import annotations
@@ -21,24 +21,29 @@ from weft.dtypes.formats import Format
 from weft.kernel.expressions import axes_of, each
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
 
-LEAST = 16  # of a tile's sides, for tensor cores
+LEAST = 16  # least side of a tile, for tensor cores
 NONE = 'float("-inf")'
-LOG2_E = 1.4426950408889634  # exp(x) is exp2(x * LOG2_E): one instruction where few bits are kept, and exp is eight
+# exp(x) is exp2(x * LOG2_E): one instruction, which is accurate enough for storage-only formats; exp takes eight
+LOG2_E = 1.4426950408889634
 
 
 def chain_launches(c: Chain) -> list[Launch]:
+    """Return the launches of a chain."""
     out = []
-    along, over = [o for o in c.outer if not o.across], [o for o in c.outer if o.across]
-    if along or c.stores:
-        out.append(_Program(c, along, by_columns=False).launch())
-    if over:
-        out.append(_Program(c, over, by_columns=True).launch())
+    by_rows, by_columns = [o for o in c.outer if not o.across], [o for o in c.outer if o.across]
+    if by_rows or c.stores:
+        out.append(_Program(c, by_rows, by_columns=False).launch())
+    if by_columns:
+        out.append(_Program(c, by_columns, by_columns=True).launch())
     return out
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Some of an axis along a dimension of a tile, from a place on that is known in a loop."""
+    """A range of an axis along one dimension of a tile.
+
+    first: its first position, an expression of the loop ``level``. width: number of positions.
+    """
 
     axis: Axis
     first: str
@@ -47,8 +52,11 @@ class _Run:
 
 
 class _Program:
-    """The text of a launch. own: the axis of which a program has some, along dimension 0 of the middle; other: that it runs
-    through, along dimension 1; turns: loops outside of that."""
+    """The text of one launch.
+
+    own: the axis whose positions are divided among programs, along dimension 0 of the intermediate matrix.
+    other: the axis that a program loops over, along dimension 1. turns: loops outside of that.
+    """
 
     def __init__(self, c: Chain, outer: Sequence[Outer], by_columns: bool) -> None:
         self.c, self.outer, self.by_columns = c, outer, by_columns
@@ -57,32 +65,32 @@ class _Program:
         self.turns = c.rows[:-1] if by_columns else ()
         self.form = _stored(c.inner[0].a)
         widest = max(size_of(axes) for axes in (*[i.k for i in c.inner], *[o.n for o in outer]))
-        most = 64 if self.form.narrow and (widest <= 64 or len(outer) < 2) else 32  # what fits into registers
+        most = 64 if self.form.narrow and (widest <= 64 or len(outer) < 2) else 32  # limited by registers
         self.high, self.wide = (min(max(power_of_two(a.extent), LEAST), most) for a in (self.own, self.other))
-        if self.form.narrow and widest > 64:  # a tensor core's instruction of compute capability 9.0 has 64 rows
+        if self.form.narrow and widest > 64:  # an instruction of tensor cores of compute capability 9.0 has 64 rows
             self.wide = min(self.wide, 64 if c.softmax is not None else 32)
             self.high = min(max(power_of_two(self.own.extent), LEAST), 64)
-            drawn = any(v.op == "philox" for v in each([o.value for o in outer]))
-            if not (by_columns or drawn) and pieces(self.own.extent, 128) * size_of(self.batch) >= FEW:
-                self.high = 128  # of columns, with two sums, and where numbers are drawn, cards of 8.0 would spill
+            has_random = any(v.op == "philox" for v in each([o.value for o in outer]))
+            if not (by_columns or has_random) and pieces(self.own.extent, 128) * size_of(self.batch) >= FEW:
+                self.high = 128  # loops over rows, two sums and random numbers would spill on cards of 8.0
         if not self.form.narrow and widest > 64 and by_columns:
-            self.wide = min(self.wide, LEAST)  # or a block would have more memory of its own than cards of 8.6, 8.9 and 12.0 give
+            self.wide = min(self.wide, LEAST)  # more shared memory than cards of 8.6, 8.9 and 12.0 have
         small = widest <= 64 and len(outer) < 2 and (self.form.narrow or c.softmax is not None)
-        self.warps = 4 if small else 8  # so that nothing is spilled, by Triton 3.6 and 3.9
+        self.warps = 4 if small else 8  # no spills with Triton 3.6 and 3.9
         self.p = Printer(axes_of(c))
         self.outside: dict[int, Expression] = {}
 
     # ---- tiles of operands
 
     def at(self, *runs: _Run) -> None:
-        """From here on values are those of a tile: the first run along its dimension 0, the second along 1."""
+        """Make values print on a tile: the first run along its dimension 0, the second along 1."""
         p = self.p
         p.axes, p.masks, p.places = dict(self.outside), {}, {}
         for dim, r in enumerate(runs):
             line_up(p, (r.axis,), r.first, r.width, dim, r.level)
 
     def tile(self, v: Value, *runs: _Run) -> str:
-        """What is multiplied, with zeros beyond the ends."""
+        """Return a value as an operand of a product, with zeros beyond the ends."""
         self.at(*runs)
         p = self.p
         e = p.value(v)
@@ -95,7 +103,7 @@ class _Program:
         return p.put(f"{text}.to({memory(self.form)})", (0, 1), level).text if self.form.narrow else text
 
     def whole(self, axis: Axis) -> _Run:
-        """All of the axis that an inner product sums over, or an outer one has."""
+        """Return all of the axis that an inner product sums over, or that an outer product adds."""
         return _Run(axis, "0", max(LEAST, power_of_two(axis.extent)), 0)
 
     def dot(self, x: str, y: str, total: str = "") -> str:
@@ -118,7 +126,7 @@ class _Program:
             p.line(f"total = tl.full([{self.high}, 1], 0, tl.float32)")
         for o in self.outer:
             p.line(f"sum{o.id} = tl.full([{self.high}, {self.whole(o.n[0]).width}], 0, tl.float32)")
-        start, stop = self._bounds(own)
+        start, stop = self._tile_range(own)
         p.open()
         counter = p.fresh("i")
         turn = p.put(counter, (), p.level)
@@ -130,50 +138,50 @@ class _Program:
             turn = p.put(f"{turn.text} % {count} + {start}", (), p.level)
             start, last = "0", f"{count} * {p.arguments.integer(size_of(self.turns))}"
         other = _Run(self.other, p.put(f"{turn.text} * {self.wide}", (), p.level).text, self.wide, p.level)
-        self._middle(own, other, fixed)
+        self._print_tile(own, other, fixed)
         p.close(f"for {counter} in range({start}, {last}):")
         self.outside = {a.id: e for a in self.batch if (e := self.outside.get(a.id)) is not None}
-        self._results(own)
+        self._print_results(own)
         return p.launch((tiles * batch, 1), self.warps, 2)
 
-    def _middle(self, own: _Run, other: _Run, fixed: list[str]) -> None:
-        """One tile: inner products, softmax, outer products."""
+    def _print_tile(self, own: _Run, other: _Run, fixed: list[str]) -> None:
+        """Print one tile: inner products, softmax, outer products."""
         p, c = self.p, self.c
         for i, x in zip(c.inner, fixed, strict=True):
             y = self.tile(i.a if self.by_columns else i.b, self.whole(i.k[0]), other)
             p.accs[i.id] = p.put(self.dot(x, y), (0, 1), p.level)
         self.at(own, other)
-        counts = self._counts()
+        mask = self._count_mask()
         if c.softmax is not None:
-            self._softmax(counts)
+            self._softmax(mask)
         values = []
         for o in self.outer:
             e = p.value(o.value)
             text = e.text
             if e.dims != {0, 1}:
                 text = p.put(f"tl.broadcast_to({text}, [{self.high}, {self.wide}])", (0, 1), p.level).text
-            if counts is not None:
-                text = p.put(f"tl.where({counts}, {text}, 0.0)", (0, 1), p.level).text
+            if mask is not None:
+                text = p.put(f"tl.where({mask}, {text}, 0.0)", (0, 1), p.level).text
             values.append(p.put(f"{text}.to({memory(self.form)})", (0, 1), p.level).text if self.form.narrow else text)
         for o, x in zip(self.outer, values, strict=True):
             y = self.tile(o.b, other, self.whole(o.n[0]))
             before = f"sum{o.id} * shrink" if c.softmax is not None else f"sum{o.id}"
             p.line(f"sum{o.id} = {self.dot(x, y, before)}")
 
-    def _counts(self) -> str | None:
-        """Where a tile of the middle counts: within the columns, and where the chain says."""
+    def _count_mask(self) -> str | None:
+        """Return the mask of a tile: inside the other axis, and inside the chain's ``where``. None if all of it counts."""
         p = self.p
-        seen = [p.masks[1]] if 1 in p.masks else []
+        conditions = [p.masks[1]] if 1 in p.masks else []
         for affine, low, high in self.c.where:
             i = p.affine(affine, False)
             low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
-            seen.append(p.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
-        if not seen:
+            conditions.append(p.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
+        if not conditions:
             return None
-        return p.put(" & ".join(f"({e.text})" for e in seen), (0, 1), p.level).text
+        return p.put(" & ".join(f"({e.text})" for e in conditions), (0, 1), p.level).text
 
     def _softmax(self, counts: str | None) -> None:
-        """Weights of a tile, and what changes of the rows' tops and totals."""
+        """Print the weights of a tile, and the update of the rows' maxima and totals."""
         p, s = self.p, self.c.softmax
         assert s is not None
         shape = f"[{self.high}, {self.wide}]"
@@ -181,15 +189,16 @@ class _Program:
         if counts is not None:
             score = p.put(f"tl.where({counts}, {score}, {NONE})", (0, 1), p.level).text
         best = p.put(f"join_max(top, {across('max', score)})", (0,), p.level).text
-        kept = p.put(f"tl.where({best} == {NONE}, 0.0, {best})", (0,), p.level).text
-        power = f"tl.exp2(({{}} - {kept}) * {LOG2_E})" if self.form.narrow else f"ld.exp({{}} - {kept})"
+        finite_best = p.put(f"tl.where({best} == {NONE}, 0.0, {best})", (0,), p.level).text
+        power = f"tl.exp2(({{}} - {finite_best}) * {LOG2_E})" if self.form.narrow else f"ld.exp({{}} - {finite_best})"
         weight = p.put(power.format(score), (0, 1), p.level)
         p.line(f"shrink = {power.format('top')}")
         p.line(f"total = total * shrink + {across('sum', weight.text)}")
         p.line(f"top = {best}")
         p.accs[s.weight] = weight
 
-    def _results(self, own: _Run) -> None:
+    def _print_results(self, own: _Run) -> None:
+        """Print the results and the stores."""
         p, s = self.p, self.c.softmax
         if s is not None:
             p.accs[s.top] = p.put(f"tl.where(top == {NONE}, 0.0, top)", (0,))
@@ -204,17 +213,17 @@ class _Program:
             for store in self.c.stores:
                 p.store(store)
 
-    def _bounds(self, own: _Run) -> tuple[str, str]:
-        """The tiles of the other axis in which something counts: the first, and the one behind the last."""
+    def _tile_range(self, own: _Run) -> tuple[str, str]:
+        """Return the first tile of the other axis that is not masked, and the end of these tiles."""
         p, w = self.p, self.wide
         start, stop = "0", p.put(f"({p.arguments.integer(self.other.extent)} + {w - 1}) // {w}").text
         for affine, low, high in self.c.where:
             terms = dict(affine.terms)
-            step, mine = terms.pop(self.other.id, 0), terms.pop(self.own.id, 0)
+            step, own_step = terms.pop(self.other.id, 0), terms.pop(self.own.id, 0)
             if abs(step) != 1 or terms or affine.gather:
                 continue
-            reach = mine * (own.width - 1)
-            base = f"{own.first} * {mine} + {affine.const}"
+            reach = own_step * (own.width - 1)
+            base = f"{own.first} * {own_step} + {affine.const}"
             least, most = f"({base} + {min(reach, 0)})", f"({base} + {max(reach, 0)})"
             low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
             if step < 0:  # low <= base - x < high
@@ -229,5 +238,5 @@ class _Program:
 
 
 def _stored(v: Value) -> Format:
-    """The format in which an operand lies in memory."""
+    """Return the memory format of an operand."""
     return v.args[0].dtype if v.op == "cast" else v.dtype

@@ -1,4 +1,4 @@
-"""Whether there is a card that weft could use, asked of NVIDIA's driver; in words for people where there is none."""
+"""Check for a usable card with NVIDIA's driver, and explain in words why there is none."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from weft.devices.cuda.driver import dotted
 
-OLDEST = 80  # compute capability 8.0: tensor cores of bfloat16, and copies that do not wait
-_DRIVER = 12_000  # for CUDA 12: what Triton's compiler makes runs on all drivers of that and later
-_MAJOR, _MINOR = 75, 76  # attributes of a card
+OLDEST = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
+_DRIVER = 12_000  # CUDA 12: code that Triton emits runs on drivers from 12.0 on
+_MAJOR, _MINOR = 75, 76  # CUDA's attribute numbers
 _INSTALL = "pip install 'weft[gpu]'"
 
 
 def no_triton() -> str | None:
-    """Why texts cannot be compiled or interpreted; None if they can."""
+    """Return why texts cannot be compiled or interpreted; None if they can."""
     if importlib.util.find_spec("triton") is None:
-        return f"Triton is not installed, which makes code for GPUs: {_INSTALL}"
+        return f"Triton is not installed; it compiles code for GPUs: {_INSTALL}"
     try:
         from weft.devices.cuda.adapter import version
 
@@ -30,16 +30,16 @@ def no_triton() -> str | None:
 
 
 def no_bindings() -> str | None:
-    """Why code cannot be started; None if it can."""
+    """Return why code cannot be launched; None if it can."""
     try:
-        found = importlib.util.find_spec("cuda.bindings")
-    except ImportError:  # there is no package ``cuda`` at all
-        found = None
-    if found is None:
-        return f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+        spec = importlib.util.find_spec("cuda.bindings")
+    except ImportError:  # there is no package ``cuda``
+        spec = None
+    if spec is None:
+        return f"cuda-bindings is not installed; it starts code on GPUs: {_INSTALL}"
     try:
         importlib.import_module("cuda.bindings.driver")
-    except RuntimeError as error:  # so it says that the driver lacks a function
+    except RuntimeError as error:  # raised if the driver lacks a function
         return f"NVIDIA's driver is older than cuda-bindings needs ({error}): update the driver"
     except Exception as error:  # a broken install fails in any way
         return f"cuda-bindings is installed and cannot be imported ({type(error).__name__}: {error}): install it anew, {_INSTALL}"
@@ -47,14 +47,14 @@ def no_bindings() -> str | None:
 
 
 def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
-    """Why a card cannot be used; None if it can."""
+    """Return why a card cannot be used; None if it can."""
     try:
         driver = load("libcuda.so.1")
     except OSError:
         return "there is no NVIDIA driver (libcuda.so.1 is not found): install the driver, or use another device"
     failed = driver.cuInit(0)
     if failed:
-        return f"NVIDIA's driver does not start (cuInit gives {failed}): see whether nvidia-smi works"
+        return f"NVIDIA's driver does not start (cuInit returns {failed}): see whether nvidia-smi works"
     count = ctypes.c_int()
     if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"
@@ -65,14 +65,14 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | 
     if version.value < _DRIVER:
         have, needed = dotted(version.value), dotted(_DRIVER)
         return f"NVIDIA's driver is for CUDA {have}, and weft needs one for {needed} or later: update it"
-    found = capability(driver, number)
-    if found < OLDEST:
-        return f"the card has compute capability {found / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
+    capability_ = capability(driver, number)
+    if capability_ < OLDEST:
+        return f"the card has compute capability {capability_ / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
     return None
 
 
 def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
-    """What the driver says of each card: name, memory, compute capability, and of itself; none where there is no driver."""
+    """Return a line for each card: name, memory, compute capability, driver version. Empty without a driver."""
     try:
         driver = load("libcuda.so.1")
     except OSError:
@@ -81,10 +81,10 @@ def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return []
     driver.cuDriverGetVersion(ctypes.byref(version))
-    return [f"{_about(driver, k)}, driver for CUDA {dotted(version.value)}" for k in range(count.value)]
+    return [f"{_describe_card(driver, k)}, driver for CUDA {dotted(version.value)}" for k in range(count.value)]
 
 
-def _about(driver: Any, number: int) -> str:
+def _describe_card(driver: Any, number: int) -> str:
     name, nbytes = ctypes.create_string_buffer(100), ctypes.c_size_t()
     driver.cuDeviceGetName(name, len(name), number)
     driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), number)
@@ -93,10 +93,10 @@ def _about(driver: Any, number: int) -> str:
 
 
 def capability(driver: Any, number: int) -> int:
-    """Compute capability of a card: 90 is 9.0."""
-    parts = []
+    """Return the compute capability of a card: 90 is 9.0."""
+    numbers = []
     for attribute in (_MAJOR, _MINOR):
         value = ctypes.c_int()
         driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
-        parts.append(value.value)
-    return 10 * parts[0] + parts[1]
+        numbers.append(value.value)
+    return 10 * numbers[0] + numbers[1]

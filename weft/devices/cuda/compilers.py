@@ -1,8 +1,8 @@
-"""Texts compiled in several processes at once, this one among them; the others know Triton alone.
+"""Compile texts in several processes, this one included; the others load Triton only.
 
-Triton takes about a second for a product and a fifth of one for small texts, and holds the interpreter while it works: threads
-would not help. The others are started when there is more than one text, wait some seconds for more, and are killed at an exit.
-Where none can be started, this process does all.
+Triton takes about 1 s for a product and 0.2 s for a small text, and holds the GIL, so threads would not help. Other processes are
+started for more than one text, stay some seconds for more, and are killed at exit. If none can be started, this process compiles
+everything.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from weft.devices.cuda import emission
 from weft.devices.cuda.emission import CompileError, Job, told
 from weft.devices.processes import python, started
 
-MOST = 8  # processes beside this one: each has Triton in its memory
-LINGER = 20.0  # seconds that they wait for more
-PATIENCE = 2.0  # seconds before the user is told what takes so long
+MOST = 8  # processes besides this one: each loads Triton
+LINGER = 20.0  # seconds that an idle process stays
+PATIENCE = 2.0  # seconds before a terminal shows a message
 
 
 class Task:
-    """A job on its way. answer : what was emitted; error : why there is none; process : that has it in hand"""
+    """A submitted job. answer: the emitted code; error: why there is none; process: the one that compiles it."""
 
     __slots__ = ("answer", "dropped", "error", "job", "process", "tries")
 
@@ -40,11 +40,12 @@ class Task:
 
     @property
     def done(self) -> bool:
+        """Return whether the task is finished or dropped."""
         return self.answer is not None or self.error is not None or self.dropped
 
 
 class Pool:
-    """The compilers of one process. emit : what this process does itself; most : processes beside it"""
+    """The compiler processes. emit: compiles in this process; most: limit of other processes."""
 
     def __init__(
         self, emit: Callable[[Job], Any] = emission.here, most: int | None = None, file: str = emission.__file__,
@@ -53,12 +54,14 @@ class Pool:
         self.most = min(_cores() - 1, MOST) if most is None else most
         self.state = threading.Condition()
         self._waiting: deque[Task] = deque()
-        self._processes: list[Any] = []  # one a thread
+        self._processes: list[Any] = []  # each has a thread
         self._registered = False
 
     def asked(self, jobs: Sequence[Job], beside: int = 0) -> list[Task] | None:
-        """Jobs for the other processes; None where there are none, and none can be started. beside : so many of the jobs the
-        caller will do."""
+        """Submit jobs to the other processes; return None if there are none and none can be started.
+
+        beside: number of the jobs that the caller compiles itself.
+        """
         tasks = [Task(job) for job in jobs]
         with self.state:
             while len(self._processes) < min(self.most, len(self._waiting) + len(tasks) - beside):
@@ -71,12 +74,12 @@ class Pool:
         return tasks
 
     def all(self, jobs: Sequence[Job], done: Callable[[int, Any], None], look: Callable[[], None] = lambda: None) -> None:
-        """Emit all; ``done(number, what was emitted)`` is called in this thread as they come, ``look`` now and then.
+        """Compile all jobs. Calls ``done(number, code)`` in this thread as they finish, and ``look`` from time to time.
 
         Raises
         ------
         CompileError
-            One of them is refused; the others are dropped.
+            Triton rejects one of them; the others are dropped.
         """
         tasks = self.asked(jobs, beside=1) if len(jobs) > 1 else None
         if tasks is None:
@@ -94,9 +97,9 @@ class Pool:
                     done(k, task.answer)
                 look()
                 with self.state:
-                    own = next((task for task in left.values() if self._free(task)), None)
+                    own = next((task for task in left.values() if self._can_take(task)), None)
                     if own is not None:
-                        self._taken(own)
+                        self._unqueue(own)
                     elif left and not any([task.done for task in left.values()]):
                         self.state.wait(0.25)
                 if own is not None:
@@ -104,37 +107,37 @@ class Pool:
         finally:  # an error, or Ctrl-C
             self.drop(left.values())
 
-    def _free(self, task: Task) -> bool:
-        """Whether nobody has it in hand, and it has ended no process yet, unless there is none left to try."""
+    def _can_take(self, task: Task) -> bool:
+        """Return whether the caller may compile the task: no process has it, and none died of it unless none is left."""
         return not task.done and task.process is None and not (task.tries and self._processes)
 
-    def _taken(self, task: Task) -> None:
+    def _unqueue(self, task: Task) -> None:
         if task in self._waiting:
             self._waiting.remove(task)
 
     def over(self, tasks: Sequence[Task]) -> bool:
-        """Whether nothing is to be expected of the others any more."""
+        """Return whether no process will finish any of these tasks any more."""
         with self.state:
             return all([task.done or task.process is None and task not in self._waiting for task in tasks])
 
     def drop(self, tasks: Any) -> None:
-        """Nobody wants them any more."""
+        """Cancel tasks, killing the processes that compile them."""
         with self.state:
             for task in tasks:
                 task.dropped = True
-                self._taken(task)
+                self._unqueue(task)
                 if task.process is not None:
                     task.process.kill()
 
     def _start(self) -> bool:
-        """One process more, and the thread that feeds it; ``state`` is held."""
+        """Start a process and the thread that feeds it; ``state`` is locked."""
         if python() is None or len(self._processes) >= self.most:
             return False
         try:
             process = started(self._file)
             self._processes.append(process)
             threading.Thread(target=self._feed, args=(process,), name="weft compiles for GPUs", daemon=True).start()
-        except (OSError, RuntimeError):  # no more processes, no more threads
+        except (OSError, RuntimeError):  # the system's limit of processes or threads
             return False
         if not self._registered:
             atexit.register(self.end)
@@ -142,6 +145,7 @@ class Pool:
         return True
 
     def _feed(self, process: Any) -> None:
+        """Send tasks to a process until it is idle for LINGER seconds, dies or the pool ends."""
         state, answers = self.state, open(process.stdout.fileno(), "rb", closefd=False)
         try:
             _send(process, [str(path) for path in sys.path])
@@ -154,7 +158,7 @@ class Pool:
                 try:
                     _send(process, task.job)
                     answer = pickle.load(answers)
-                except (OSError, EOFError, ValueError, pickle.UnpicklingError):  # it was killed, or ended by itself
+                except (OSError, EOFError, ValueError, pickle.UnpicklingError):  # the process was killed or died
                     answer = None
                     process.kill()
                     process.wait()
@@ -165,23 +169,23 @@ class Pool:
                     elif answer is not None:
                         task.answer = answer
                     elif not task.dropped:
-                        self._again(task, process)
+                        self._retry(task, process)
                     state.notify_all()
                 if answer is None:
                     return
-        except OSError:  # it ended before it was asked
+        except OSError:  # the process died before the first task
             pass
         finally:
             with state:
                 if process in self._processes:
                     self._processes.remove(process)
                 if self._waiting and not self._processes and not self._start():
-                    self._waiting.clear()  # who waits for them does them
+                    self._waiting.clear()  # the callers compile them themselves
                 state.notify_all()
-            _ended(process)
+            _kill(process)
 
-    def _again(self, task: Task, process: Any) -> None:
-        """The process that had it has ended: another one tries, and who asked is told if that ends, too."""
+    def _retry(self, task: Task, process: Any) -> None:
+        """Give the task of a dead process to another one, once; then set its error."""
         task.tries += 1
         if task.tries < 2:
             self._waiting.append(task)
@@ -189,7 +193,7 @@ class Pool:
             task.error = f"Triton's process ended with {process.returncode} while it compiled this, twice"
 
     def end(self) -> None:
-        """The interpreter ends."""
+        """Kill all processes at exit."""
         with self.state:
             self.most = 0
             self._waiting.clear()
@@ -198,17 +202,17 @@ class Pool:
             self.state.notify_all()
 
     def in_child(self) -> None:
-        """In a forked child: the processes are the parent's, and no thread is here."""
+        """Reset the pool in a forked child: the processes belong to the parent, and threads do not survive a fork."""
         processes, self._processes, self._waiting = self._processes, [], deque()
         self.state, self._registered = threading.Condition(), False
         for process in processes:
-            process.stdin.close()  # they must see their pipes end when the parent does
+            process.stdin.close()  # the processes must see their pipes close when the parent exits
             process.stdout.close()
             process.returncode = 0
 
 
 class Word:
-    """Tells the user, in a terminal, what takes so long."""
+    """Prints a message in a terminal if compiling takes more than PATIENCE seconds."""
 
     def __init__(self, text: str) -> None:
         self._text: str | None = text if sys.stderr is not None and sys.stderr.isatty() else None
@@ -230,8 +234,8 @@ def _send(process: Any, message: Any) -> None:
         rest = rest[os.write(process.stdin.fileno(), rest) :]
 
 
-def _ended(process: Any) -> None:
-    process.kill()  # it holds nothing, and goes at once
+def _kill(process: Any) -> None:
+    process.kill()  # it has no state to save
     process.wait()
     process.stdin.close()
     process.stdout.close()

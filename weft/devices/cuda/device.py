@@ -1,7 +1,7 @@
-"""The device ``gpu``: kernels as Triton makes them, started by weft itself over a driver (``driver.py``).
+"""The device ``gpu``: kernels compiled by Triton and launched by weft over a driver (``driver.py``).
 
-Runs are asked for and not waited for; a look waits. Everything of one card is in the order of one stream, so memory is reused
-without waiting, and threads take turns under one lock.
+Runs are asynchronous; reading a result waits. All operations of one card are ordered by one stream, so memory is reused without
+waiting, and threads take turns under one lock.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from weft.schedule.program import Program
 class CardDevice:
     """See :class:`weft.devices.base.Device`.
 
-    compiler : (launch, capability, what addresses are multiples of) -> Code; piece : bytes of what copies go through; pool : what
-    compiles several launches at once
+    compiler : (launch, capability, alignment of addresses) -> Code
+    piece : bytes of a pinned piece for copies
+    pool : compiles several launches in parallel
     """
 
     target = GPU
@@ -51,23 +52,24 @@ class CardDevice:
         pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
-        made = type("CardMemory", (CardMemory,), {"__slots__": ()})  # a class a card, for ELSEWHERE tells cards apart by it
-        self.memories, self.staging = Memories(driver, made), Staging(driver, piece)
-        self._dropped = Until(driver, driver.drop)  # graphs that nobody needs any more
-        self._unloaded = Until(driver, driver.unload)  # and functions
-        self.codes = Codes(driver, self._unloaded.add, cache, compiler, pool)
+        # one class for each card: ELSEWHERE identifies cards by it
+        memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
+        self.memories, self.staging = Memories(driver, memory_class), Staging(driver, piece)
+        self._unused_graphs = Until(driver, driver.drop)
+        self._unused_functions = Until(driver, driver.unload)
+        self.codes = Codes(driver, self._unused_functions.add, cache, compiler, pool)
         self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
         self.checks = PendingChecks(driver)
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
         self._printed = Recent(1000)
-        ELSEWHERE[made] = name
+        ELSEWHERE[memory_class] = name
 
     def set_threads(self, count: int) -> None:
-        """Threads are the CPU's."""
+        """Do nothing: threads are the CPU's."""
 
     def compile(self, program: Program, flush_denormals: bool = False) -> CardExecutable:
-        """``flush_denormals`` is not followed: a GPU is no slower with them."""
+        """Compile a program. ``flush_denormals`` is ignored: a GPU is no slower with denormals."""
         with self.lock:
             self.driver.enter()
             return CardExecutable(self, program)
@@ -76,33 +78,33 @@ class CardDevice:
         return len(self.printed(kernel).launches)
 
     def printed(self, kernel: Kernel) -> Printed:
-        """A kernel as launches, made once."""
+        """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         self.kernels += 1
-        found = self._printed.get(key)
-        if found is None:
-            found = generate(kernel)
-            self._printed.put(key, found)
-        return found
+        printed = self._printed.get(key)
+        if printed is None:
+            printed = generate(kernel)
+            self._printed.put(key, printed)
+        return printed
 
     def code(self, launch: Launch, aligned: int) -> Loaded:
-        """A launch that can be started."""
+        """Return a launch with its compiled code."""
         return self.codes.loaded(launch, aligned)
 
     def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+        """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
         return run_kernel(self, kernel, pointers, numbers)
 
     def drop(self, graphs: list[Any]) -> None:
-        """Graphs that nobody replays any more; may be called from anywhere."""
+        """Destroy graphs that are no longer used; may be called from anywhere."""
         for graph in graphs:
-            self._dropped.add(graph)
+            self._unused_graphs.add(graph)
 
     def ready(self) -> Callable[[int], CardMemory]:
-        """Let this thread ask, under the lock; what gives it memory."""
+        """Make the card current in this thread, under the lock. Return the allocating function."""
         self.driver.enter()
-        self._dropped.look()
-        self._unloaded.look()
+        self._unused_graphs.look()
+        self._unused_functions.look()
         self.memories.borrowed.look()
         return self.memories.allocate
 
@@ -111,10 +113,10 @@ class CardDevice:
             return self.ready()(nbytes)
 
     def upload(self, array: np.ndarray) -> CardMemory:
-        made = self.allocate(array.nbytes)
+        memory = self.allocate(array.nbytes)
         with self.lock:
-            self.staging.upload(made.pointer, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-        return made
+            self.staging.upload(memory.pointer, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return memory
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> CardMemory:
         return self.upload(array[rows])
@@ -137,7 +139,7 @@ class CardDevice:
     def lend(self, buffer: CardMemory, stream: int | None) -> int:
         with self.lock:
             self.driver.enter()
-            self._known(buffer)
+            self._settle(buffer)
             buffer.lent = True
             if stream is not None:
                 self.driver.lead(stream)
@@ -152,18 +154,18 @@ class CardDevice:
 
     def copied(self, buffer: CardMemory) -> CardMemory:
         with self.lock:
-            made = self.ready()(buffer.nbytes)
-            self._known(buffer)
+            copy = self.ready()(buffer.nbytes)
+            self._settle(buffer)
             if buffer.nbytes:
-                self.driver.copy(made.pointer, buffer.pointer, buffer.nbytes)
-        return made
+                self.driver.copy(copy.pointer, buffer.pointer, buffer.nbytes)
+        return copy
 
     def lies(self, address: int) -> int | None:
         with self.lock:
             self.driver.enter()
             return self.driver.lies(address)
 
-    # ---- looks
+    # ---- reads
 
     def tell(self) -> None:
         """See :class:`weft.devices.base.TellsLate`."""
@@ -171,33 +173,33 @@ class CardDevice:
             self.driver.enter()
             self.checks.tell()
 
-    def _known(self, buffer: CardMemory) -> None:
-        """Wait until it is known that the runs behind a buffer had no wrong index; raise where one had."""
+    def _settle(self, buffer: CardMemory) -> None:
+        """Wait for the index checks on which a buffer depends; raise the error of a failed one."""
         if buffer.checks:
             self.checks.settle(self.checks.doubts([buffer]))
 
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray:
-        """What lies there, when all that was asked for before is done."""
-        found = np.empty(nbytes, np.uint8)
+        """Return a copy of memory after all operations issued so far."""
+        content = np.empty(nbytes, np.uint8)
         with self.lock:
             self.driver.enter()
-            self.staging.download(pointer, found)
-        return found
+            self.staging.download(pointer, content)
+        return content
 
     def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        """The same as an array."""
+        """Return a copy of memory as an array."""
         return self.read_bytes(pointer, math.prod(shape) * dtype.bytes).view(dtype.numpy).reshape(shape)
 
     def first(self, buffer: CardMemory, dtype: Format) -> Any:
         return self.download(buffer, (1,), dtype)[0]
 
     def download(self, buffer: CardMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        found = self.read(buffer.pointer, shape, dtype)
+        array = self.read(buffer.pointer, shape, dtype)
         if buffer.checks:
             with self.lock:
-                self._known(buffer)
-        found.flags.writeable = False
-        return found
+                self._settle(buffer)
+        array.flags.writeable = False
+        return array
 
     def synchronise(self) -> None:
         with self.lock:
@@ -214,8 +216,8 @@ class CardDevice:
     def describe(self, measure: bool = False) -> dict[str, Any]:
         with self.lock:
             self.driver.enter()
-            about = {"device": self.name, "model": self.driver.name, "capability": self.driver.capability}
-            return {**about, **self.memories.describe(), "triton": version()}
+            description = {"device": self.name, "model": self.driver.name, "capability": self.driver.capability}
+            return {**description, **self.memories.describe(), "triton": version()}
 
     @property
     def processor(self) -> str:
@@ -226,8 +228,7 @@ class CardDevice:
         return f"{self.driver.name} {self.driver.capability} {self.driver.total} {version()}"
 
     def settled(self, run: Callable[[], Any], seconds: float) -> bool:
-        """See :class:`weft.devices.base.ChoosesByMeasuring`. Other tiles are compiled meanwhile, so between two runs there is a
-        moment for that."""
+        """See :class:`weft.devices.base.ChoosesByMeasuring`. Other tiles are compiled in parallel, so runs are spaced out."""
         end = time.monotonic() + seconds
         while True:
             before = self.tuner.undecided
@@ -240,11 +241,11 @@ class CardDevice:
             time.sleep(0.001)
 
     def measure(self) -> dict[str, Any]:
-        """What the card can do; some seconds."""
+        """Measure the card's performance figures; takes some seconds."""
         return measure(self)
 
     def recall(self, name: str) -> dict[str, Any] | None:
-        """A note in the cache folder."""
+        """Return a note from the cache folder, or None."""
         entry = None if self._cache is None else self._cache.read(name)
         return None if entry is None else entry.meta
 
@@ -254,12 +255,12 @@ class CardDevice:
 
 
 def opened(name: str, number: int) -> CardDevice:
-    """A card of this machine.
+    """Open a card of this machine.
 
     Raises
     ------
     DeviceError
-        The driver refuses to work.
+        The driver fails.
     """
     from weft.devices.cuda.nvidia import NvidiaDriver
 
@@ -269,5 +270,5 @@ def opened(name: str, number: int) -> CardDevice:
         return CardDevice(driver, name, Cache(), pool=POOL)
     except ModuleNotFoundError as error:
         raise DeviceError(f"device {name!r}: the package {error.name} is not installed: pip install 'weft[gpu]'") from None
-    except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
+    except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings raises these if it does not find the driver
         raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

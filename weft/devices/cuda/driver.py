@@ -1,6 +1,6 @@
-"""All that is asked of a driver of cards: memory, copies, launches, marks and graphs, in the order of one stream.
+"""The interface of a driver of cards: memory, copies, launches, events and graphs, ordered by one stream.
 
-So the launcher runs over any driver: NVIDIA's (``nvidia.py``), and in tests one that records, checks and interprets.
+The launcher runs over any driver: NVIDIA's (``nvidia.py``), or in tests one that records, checks and interprets.
 """
 
 from __future__ import annotations
@@ -11,59 +11,61 @@ from weft.devices.cuda.adapter import Code
 
 
 class OutOfMemory(Exception):
-    """The card has no such piece of memory left."""
+    """The card has no free piece of memory of the requested size."""
 
 
 class DriverError(RuntimeError):
-    """The driver refused something: its name for that, and what was asked."""
+    """The driver rejected a call. The text names the error and the call."""
 
 
 def dotted(version: int) -> str:
-    """Return a version as people write it: 12.4 for 12040, as the driver gives it."""
+    """Return a driver's version number as text: 12040 as 12.4."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
 class Driver(Protocol):
-    """One card. All but :meth:`wait`, :meth:`synchronise` and what makes things returns before it is done; things are done in the
-    order in which they were asked for, by whatever thread. Addresses are plain integers."""
+    """One card. Calls are asynchronous, except :meth:`wait`, :meth:`synchronise`, :meth:`settle` and those that create objects.
+
+    Operations run in the order of the calls, from whatever thread. Addresses are integers.
+    """
 
     name: str
-    capability: int  # 90: 9.0
-    total: int  # bytes of its memory
-    stream: int  # what everything is asked for in the order of, as CUDA calls it
+    capability: int  # 90 is 9.0
+    total: int  # bytes of memory
+    stream: int  # CUDA's handle of the stream that orders all operations
 
     def enter(self) -> None:
-        """Let the calling thread ask."""
+        """Make the card current in the calling thread."""
         ...
 
-    # memory: of the card, and of the host where copies need not wait for it
+    # memory of the card, and pinned memory of the host
 
     def allocate(self, nbytes: int) -> int:
-        """Raises OutOfMemory."""
+        """Return memory of the card. Raises OutOfMemory."""
         ...
 
     def release(self, address: int) -> None:
-        """Give memory back, once what was asked for so far is done."""
+        """Free memory after the operations issued so far."""
         ...
 
     def trim(self) -> None:
-        """Give what the driver keeps of released memory back to the system."""
+        """Return released memory that the driver keeps to the system."""
         ...
 
     def free(self) -> int:
-        """Bytes that nobody has."""
+        """Return the bytes of free memory."""
         ...
 
     def pinned(self, nbytes: int) -> int:
-        """Memory of the host that the card reads and writes by itself; for as long as the process lives."""
+        """Return host memory that the card accesses directly. It lives as long as the process."""
         ...
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
-        """From pinned memory."""
+        """Copy from pinned memory to the card."""
         ...
 
     def download(self, target: int, source: int, nbytes: int) -> None:
-        """To pinned memory."""
+        """Copy from the card to pinned memory."""
         ...
 
     def copy(self, target: int, source: int, nbytes: int) -> None: ...
@@ -73,67 +75,67 @@ class Driver(Protocol):
     # kernels
 
     def load(self, code: Code) -> Any:
-        """A function, until it is unloaded."""
+        """Load a function; it stays loaded until :meth:`unload`."""
         ...
 
     def unload(self, function: Any) -> None:
-        """Give back what :meth:`load` took, once no launch of it is under way."""
+        """Unload a function. No launch of it may be running."""
         ...
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
-        """parameters : the address of an array of addresses of values; these are read before it returns"""
+        """Launch a function. parameters: address of an array of addresses of values, which are read before it returns."""
         ...
 
     # time
 
     def mark(self, mark: Any = None) -> Any:
-        """Remember this moment, in a mark that is there or a new one."""
+        """Record an event, in ``mark`` or a new one."""
         ...
 
     def wait(self, mark: Any) -> None:
-        """Return when everything up to a mark is done."""
+        """Return when all operations before a mark are done."""
         ...
 
     def reached(self, mark: Any) -> bool:
-        """Whether everything up to a mark is done."""
+        """Return whether all operations before a mark are done."""
         ...
 
     def stamp(self) -> Any:
-        """A mark that knows its time."""
+        """Record an event with a time."""
         ...
 
     def passed(self, first: Any, second: Any) -> float:
-        """Seconds between two such marks that are reached."""
+        """Return the seconds between two such events, both reached, and destroy them."""
         ...
 
     def synchronise(self) -> None: ...
 
-    # others on the same card, who have streams of their own; 1 and 2 are CUDA's default streams
+    # streams of other libraries on the same card; 1 and 2 are CUDA's default streams
 
     def lead(self, stream: int) -> None:
-        """What others ask for on a stream from here on waits for what was asked for here."""
+        """Make later operations of another stream wait for the operations issued here so far."""
         ...
 
     def follow(self, stream: int) -> None:
-        """What is asked for here from here on waits for what others asked for on a stream."""
+        """Make later operations here wait for the operations of another stream so far."""
         ...
 
     def settle(self) -> None:
-        """Return when all that anybody asked for on this card is done."""
+        """Return when all operations on this card, of all libraries, are done."""
         ...
 
     def lies(self, address: int) -> int | None:
-        """The number of the card on which an address lies; None where it is no card's memory."""
+        """Return the number of the card that an address belongs to; None if it is not a card's memory."""
         ...
 
     # graphs
 
     def record(self) -> None:
-        """From here on nothing is done but recorded; memory must not be asked for."""
+        """Begin recording: operations are recorded, not run. Memory must not be allocated."""
         ...
 
     def recorded(self) -> Any:
-        """What was recorded, as a graph."""
+        """End recording and return the operations as a graph."""
         ...
 
     def replay(self, graph: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Number formats as Triton spells them: in registers, in memory, and as arguments."""
+"""Triton's names and conversions of number formats: in registers, in memory, and as arguments."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "
 
 
 def register(form: Format) -> str:
-    """How registers hold a format: narrow floats as float32 that was rounded, as on the CPU."""
+    """Return the Triton type in registers: storage-only floats are kept as rounded float32, as on the CPU."""
     return "tl.int1" if form is BOOL else f"tl.{form.computed.name}"
 
 
 def memory(form: Format) -> str:
-    """How memory holds it: a bool is a byte, and so are 8-bit floats, whose bits are reckoned with."""
+    """Return the Triton type in memory: a byte for a bool and for 8-bit floats, which are converted bit by bit."""
     return "tl.uint8" if form is BOOL or form.alone else f"tl.{form.name}"
 
 
 def loaded(text: str, form: Format) -> str:
-    """What memory holds of a float, as registers hold it."""
+    """Return the expression that converts a value from its memory type to its register type."""
     if form.alone:
         return f"from_float8({text}, {_bits_of(form)})"
     return f"{text}.to(tl.float32)" if form.narrow else text
 
 
 def stored(text: str, form: Format) -> str:
-    """What registers hold of a format, as memory holds it."""
+    """Return the expression that converts a value from its register type to its memory type."""
     if form.alone:
         return f"to_float8({text}, {_bits_of(form)})"
     return f"{text}.to({memory(form)})" if form is BOOL or form.narrow else text
 
 
 def rounded(text: str, form: Format) -> str:
-    """A float32 rounded to a narrow format, and still held as float32."""
+    """Return the expression that rounds a float32 to a storage-only format and keeps it as float32."""
     if form.alone:
         largest = int(np.float32(form.largest).view(np.int32))
         return f"round_float8({text}, {_bits_of(form)}, {largest})"
@@ -49,18 +49,18 @@ def _bits_of(form: Format) -> str:
 
 
 def pointer(form: Format) -> str:
-    """The type of a buffer in a signature."""
+    """Return the type of a buffer in a signature."""
     return "*" + ("u8" if form is BOOL or form.alone else passed(form, narrow=True))
 
 
 def passed(form: Format, narrow: bool = False) -> str:
-    """The type of a number in a signature; narrow floats are passed as registers hold them."""
+    """Return the type of a number in a signature. Storage-only floats are passed in their register format."""
     form = form if narrow else form.computed
     return "i32" if form is BOOL else _SHORT.get(form.name) or ("i" if form.kind == "signed" else "u") + str(form.bits)
 
 
 def literal(x: Any, form: Format) -> str:
-    """A number of the text without its type."""
+    """Return a constant as an untyped literal."""
     if form is BOOL:
         return str(bool(x))
     if form not in FLOATS:
@@ -70,12 +70,12 @@ def literal(x: Any, form: Format) -> str:
 
 
 def in_memory(x: Any, form: Format) -> str:
-    """A number of the text as memory holds it, without its type."""
+    """Return a constant as an untyped literal in its memory type."""
     if form is BOOL:
         return str(int(bool(x)))
     return str(scalar(x, form).view(np.uint8).item()) if form.alone else literal(x, form)
 
 
 def typed(x: Any, form: Format) -> str:
-    """A number of the text with the type that registers hold it in."""
+    """Return a constant with its register type."""
     return f"tl.full([], {literal(x, form)}, {register(form)})"

@@ -1,4 +1,4 @@
-"""A kernel as launches: each part of it is one, and the barrier between parts is the end of a launch."""
+"""Translate a kernel into launches: one for each part, since the end of a launch is the barrier between parts."""
 
 from __future__ import annotations
 
@@ -21,74 +21,76 @@ from weft.schedule.index_checks import has_checks
 
 
 def generate(kernel: Kernel) -> Printed:
-    """A kernel as launches, in order."""
+    """Return a kernel as launches, in order."""
     chains = [stage for phase in kernel.phases for stage in phase.stages if isinstance(stage, Chain)]
     if chains:
         return Printed(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
-    parts, own = split(owned(kernel))
-    scratch = list(own)
+    parts, kernel_scratch = split(owned(kernel))
+    scratch = list(kernel_scratch)
     shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
     launches: list[Launch] = []
     for part in parts:
-        found, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
+        part_launches, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
         scratch += new
-        launches += [launch for launch in found if 0 not in launch.grid]
+        launches += [launch for launch in part_launches if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
-    return Printed(kernel.name, tuple(_stopping(launches)), tuple(scratch), max(sites, default=-1) + 1)
+    return Printed(kernel.name, tuple(_skip_after_faults(launches)), tuple(scratch), max(sites, default=-1) + 1)
 
 
 @lru_cache(maxsize=4096)
 def launches_of(kernel: Kernel) -> int:
-    """Return how many launches a kernel is, for those who estimate what it takes."""
+    """Return the number of launches of a kernel, for estimates."""
     return len(generate(kernel).launches)
 
 
 def owned(kernel: Kernel) -> Kernel:
-    """Neighbouring phases that a single program can own, sums of everything and what is made of them, as one row of stages: then
-    they are one launch."""
+    """Merge neighbouring phases that one program can run, such as full reductions and uses of their results, into one launch.
+
+    They become the stages of a phase with a single row.
+    """
     phases: list[Phase] = []
-    together: list[tuple[Phase, list[Stage]]] = []
+    group: list[tuple[Phase, list[Stage]]] = []
     row = Axis(1 + max([a.id for p in kernel.phases for a in _axes(p)], default=0), 1)
 
     def reduced() -> bool:
-        return any(stage.reductions for _, stages in together for stage in stages)
+        return any(stage.reductions for _, stages in group for stage in stages)
 
-    def done() -> None:
-        stages = [stage for _, found in together for stage in found]
+    def flush() -> None:
+        stages = [stage for _, phase_stages in group for stage in phase_stages]
         if reduced() and (len(stages) > 1 or stages[0].stores):
             phases.append(Phase((row,), tuple(stages)))
         else:
-            phases.extend([phase for phase, _ in together])
-        together.clear()
+            phases.extend([phase for phase, _ in group])
+        group.clear()
 
     for phase in kernel.phases:
         stages = _stages(phase)
-        if stages is None or (phase.axes and not reduced()):  # what sums do not precede is better done by many programs
-            done()
+        if stages is None or (phase.axes and not reduced()):  # without a preceding reduction, many programs are faster
+            flush()
             phases.append(phase)
         else:
-            together.append((phase, stages))
-            if has_checks(phase):  # what comes behind a check may be written in place, and stops at the start of a launch alone
-                done()
-    done()
+            group.append((phase, stages))
+            if has_checks(phase):  # launches behind a check may write in place, and can be skipped only at the start of a launch
+                flush()
+    flush()
     return replace(kernel, phases=tuple(phases))
 
 
 def _axes(phase: Phase) -> list[Axis]:
-    """All that a phase goes over."""
-    found = list(phase.axes)
+    """Return all axes of a phase."""
+    axes = list(phase.axes)
     for stage in phase.stages:
         if isinstance(stage, Stage):
-            found += stage.axes
+            axes += stage.axes
         elif isinstance(stage, Contraction):
-            found += [*stage.batch, *stage.m, *stage.n, *stage.k]
+            axes += [*stage.batch, *stage.m, *stage.n, *stage.k]
         else:
-            found += [*stage.batch, *stage.rows, *stage.columns]
-    return found
+            axes += [*stage.batch, *stage.rows, *stage.columns]
+    return axes
 
 
 def _stages(phase: Phase) -> list[Stage] | None:
-    """A phase as stages of one row; None where one program cannot hold what they go over, or may not in any order."""
+    """Return a phase as stages of one row; None if it is too large for one program or its order matters."""
     out = []
     for stage in phase.stages:
         if not isinstance(stage, Stage) or any(s.adds for s in stage.stores):
@@ -106,12 +108,12 @@ def _stages(phase: Phase) -> list[Stage] | None:
 
 
 def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
-    """The launches of a part, and new scratch, numbered from ``number`` on."""
+    """Return the launches of a part, and new scratch, numbered from ``number`` on."""
     product = sides(part)
     if product is not None:
         return product_launches(part, product, number)
     if not part.ordered:
-        part = _along_memory(part)
+        part = _order_rows_by_memory(part)
     plain = all(not s.axes and not s.reductions for s in part.stages)
     if plain and not part.exports:
         stores = [s for stage in part.stages for s in stage.stores]
@@ -129,21 +131,21 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     launches: list[Launch] = []
     for piece in pieces:
         shapes.update({(b.scope, b.id): b.lying for b in scratch})
-        found, new = _launches(piece, number + len(scratch), shapes)
-        launches += found
+        piece_launches, new = _launches(piece, number + len(scratch), shapes)
+        launches += piece_launches
         scratch += new
     return launches, scratch
 
 
-def _along_memory(part: Part) -> Part:
-    """Rows in an order in which neighbours lie side by side, where what a row has does not."""
+def _order_rows_by_memory(part: Part) -> Part:
+    """Order the rows so that neighbours are contiguous, if the elements of a row are not."""
     along = read_along(*roots(part.stages))
     if any(a.id in along for s in part.stages for a in s.axes):
         return part
     return replace(part, shared=fastest_last(part.shared, unit_strides(part.stages)))
 
 
-def _stopping(launches: Sequence[Launch]) -> list[Launch]:
-    """Launches after one that checks indices do nothing where a fault was found."""
+def _skip_after_faults(launches: Sequence[Launch]) -> list[Launch]:
+    """Make launches after the first one with index checks return at once after a failed check."""
     first = next((k for k, launch in enumerate(launches) if launch.checks), len(launches))
     return [launch.stopping() if k > first else launch for k, launch in enumerate(launches)]

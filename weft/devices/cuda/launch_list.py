@@ -1,11 +1,11 @@
-"""A program as one list of launches and copies, for a card: what a run does besides putting addresses in.
+"""Record a program as one list of launches and copies; a run only inserts addresses and numbers.
 
-Programs branch nowhere, so one walk over memory that is only named tells what every run will do. What needs NumPy in between or
-is very long has no such list and is walked at each run.
+Programs have no branches, so one walk over symbolic memory records what every run does. Programs with NumPy steps and very long
+programs have no such list and are walked at each run.
 
-Checks of indices need nobody in between either. Each kernel that checks has a record of its own, which begins as that of the one
-before it ended, and all launches after a check read the latest record first and do nothing once an index was wrong. So a run is
-looked at once, at its end; the first record that tells of a wrong index says which it was.
+Index checks do not need the host between launches either. Each kernel that checks has a record of its own, initialised with the
+state of the previous kernel's record. All launches after a check read the latest record first and do nothing if an index was out
+of range. So the host reads the records once, at the end of a run; the first record with a fault identifies the index.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, Slot, calls, hosts
 
-MOST = 4096  # launches and copies
-_COPIED = 1024  # elements that a program copies
+MOST = 4096  # limit of launches and copies
+_COPIED = 1024  # elements that one program of a restoring launch copies
 _POINTERS = ("buffer", FAULTS)
 
 
 class Place(NamedTuple):
-    """Memory by name: an offset in an input (base: its number), in an output (those follow the inputs), the arena or scratch."""
+    """Symbolic memory: an offset in a base.
+
+    base: number of an input, of an output (numbered after the inputs), or the arena, scratch or records after these.
+    """
 
     base: int
     offset: int
@@ -39,8 +42,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Start:
-    """A launch. places : of its buffers; fixed : (place among the parameters, number); given : (place among them, input, format)
-    of inputs that are numbers; others : the same in other tiles, where these may be tried"""
+    """A launch.
+
+    places: of its buffers.
+    fixed: (parameter number, value) of constants.
+    given: (parameter number, input, format) of inputs that are numbers.
+    others: returns the same launch in other tiles, if there are any to try.
+    """
 
     launch: Launch
     places: tuple[Place, ...]
@@ -60,8 +68,12 @@ class Move:
 
 @dataclass(frozen=True)
 class Plan:
-    """steps : in their order; scratch : bytes that kernels need beside arena, outputs and inputs; numbers : the inputs that are
-    numbers; records : of kernels that check indices, (offset, the number of its first checked index); record_bytes : of all"""
+    """steps: in order.
+    scratch: bytes besides arena, outputs and inputs.
+    numbers: the inputs that are numbers.
+    records: (offset, number of the first checked index) of each kernel that checks indices.
+    record_bytes: of all records.
+    """
 
     steps: tuple[Start | Move, ...]
     scratch: int
@@ -70,7 +82,7 @@ class Plan:
     record_bytes: int = 0
 
     def fault(self, records: np.ndarray) -> IndexFault | None:
-        """The wrong index that the records tell of."""
+        """Return the first out-of-range index in the records, or None."""
         for offset, first in self.records:
             words = records[offset:].view(np.int64)
             if words[0]:
@@ -85,19 +97,22 @@ class _Number(NamedTuple):
 
 
 class _NoPlan(Exception):
+    """The program has to be walked at each run."""
+
     pass
 
 
 def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
-    """printed : a kernel as launches. None where each run has to be walked."""
+    """Return the plan of a program; None if each run has to be walked. printed: returns a kernel as launches."""
     if hosts(program):
         return None
     numbers = {p for step in program.steps if isinstance(step, Call) for p in step.scalars}
-    count, made = len(program.inputs), len(program.outputs)
-    inputs = [_Number(k) if k in numbers else Place(k, 0) for k in range(count)]
-    outputs = [Place(count + k, 0) for k in range(made)]
-    arena, scratch, records = (Place(count + made + k, 0) for k in range(3))
-    worker = _Recorder(printed, scratch, records, {count + o for _, o in program.donate}, dict(_firsts(program, 0)))
+    input_count, output_count = len(program.inputs), len(program.outputs)
+    inputs = [_Number(k) if k in numbers else Place(k, 0) for k in range(input_count)]
+    outputs = [Place(input_count + k, 0) for k in range(output_count)]
+    arena, scratch, records = (Place(input_count + output_count + k, 0) for k in range(3))
+    shared = {input_count + o for _, o in program.donate}
+    worker = _Recorder(printed, scratch, records, shared, dict(_first_check_numbers(program, 0)))
     try:
         walk(program, inputs, outputs, arena, worker)
     except _NoPlan:
@@ -105,31 +120,31 @@ def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
     return Plan(tuple(worker.steps), worker.scratch, tuple(sorted(numbers)), tuple(worker.records), worker.record_bytes)
 
 
-def _firsts(program: Program, first: int) -> Iterator[tuple[int, int]]:
-    """By the identity of a call: the number of its first checked index, as a walk counts them."""
+def _first_check_numbers(program: Program, first: int) -> Iterator[tuple[int, int]]:
+    """Yield (id of a call, number of its first checked index), numbered as a walk counts them."""
     for step in program.steps:
         if isinstance(step, Call):
             yield id(step), first
             first += len(step.sites)
         elif isinstance(step, Loop):
-            yield from _firsts(step.body, first)
+            yield from _first_check_numbers(step.body, first)
             first += sum(len(call.sites) for call in calls(step.body))
 
 
 class _Recorder:
-    """A Worker that notes what it is asked for: see ``weft.devices.steps``."""
+    """A Worker that records the steps: see ``weft.devices.steps``."""
 
     def __init__(
         self, printed: Callable[[Kernel], Printed], scratch: Place, records: Place, shared: set[int], firsts: dict[int, int],
     ) -> None:
         self._printed, self._scratch, self._at = printed, scratch, records
-        self._shared, self._firsts = shared, firsts  # shared: outputs that may lie on an input
-        self._latest: Place | None = None  # record of a kernel that checked
+        self._shared, self._first_check_numbers = shared, firsts  # shared: outputs that may overwrite an input
+        self._latest: Place | None = None  # record of the latest kernel that checks
         self.steps: list[Start | Move] = []
         self.records: list[tuple[int, int]] = []
         self.scratch = self.record_bytes = 0
 
-    def _note(self, step: Start | Move) -> None:
+    def _append(self, step: Start | Move) -> None:
         if len(self.steps) >= MOST:
             raise _NoPlan
         self.steps.append(step)
@@ -143,9 +158,9 @@ class _Recorder:
         if isinstance(source, _Number):
             raise _NoPlan
         if self._latest is not None and target.base in self._shared:
-            raise _NoPlan  # a copy cannot be stopped, and what it writes over may still be wanted
+            raise _NoPlan  # a copy cannot be skipped after a fault, and the overwritten input may still be needed
         if nbytes:
-            self._note(Move(target, source, nbytes))
+            self._append(Move(target, source, nbytes))
 
     def number(self, value: Any, slot: Slot) -> Any:
         raise _NoPlan
@@ -157,52 +172,52 @@ class _Recorder:
         raise _NoPlan
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> None:
-        found: Printed = self._printed(call.kernel)
+        printed: Printed = self._printed(call.kernel)
         if any([isinstance(m, _Number) for m in memories]) or any([isinstance(x, Place) for x in numbers]):
             raise _NoPlan
-        where = places(call.kernel, found, memories, self._scratch)
-        self.scratch = max(self.scratch, scratch_bytes(found))
-        before = self._latest
-        if found.sites:
-            self._latest = self._record(self._firsts[id(call)], found.sites)
-            if before is not None:
-                self._note(Move(self._latest, before, 8))
-        for launch in found.launches:
-            if before is not None:
+        where = places(call.kernel, printed, memories, self._scratch)
+        self.scratch = max(self.scratch, scratch_bytes(printed))
+        previous = self._latest
+        if printed.sites:
+            self._latest = self._record(self._first_check_numbers[id(call)], printed.sites)
+            if previous is not None:
+                self._append(Move(self._latest, previous, 8))
+        for launch in printed.launches:
+            if previous is not None:
                 launch = launch.stopping()
-            given = {k: (numbers[k].position, form) for k, form in enumerate(call.kernel.scalars)}
-            start = _start(launch, where, self._latest, given)
+            run_time_numbers = {k: (numbers[k].position, form) for k, form in enumerate(call.kernel.scalars)}
+            start = _start(launch, where, self._latest, run_time_numbers)
             if launch.others is not None:
-                start = replace(start, others=partial(_starts, launch, where, self._latest, given))
-            self._note(start)
+                start = replace(start, others=partial(_starts, launch, where, self._latest, run_time_numbers))
+            self._append(start)
 
     def _record(self, first: int, sites: int) -> Place:
-        """Room for what a kernel says of its indices."""
+        """Reserve the record of a kernel's index checks."""
         place = Place(self._at.base, self.record_bytes)
         self.records.append((self.record_bytes, first))
-        self.record_bytes += _aligned(8 * (1 + sites))
+        self.record_bytes += _align(8 * (1 + sites))
         return place
 
 
 def _start(launch: Launch, where: dict[Any, Place], record: Place | None, numbers: dict[int, tuple[int, Any]]) -> Start:
-    """A launch on memory that is named. record : of wrong indices; numbers : by place among the kernel's: (input, format)"""
+    """Return a launch on symbolic memory. record: of index checks; numbers: the kernel's scalars -> (input, format)."""
     fixed: list[tuple[int, Any]] = []
-    given: list[tuple[int, int, Any]] = []
+    scalars: list[tuple[int, int, Any]] = []
     for k, a in enumerate(launch.arguments):
         if a.kind == "number":
             fixed.append((k, a.value))
         elif a.kind == "scalar":
-            given.append((k, *numbers[a.value]))
+            scalars.append((k, *numbers[a.value]))
     pointers = [where[a.value] if a.kind == "buffer" else record for a in launch.arguments if a.kind in _POINTERS]
-    return Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(given))
+    return Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(scalars))
 
 
-def _starts(launch: Launch, *about: Any) -> tuple[Start, ...]:
-    return tuple([_start(other, *about) for other in launch.alternatives])
+def _starts(launch: Launch, *arguments: Any) -> tuple[Start, ...]:
+    return tuple([_start(other, *arguments) for other in launch.alternatives])
 
 
 def restoring(record: Place, source: Place, target: Place, nbytes: int) -> Start:
-    """A launch that copies a piece of memory where a record tells of a wrong index, and else does nothing."""
+    """Return a launch that copies a piece of memory if a record has a fault."""
     form = INT32 if nbytes % INT32.bytes == 0 else UINT8
     count = nbytes // form.bytes
     arguments = (
@@ -218,28 +233,28 @@ def restoring(record: Place, source: Place, target: Place, nbytes: int) -> Start
 
 
 def places(kernel: Kernel, printed: Printed, memories: Sequence[Place], scratch: Place) -> dict[Any, Place]:
-    """Where the buffers of a kernel lie, by what arguments call them: one piece of scratch has all of the kernel's own."""
-    found: dict[Any, Place] = {}
+    """Return the memory of a kernel's buffers, by the key that arguments use. Scratch buffers are packed into one piece."""
+    result: dict[Any, Place] = {}
     for b, place in zip((*kernel.inputs, *kernel.outputs), memories, strict=True):
-        found["arg", b.id] = place
+        result["arg", b.id] = place
     offset = scratch.offset
     for b in printed.scratch:
-        found["kernel", b.id] = Place(scratch.base, offset)
-        offset += _aligned(math.prod(b.shape) * b.dtype.bytes)
-    return found
+        result["kernel", b.id] = Place(scratch.base, offset)
+        offset += _align(math.prod(b.shape) * b.dtype.bytes)
+    return result
 
 
 def scratch_bytes(printed: Printed) -> int:
-    """Of memory that a kernel needs for itself."""
-    return sum([_aligned(math.prod(b.shape) * b.dtype.bytes) for b in printed.scratch])
+    """Return the bytes of scratch that a kernel needs."""
+    return sum([_align(math.prod(b.shape) * b.dtype.bytes) for b in printed.scratch])
 
 
-def _aligned(nbytes: int) -> int:
+def _align(nbytes: int) -> int:
     return -(-nbytes // 256) * 256
 
 
 def rounded(value: Any, form: Any) -> Any:
-    """A number of a call as a launch is given it: as its format rounds it. float32 is rounded when it is packed."""
+    """Return a run-time number rounded to its format. Packing rounds float32."""
     if form is FLOAT64 or form is FLOAT32 and -FLOAT32.largest < value < FLOAT32.largest:
         return float(value)
     return scalar(value, form).item()

@@ -1,7 +1,7 @@
-"""The parameters of a launch as the card reads them: packed once, and then only addresses and numbers of a run are put in.
+"""Pack the parameters of a launch as the card reads them; each run replaces addresses and numbers only.
 
-Each parameter lies at a multiple of its size, in the order of the signature, pointers first; two more pointers follow, to scratch
-memory that Triton may ask for and weft's texts do not.
+Each parameter is aligned to its size, in the order of the signature, pointers first. Two more pointers follow, to scratch memory
+that Triton can request; weft's texts need none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PTX = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 @dataclass(frozen=True)
 class Layout:
-    """codes : how ``struct`` calls each parameter; offsets : where it lies; pointers : how many come first"""
+    """codes: ``struct`` code of each parameter; offsets: its position; pointers: the number of pointers, which come first."""
 
     codes: tuple[str, ...]
     offsets: tuple[int, ...]
@@ -32,32 +32,32 @@ class Layout:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Bytes of each."""
+        """Return the bytes of each parameter."""
         return tuple([struct.calcsize(c) for c in self.codes])
 
     @cached_property
     def each(self) -> tuple[struct.Struct, ...]:
-        """What packs one of them."""
+        """Return one packer for each parameter."""
         return tuple([struct.Struct("=" + c) for c in self.codes])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all."""
+        """Return the bytes of all parameters."""
         return self.offsets[-1] + self.sizes[-1]
 
     @cached_property
     def addresses(self) -> struct.Struct:
-        """What packs the pointers, which are the first parameters."""
+        """Return the packer of all pointers."""
         return struct.Struct(f"={self.pointers}Q")
 
 
 def layout(launch: Launch) -> Layout:
-    """Where the parameters of a launch lie.
+    """Return the layout of the parameters of a launch.
 
     Raises
     ------
     ValueError
-        A parameter has a type that is not passed, or a number stands before a pointer.
+        A parameter has a type that cannot be passed, or a number precedes a pointer.
     """
     types = [kind for _, kind, _ in launch.signature]
     pointers = sum(kind.startswith("*") for kind in types)
@@ -74,14 +74,14 @@ def layout(launch: Launch) -> Layout:
 
 
 def compiled_sizes(code: Code) -> tuple[int, ...]:
-    """Bytes of each parameter, as compiled code declares them."""
+    """Return the bytes of each parameter, as compiled code declares them."""
     start = code.assembly.index(f".entry {code.entry}(")
     head = code.assembly[start : code.assembly.index(")", start)]
     return tuple([_PTX[bits] for bits in re.findall(r"\.param \.[bfsu](\d+)", head)])
 
 
 class Parameters:
-    """Room for the parameters of one launch, and the array of their addresses, which a driver reads. For one thread at a time."""
+    """The packed parameters of one launch and the array of their addresses, which a driver reads. Not thread-safe."""
 
     __slots__ = ("_memory", "_pack", "_start", "_table", "address", "layout")
 
@@ -95,10 +95,10 @@ class Parameters:
         self.address = ctypes.addressof(self._table)
 
     def put_addresses(self, addresses: Sequence[int]) -> None:
-        """The pointers."""
+        """Set the pointers."""
         self._pack(self._memory, self._start, *addresses)
 
     def put_number(self, place: int, value: float) -> None:
-        """One of the other parameters, by its place among all."""
+        """Set another parameter by its position among all."""
         where = self.layout
         where.each[place].pack_into(self._memory, self._start + where.offsets[place], value)

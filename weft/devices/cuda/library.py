@@ -1,6 +1,6 @@
-"""Functions that texts call, in Triton's language. A text begins with those that it uses.
+"""Triton source of the functions that texts call. A text is preceded by those it uses.
 
-They give NumPy's answers where machines differ: divisions by zero, wide shifts, integers that cannot hold a float.
+They return NumPy's results where hardware differs: divisions by zero, wide shifts, floats out of an integer's range.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_MULTIPLIERS, _WEYL, _ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10  # of Philox4x32: tests compare them
+_MULTIPLIERS, _WEYL, _ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10  # Philox4x32; tests compare them
 
 _SOURCES = {
-    # ---- what joins two elements of a reduction
+    # ---- joining two elements of a reduction
     "join_sum": """
 def join_sum(a, b):
     return a + b
@@ -65,7 +65,7 @@ def to_integer(x, LOW: tl.constexpr, HIGH: tl.constexpr, LEAST: tl.constexpr, T:
     inside = (x >= LOW) & (x < HIGH)
     return tl.where(inside, tl.where(inside, x, 0.0).to(T), LEAST)
 """,
-    # ---- 8-bit floats, by the bits of a float32: M bits of the mantissa, no infinities where it is FINITE
+    # ---- 8-bit floats from the bits of a float32: M mantissa bits, no infinities if FINITE
     "round_float8": """
 def round_float8(x, M: tl.constexpr, BIAS: tl.constexpr, FINITE: tl.constexpr, LARGEST: tl.constexpr):
     bits = x.to(tl.int32, bitcast=True)
@@ -151,7 +151,7 @@ def shift_right(a, b, BITS: tl.constexpr):
     fits = (b >= 0) & (b < BITS)
     return tl.where(fits, a >> tl.where(fits, b, b * 0), tl.where(a < 0, a * 0 - 1, a * 0))
 """,
-    # ---- random words
+    # ---- random numbers
     "philox": f"""
 def philox(key, base, element):
     counter = base + (element >> 2)
@@ -178,6 +178,6 @@ def philox(key, base, element):
 
 @lru_cache(maxsize=256)
 def with_functions(text: str) -> str:
-    """A text after the functions that it calls; they call no others."""
+    """Return a text after the functions it calls. Library functions do not call each other."""
     used = [source for name, source in _SOURCES.items() if re.search(rf"\b{name}\b", text)]
     return "".join(f"\n@jit{source}\n" for source in used) + "\n@jit\n" + text

@@ -1,7 +1,7 @@
-"""The machine operations of the kernel IR as Triton expressions, with NumPy's answers.
+"""Print the machine operations of the kernel IR as Triton expressions with NumPy's results.
 
-Narrow floats are held as float32 and rounded after each operation, as on the CPU: then only casts need to know them. Functions
-are libdevice's, whose error is at most two units in the last place; Triton's own ``exp`` is faster and off by more.
+Storage-only floats are kept as float32 and rounded after each operation, as on the CPU, so only casts distinguish them. Functions
+are libdevice's, with an error of at most 2 ulp; Triton's own ``exp`` is faster and less accurate.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ _INFIX = {
     "and": "&", "or": "|", "xor": "^",
 }
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
-_EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint"))  # none leaves the format
+_EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint"))  # results are exact in the format
 _OF_BOOLS = {"add": "|", "max": "|", "mul": "&", "min": "&", "pow": "&", "sub": "^"}
-_NOTHING = frozenset(("abs", "floor", "ceil", "trunc", "rint"))  # to bools and unsigned integers, the last four to all integers
+# identities for bools and unsigned integers; all but abs for signed integers
+_IDENTITIES = frozenset(("abs", "floor", "ceil", "trunc", "rint"))
 
 
 def operation(v: Value, t: list[str]) -> str:
-    """One machine operation on operands of these names."""
+    """Return one machine operation on operands of these names."""
     op, form = v.op, v.args[0].dtype
     if op == "select":
         return f"tl.where({t[0]}, {t[1]}, {t[2]})"
@@ -51,19 +52,19 @@ def _bool(op: str, t: list[str]) -> str:
         return f"({t[0]} {sign} {t[1]})"
     if op in ("not", "neg"):
         return f"({t[0]} == 0)"
-    if op in _NOTHING:
+    if op in _IDENTITIES:
         return t[0]
     raise ValueError(f"machine operation {op} is not defined for bool")
 
 
 def _float(op: str, form: Format, v: Value, t: list[str]) -> str:
-    own = "tl" if form is FLOAT32 else "ld"  # Triton rounds its own division of float64 less well on some cards
+    own = "tl" if form is FLOAT32 else "ld"  # Triton's division of float64 is less accurate on some cards
     if op == "div":
         return f"{own}.div_rn({t[0]}, {t[1]})"
     if op == "sqrt":
         return f"{own}.sqrt_rn({t[0]})"
     if op == "neg":
-        return f"({t[0]} * -1.0)"  # which a negative zero survives
+        return f"({t[0]} * -1.0)"  # negates zero, too
     if op in ("abs", "floor", "ceil"):
         return f"tl.{op}({t[0]})"
     if op == "fma":
@@ -84,7 +85,7 @@ def _integer(op: str, form: Format, t: list[str]) -> str:
         return f"(~{t[0]})"
     if op == "abs" and signed:
         return f"tl.abs({t[0]})"
-    if op in _NOTHING:
+    if op in _IDENTITIES:
         return t[0]
     if op == "fma":
         return f"({t[0]} * {t[1]} + {t[2]})"
@@ -100,13 +101,13 @@ def _integer(op: str, form: Format, t: list[str]) -> str:
 
 
 def cast(x: str, source: Format, target: Format) -> str:
-    """NumPy's astype."""
+    """Return NumPy's astype."""
     if source is target:
         return x
     if target is BOOL:
         return f"({x} != 0)"
     if target in FLOATS:
-        if source.computed is FLOAT64 and target.narrow:  # by way of float32 rounded to odd, so that it is rounded once
+        if source.computed is FLOAT64 and target.narrow:  # by way of float32 rounded to odd, which avoids double rounding
             return rounded(f"to_odd({x})", target)
         if source.computed is target.computed:
             return rounded(x, target) if target.narrow else x
@@ -117,25 +118,28 @@ def cast(x: str, source: Format, target: Format) -> str:
 
 
 def _to_integer(x: str, source: Format, target: Format) -> str:
-    """Towards zero. Out of range and NaN give the smallest integer, as on x86; narrow and unsigned formats take the low bits of
-    the next wider signed one."""
+    """Return a truncation to an integer, with the results of x86.
+
+    Values out of range and NaN give the smallest integer. Small and unsigned formats take the low bits of the next wider signed
+    one.
+    """
     if target is UINT64:
         high = f"({x} >= {2.0**63!r})"
         low = _checked(f"tl.where({high}, {x} - {2.0**63!r}, {x})", source, 64)
         return f"({low}.to(tl.uint64) ^ ({high}.to(tl.uint64) << 63))"
     bits = 64 if target.bits == 64 or target is UINT32 else 32
-    found = _checked(x, source, bits)
-    return found if target.name == f"int{bits}" else f"{found}.to({register(target)})"
+    integer = _checked(x, source, bits)
+    return integer if target.name == f"int{bits}" else f"{integer}.to({register(target)})"
 
 
 def _checked(x: str, source: Format, bits: int) -> str:
     edge = 2.0 ** (bits - 1)
-    low = -2147483648.9999995 if source is FLOAT64 and bits == 32 else -edge  # what is above -2**31 - 1 is cut to -2**31
+    low = -2147483648.9999995 if source is FLOAT64 and bits == 32 else -edge  # values above -2**31 - 1 truncate to -2**31
     return f"to_integer({x}, {low!r}, {edge!r}, {-int(edge)}, tl.int{bits})"
 
 
 def _bitcast(x: str, source: Format, target: Format) -> str:
-    """The same bits under another format of the same width."""
+    """Return the same bits in another format of the same width."""
     if source is target:
         return x
     if source is BOOL:

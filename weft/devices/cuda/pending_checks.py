@@ -1,8 +1,8 @@
-"""Checks of indices whose outcome the host does not know yet: calls return before it is there, and a later look or call tells.
+"""Index checks whose outcome the host does not know yet: calls return before it, and a later read or call raises the error.
 
-The card copies what a run noted of its indices to the host's memory at the end of the run; nobody waits for that. Until it is
-known, arrays that the run writes in place are as good as any, since a wrong index stops the launches behind it, and then they
-hold what they held. The other results of the run are *in doubt*, and so is what later runs make of these.
+At the end of a run the card copies its check records to host memory, asynchronously. Arrays that the run writes in place are
+valid in the meantime: a wrong index skips the launches behind it and the arrays keep their content. The other results of the run
+are *in doubt*, and so are results of later runs that read them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Plan
 from weft.devices.faults import IndexFault
 
-SLOT = 1024  # bytes of records that a run may have; one with more waits at its end
-SLOTS = 64  # runs whose outcome may be unknown; then the next one waits for the oldest
-_NOTE = "a call before this line had that index: a card works behind, and tells at a later look or call"
+SLOT = 1024  # bytes of a run's records; a run with more waits at its end
+SLOTS = 64  # runs whose outcome may be unknown; the next one waits for the oldest
+_NOTE = "an earlier call used this index: a GPU runs asynchronously and raises its errors at a later read or call"
 
-Tell = Callable[[IndexFault], IndexError]  # makes the error that names the user's line
+Tell = Callable[[IndexFault], IndexError]  # makes an error that names the user's line
 
 
 class PendingCheck:
-    """The check of one run. slot : of its records in the host's memory; results : what it made in new memory; fault : once it is
-    known, where an index was wrong"""
+    """The check of one run.
+
+    slot: position of its records in host memory.
+    results: its outputs in new memory.
+    fault: the out-of-range index, once it is known.
+    """
 
     __slots__ = ("fault", "known", "mark", "plan", "results", "slot", "tell")
 
@@ -41,26 +45,26 @@ class PendingCheck:
 
     def error(self) -> IndexError:
         assert self.fault is not None
-        found = self.tell(self.fault)
-        found.add_note(_NOTE)
-        return found
+        error = self.tell(self.fault)
+        error.add_note(_NOTE)
+        return error
 
 
 class PendingChecks:
-    """Of one card. To be asked under the device's lock."""
+    """The pending checks of one card. Call it under the device's lock."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._waiting: deque[PendingCheck] = deque()  # in the order of the runs
-        self._untold: deque[PendingCheck] = deque()  # an index was wrong, and nobody has heard of it
-        self._failed: WeakSet[CardMemory] = WeakSet()  # results of these runs
+        self._waiting: deque[PendingCheck] = deque()  # in run order
+        self._unraised: deque[PendingCheck] = deque()  # failed, and the error was not raised yet
+        self._failed: WeakSet[CardMemory] = WeakSet()  # results of failed runs
         self._records: np.ndarray | None = None
         self._address = 0
         self._slots = list(range(SLOTS))
         self._marks: list[Any] = []
 
     def add(self, plan: Plan, records: CardMemory, results: Iterable[CardMemory], tell: Tell) -> None:
-        """Note a run that was asked for. results : its outputs that lie in new memory"""
+        """Register a run that was issued. results: its outputs in new memory."""
         if self._records is None:
             self._address = self._driver.pinned(SLOT * SLOTS)
             self._records = np.ctypeslib.as_array((ctypes.c_uint8 * (SLOT * SLOTS)).from_address(self._address))
@@ -76,7 +80,7 @@ class PendingChecks:
             memory.checks = (*memory.checks, check)
 
     def note(self) -> None:
-        """Take notice of the runs that the card is done with."""
+        """Read the records of the runs that the card has finished."""
         while self._waiting and self._driver.reached(self._waiting[0].mark):
             check = self._waiting.popleft()
             assert self._records is not None
@@ -86,17 +90,17 @@ class PendingChecks:
             self._slots.append(check.slot)
             self._marks.append(check.mark)
             if check.fault is not None:
-                self._untold.append(check)
+                self._unraised.append(check)
                 self._failed.update(check.results)
 
     def tell(self) -> None:
-        """Take notice, and raise the error of a run that nobody has heard of yet; each once."""
+        """Read finished records, and raise the error of a failed run if it was not raised yet."""
         self.note()
-        if self._untold:
-            raise self._untold.popleft().error()
+        if self._unraised:
+            raise self._unraised.popleft().error()
 
     def doubts(self, inputs: Iterable[Any]) -> list[PendingCheck]:
-        """Return the checks on which these inputs of a run rest and whose outcome is not known.
+        """Return the checks on which these inputs depend and whose outcome is unknown.
 
         Raises
         ------
@@ -106,16 +110,16 @@ class PendingChecks:
         if not self._waiting and not self._failed:
             return []
         self.note()
-        found: dict[PendingCheck, None] = {}
+        checks: dict[PendingCheck, None] = {}
         for memory in inputs:
             if isinstance(memory, CardMemory) and memory.checks:
-                found.update(dict.fromkeys(memory.checks))
+                checks.update(dict.fromkeys(memory.checks))
                 memory.checks = tuple([c for c in memory.checks if not c.known or c.fault is not None])
-        self._raise_failed(found)
-        return [check for check in found if not check.known]
+        self._raise_failed(checks)
+        return [check for check in checks if not check.known]
 
     def settle(self, checks: Iterable[PendingCheck]) -> None:
-        """Wait until the outcome of these is known; raise where one failed."""
+        """Wait until the outcome of these checks is known; raise the error of a failed one."""
         for check in checks:
             if not check.known:
                 self._driver.wait(check.mark)
@@ -125,12 +129,12 @@ class PendingChecks:
     def _raise_failed(self, checks: Iterable[PendingCheck]) -> None:
         for check in checks:
             if check.fault is not None:
-                if check in self._untold:
-                    self._untold.remove(check)
+                if check in self._unraised:
+                    self._unraised.remove(check)
                 raise check.error()
 
     def inherit(self, results: Iterable[CardMemory], checks: Iterable[PendingCheck]) -> None:
-        """Let results of a run be in doubt since what it read is."""
+        """Put results of a run in doubt because its inputs are."""
         for memory in results:
             memory.checks = (*memory.checks, *checks)
             for check in checks:

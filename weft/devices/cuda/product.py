@@ -1,8 +1,10 @@
-"""Products and convolutions: one template. What is multiplied is printed as tiles of any values, so products, batches,
-convolutions and their gradients are the same text, and what follows is printed on the tile of the result.
+"""Print products and convolutions with one template.
 
-float32 is multiplied as IEEE says, unless the product permits a shorter precision: no card's shorter formats are used unasked.
-Formats that tensor cores do not take are multiplied and added up in small tiles.
+Operands are printed as tiles of arbitrary values, and the epilogue on the tile of the result. So products, batches, convolutions
+and their gradients share this text.
+
+float32 is multiplied in IEEE precision unless the product permits a shorter one. Formats without tensor cores are multiplied and
+added in small tiles.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Axis, Reduction, Value, size_of
 from weft.kernel.stages import Part
 
-UNIT = 128  # of k along a tile, a multiple of what any tile takes at once: where k may be divided
-GROUP = 8  # rows of tiles that run together, so that programs that share operands find them in the cache
+UNIT = 128  # of k, a multiple of every tile's k: k may be divided at multiples of it
+GROUP = 8  # rows of tiles that run together, so that programs with common operands find them in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows and columns of a program's result, how much of k at a time, and how many threads (32 a warp) and turns ahead."""
+    """Rows, columns and k of a program's tile, warps (32 threads each), and pipeline stages."""
 
     m: int
     n: int
@@ -37,8 +39,11 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A product's axes: of a alone, of b alone, of both or neither, those summed over; what is multiplied, in which format, and
-    as what: see ``Contraction.precision``."""
+    """A product's axes and operands.
+
+    m: axes of a alone. n: axes of b alone. batch: axes of both or neither. k: axes summed over.
+    form: format of the multiplication. precision: see ``Contraction.precision``.
+    """
 
     m: tuple[Axis, ...]
     n: tuple[Axis, ...]
@@ -51,44 +56,44 @@ class Sides:
 
 
 def sides(part: Part) -> Sides | None:
-    """What a part multiplies; None where it is no product of matrices."""
+    """Return the axes and operands of a part; None if it is not a product of matrices."""
     first = part.stages[0]
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
         return None
     product = first.reductions[0].value
     if product.op != "mul" or part.ordered:
         return None
-    known: dict[int, frozenset] = {}
+    cache: dict[int, frozenset] = {}
     a, b = product.args
-    in_a, in_b = dependencies(a, known), dependencies(b, known)
-    if any(isinstance(d, tuple) for d in in_a | in_b):  # what this part has summed
+    in_a, in_b = dependencies(a, cache), dependencies(b, cache)
+    if any(isinstance(d, tuple) for d in in_a | in_b):  # an operand reads a sum of this part
         return None
     groups: dict[tuple[bool, bool], list[Axis]] = {}
     for axis in part.shared:
         groups.setdefault((axis.id in in_a, axis.id in in_b), []).append(axis)
     m, n = (tuple(groups.get(key, ())) for key in ((True, False), (False, True)))
     if size_of(m) == 1 or size_of(n) == 1 or size_of(first.axes) < 2:
-        return None  # a product with a vector is a sum of rows
+        return None  # a product with a vector is a sum over rows
     batch = tuple([x for x in part.shared if x not in m and x not in n])
     accum = first.reductions[0].accum
-    form = accum if accum in FLOATS else INT32  # of integers tensor cores take int8 alone, and add up in int32
-    stored = {_stored(v) for v in (a, b)}
-    if len(stored) == 1 and None not in stored:  # both come in one narrow format, whose products float32 holds
+    form = accum if accum in FLOATS else INT32  # tensor cores multiply integers in int8 only, and add in int32
+    stored = {_stored_format(v) for v in (a, b)}
+    if len(stored) == 1 and None not in stored:  # both are stored in one storage-only format, whose products are exact in float32
         (narrow,) = stored
         assert narrow is not None
-        a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # which float16 holds exactly
+        a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
     m, n, k = fastest_last(m, read_along(a)), fastest_last(n, read_along(b)), fastest_last(first.axes, read_along(a, b))
     return Sides(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
 
 
-def _stored(v: Value) -> Format | None:
-    """The narrow format that a float32 is a cast of; int8, where an int32 is one of it."""
-    own = v.args[0].dtype if v.op == "cast" else None
-    return own if own is not None and (v.dtype is FLOAT32 and own.narrow or v.dtype is INT32 and own is INT8) else None
+def _stored_format(v: Value) -> Format | None:
+    """Return the storage-only format behind a cast to float32, or int8 behind a cast to int32; else None."""
+    inner = v.args[0].dtype if v.op == "cast" else None
+    return inner if inner is not None and (v.dtype is FLOAT32 and inner.narrow or v.dtype is INT32 and inner is INT8) else None
 
 
 def tile_of(m: int, n: int, k: int, form: Format, precision: str = "float32") -> Tile:
-    """By extents, format and precision alone: it decides how sums are made."""
+    """Return the tile of a product. It depends on extents, format and precision alone, since it decides the order of sums."""
     if not on_tensor_cores(form):
         return Tile(16, 16, 16, 4, 2)
     bm, bn = (min(max(power_of_two(x), 16), 64) for x in (m, n))
@@ -102,12 +107,12 @@ def tile_of(m: int, n: int, k: int, form: Format, precision: str = "float32") ->
 
 
 def on_tensor_cores(form: Format) -> bool:
-    """Whether Triton's product of tiles takes it."""
+    """Return whether Triton's ``tl.dot`` supports the format."""
     return form is FLOAT32 or form is INT8 or form.narrow
 
 
 def product_launch(part: Part, s: Sides, tile: Tile | None = None) -> Launch:
-    """tile : another one than that of :func:`tile_of`"""
+    """Return the launch of a product, in ``tile`` if given instead of the one of :func:`tile_of`."""
     r = part.stages[0].reductions[0]
     tile = first_tile(s) if tile is None else tile
     p = Printer((*part.shared, *s.k))
@@ -117,7 +122,7 @@ def product_launch(part: Part, s: Sides, tile: Tile | None = None) -> Launch:
 
 
 def follow(p: Printer, part: Part, total: Expression) -> None:
-    """What is made of a product's sums."""
+    """Print the epilogue on a product's sums."""
     r = part.stages[0].reductions[0]
     done = p.finished(total.text, r.dtype, r.accum)
     p.accs[r.id] = total if done == total.text else p.put(done, total.dims)
@@ -128,30 +133,30 @@ def follow(p: Printer, part: Part, total: Expression) -> None:
 
 
 def first_tile(s: Sides) -> Tile:
-    """The one that a product has, where no clock has chosen another."""
+    """Return the default tile of a product."""
     return tile_of(size_of(s.m), size_of(s.n), size_of(s.k), s.form, s.precision)
 
 
 def tiles_of(s: Sides, tile: Tile) -> int:
-    """How many tiles the result has."""
+    """Return the number of tiles of the result."""
     return pieces(size_of(s.m), tile.m) * pieces(size_of(s.n), tile.n) * size_of(s.batch)
 
 
 def begin_tile(p: Printer, s: Sides, tile: Tile) -> tuple[int, str | None]:
-    """The tile of a program; how many programs there are, and the number of its batch, where there are several."""
+    """Lay a program's tile of the result; return the number of programs, and the batch number if there is a batch."""
     m, n, number = size_of(s.m), size_of(s.n), None
     pid = p.put(program(0, m * n * size_of(s.batch)))
-    if s.batch:  # along the one dimension of a grid that is long enough
+    if s.batch:  # along dimension 0, the only one of a grid that is long enough
         tiles = p.arguments.integer(pieces(m, tile.m) * pieces(n, tile.n))
         batch = p.put(f"{pid.text} // {tiles}")
         spread(p, s.batch, batch)
         number, pid = batch.text, p.put(f"{pid.text} % {tiles}")
-    _result_tile(p, s, tile, m, n, pid.text)
+    _lay_result_tile(p, s, tile, m, n, pid.text)
     return tiles_of(s, tile), number
 
 
-def _result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> None:
-    """Where a program's tile of the result lies."""
+def _lay_result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> None:
+    """Lay the rows and columns of a program's tile, with GROUP rows of tiles at a time."""
     down, across = pieces(m, tile.m), pieces(n, tile.n)
     columns = p.put(f"({p.arguments.integer(n)} + {tile.n - 1}) // {tile.n}").text
     if down > GROUP and across > 1:
@@ -167,7 +172,7 @@ def _result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> 
 
 
 def inside_of(s: Sides, each: int) -> tuple[Axis, ...]:
-    """The axes of k that a tile of so many goes along; the others are counted outside of it. It decides the order of the sum."""
+    """Return the axes of k along which a tile goes; the others are looped outside. This decides the order of the sum."""
     longest = max(s.k, key=lambda x: x.extent)
     if s.k[-1].extent >= each // 2 and s.k[-1].id in read_along(s.a, s.b):
         longest = s.k[-1]
@@ -175,15 +180,16 @@ def inside_of(s: Sides, each: int) -> tuple[Axis, ...]:
 
 
 def units_of(s: Sides, tile: Tile) -> int:
-    """How many units k has: along the axes inside a tile one after the other, for each place outside. They are the same for all
-    tiles with the same axes inside."""
+    """Return the number of units of k: along the axes inside a tile, for each iteration of those outside.
+
+    It is the same for all tiles with the same axes inside.
+    """
     inside = size_of(inside_of(s, tile.k))
     return pieces(inside, UNIT) * (size_of(s.k) // max(inside, 1))
 
 
 def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, str] | None = None) -> str:
-    """The loop over k; the name of the sums. Axes of k outside the longest are counted by the loop. between : only the units from
-    here to there"""
+    """Print the loop over k and return the name of the sums. between: (first, end) of the units of k, if not all."""
     total = p.fresh("sum")
     p.line(f"{total} = tl.full([{tile.m}, {tile.n}], 0, tl.{r.accum.name})")
     inside = inside_of(s, tile.k)
@@ -212,8 +218,8 @@ def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, s
     p.close(f"for {counter} in range({low}, {high}):")
     p.masks, p.places, p.axes = out_masks, out_places, out_axes
     p.forget()
-    # Without it ptxas waits for each wgmma where a product is followed by more than a bias (its warning C7514); convolutions
-    # do not need it, and spill with it on compute capability 10.0.
+    # Without this line ptxas waits for each wgmma if more than a bias follows a product (its warning C7514). Convolutions do not
+    # need it, and spill with it on compute capability 10.0.
     if s.form.narrow and not outside:
         p.line(f"{total} = {total} + 0.0")
     return total
@@ -223,21 +229,21 @@ def _operand(
     p: Printer, v: Value, s: Sides, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
     outer: tuple[dict[int, Expression], dict[int, Expression], dict[int, Expression]],
 ) -> str:
-    """One side of a product as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""
+    """Return one operand as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""
     masks, places, axes = outer
-    along, kept = 1 - side, side
+    k_dim, free_dim = 1 - side, side
     p.axes.update(axes)
-    p.masks, p.places = {kept: masks[kept]} if kept in masks else {}, {kept: places[kept]}
-    line_up(p, inside, first, tile.k, along, p.level)
+    p.masks, p.places = {free_dim: masks[free_dim]} if free_dim in masks else {}, {free_dim: places[free_dim]}
+    line_up(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
     shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
     text, level = e.text, p.level
     if e.dims != {0, 1}:
         text = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level).text
-    plain = v.args[0] if v.op == "cast" else v
-    zeros = plain.op == "load" and (not plain.attr.guard or plain.attr.fill == 0) and along in e.dims
-    if along in p.masks and not zeros:
-        text = p.put(f"tl.where({p.masks[along].text}, {text}, 0)", (0, 1), level).text
+    source = v.args[0] if v.op == "cast" else v
+    zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and k_dim in e.dims
+    if k_dim in p.masks and not zeros:
+        text = p.put(f"tl.where({p.masks[k_dim].text}, {text}, 0)", (0, 1), level).text
     if s.form.narrow:
         text = p.put(f"{text}.to({memory(s.form)})", (0, 1), level).text
     return text

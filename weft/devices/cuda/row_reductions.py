@@ -1,8 +1,8 @@
-"""Kernel parts for cards: each program takes some rows (the shared axes) and runs the stages over their columns in order.
+"""Print parts with reductions: each program owns some rows (the shared axes) and runs the stages over their columns in order.
 
-A short row stays in registers; a longer one is a loop of tiles with as many accumulators as a tile has elements. Where memory
-runs along the rows, tiles are high and narrow. Tiles depend on extents and strides alone. Parts without reductions are one loop
-over all elements.
+A short row stays in registers; a longer one is a loop over tiles with one accumulator for each element of a tile. If memory is
+contiguous along the rows, tiles are high and narrow. Tiles depend on extents and strides alone. Parts without reductions are one
+loop over all elements.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.stages import Part
 
-REGISTERS = 8192  # elements of the longest row that stays in registers
-HIGH, DEEP = 32, 64  # rows and columns of a tile where memory runs along the rows
-BEHIND = 2**31 - 1  # a position that no element has
+REGISTERS = 8192  # longest row that stays in registers
+HIGH, DEEP = 32, 64  # rows and columns of a tile if memory is contiguous along the rows
+BEHIND = 2**31 - 1  # greater than any position
 
 
 def row_launch(part: Part) -> Launch:
+    """Return the launch of a part with reductions."""
     p = Printer((*part.shared, *[a for s in part.stages for a in s.axes]))
     rows, tiles = plan(part.shared, part.stages)
     programs = begin(p, part.shared, rows)
     written: set[tuple[str, int]] = set()
     for k, stage in enumerate(part.stages):
         if k and written | {(s.access.buffer.scope, s.access.buffer.id) for s in stage.stores}:
-            p.line("tl.debug_barrier()")  # what other threads have read or written before is read or written from here on
+            p.line("tl.debug_barrier()")  # other threads' accesses complete before later ones
         run_stage(p, stage, rows, tiles[k])
         written |= {(s.access.buffer.scope, s.access.buffer.id) for s in stage.stores}
     export(p, part)
@@ -39,12 +40,12 @@ def row_launch(part: Part) -> Launch:
 
 
 def warps(rows: int, tiles: Sequence[int]) -> int:
-    """How many warps a program has."""
+    """Return the number of warps of a program."""
     return 4 if rows * max(tiles) <= 4096 else 8
 
 
 def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int]]:
-    """Rows of a tile, and columns for each stage."""
+    """Return the rows of a tile, and its columns for each stage."""
     n, lengths = size_of(tuple(shared)), [size_of(s.axes) for s in stages]
     if memory_along_rows(shared, stages):
         rows = min(HIGH, power_of_two(n))
@@ -52,22 +53,22 @@ def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int
     else:
         tiles = [power_of_two(length) if length <= REGISTERS else ELEMENTS for length in lengths]
         rows = max(1, min(ELEMENTS // max(tiles), power_of_two(n)))
-    return rows, [1 if _in_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
+    return rows, [1 if _keeps_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
 
 
 def memory_along_rows(shared: Sequence[Axis], stages: Sequence[Stage]) -> bool:
-    """Whether neighbours in memory are neighbouring rows, and not elements of one."""
+    """Return whether neighbours in memory are neighbouring rows, not elements of a row."""
     units = unit_strides(stages)
     return any(a.id in units for a in shared[-1:]) and not any(a.id in units for s in stages for a in s.axes[-1:])
 
 
-def _in_order(stage: Stage) -> bool:
-    """A product of floats goes through its elements in order: of lanes apart one may reach 0 and one infinity, and so NaN."""
+def _keeps_order(stage: Stage) -> bool:
+    """Return whether elements must be reduced in order, as float products must: one lane could reach 0 and another infinity."""
     return any(r.monoid == "prod" and r.accum in FLOATS for r in stage.reductions)
 
 
 def begin(p: Printer, shared: Sequence[Axis], rows: int) -> int:
-    """The rows of a program; how many programs there are."""
+    """Lay the rows of a program along dimension 0; return the number of programs."""
     programs = pieces(size_of(tuple(shared)), rows)
     line_up(p, shared, p.put(f"{program(0, size_of(tuple(shared)))} * {rows}").text if programs > 1 else "0", rows, 0)
     return programs
@@ -77,19 +78,22 @@ def run_stage(
     p: Printer, stage: Stage, rows: int, width: int, between: tuple[str, str] | None = None,
     before: Mapping[int, Expression] = MappingProxyType({}),
 ) -> None:
-    """One stage on the rows of a program. between: only the columns from here to there; before: running folds of those before."""
+    """Print one stage on the rows of a program.
+
+    between: (first, end) of the columns, if not all. before: reduction -> its running fold over the columns before.
+    """
     if not stage.axes:
         p.masks.pop(1, None)
         p.places.pop(1, None)
         p.forget()
-        for r in stage.reductions:  # of one element
-            _alone(p, r, rows)
+        for r in stage.reductions:  # each reduces one element
+            _reduce_one(p, r, rows)
         for s in stage.stores:
             p.store(s)
         return
     n = size_of(stage.axes)
     if not n:
-        for r in stage.reductions:  # of nothing
+        for r in stage.reductions:  # each reduces nothing
             start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{gathered(r).name})", (0,))
             p.accs[r.id] = _read_as(p, r, start)
         return
@@ -99,7 +103,7 @@ def run_stage(
     shape = f"[{rows}, {width}]"
     if looped:
         for r in stage.reductions:
-            _prepare(p, r, rows, shape, before.get(r.id))
+            _print_start(p, r, rows, shape, before.get(r.id))
         p.open()
         counter = p.fresh("i")
         first = p.put(counter, (), p.level)
@@ -108,9 +112,9 @@ def run_stage(
         line_up(p, stage.axes, "0", width, 1)
     for r in stage.reductions:
         if r.running:
-            _running(p, r, shape, looped)
+            _print_running(p, r, shape, looped)
         else:
-            _accumulate(p, r, shape, looped)
+            _print_step(p, r, shape, looped)
     for s in stage.stores:
         p.store(s)
     if looped:
@@ -120,7 +124,7 @@ def run_stage(
     p.places.pop(1, None)
     for r in stage.reductions:
         if not r.running:
-            _finish(p, r, between is not None)
+            _print_end(p, r, between is not None)
     p.forget()
 
 
@@ -132,15 +136,15 @@ def positional(r: Reduction) -> bool:
 
 
 def gathered(r: Reduction) -> Format:
-    """The format in which a reduction's accumulators stand: bools are numbers."""
+    """Return the format of a reduction's accumulators: bools are integers."""
     form = r.value.dtype if positional(r) else r.accum
     return INT32 if form is BOOL else form.computed
 
 
 def identity(r: Reduction) -> str:
-    """What changes nothing."""
+    """Return the identity of a reduction."""
     if r.running and r.monoid == "sum" and gathered(r) in FLOATS:
-        return "-0.0"  # 0 makes 0 of -0
+        return "-0.0"  # 0 + -0 is 0
     if r.monoid in ("sum", "dot", "prod"):
         return "1" if r.monoid == "prod" else "0"
     form = r.value.dtype if positional(r) else r.accum
@@ -148,6 +152,7 @@ def identity(r: Reduction) -> str:
 
 
 def _join(r: Reduction, a: str, b: str) -> str:
+    """Return the expression that joins two accumulators."""
     if r.monoid in ("sum", "dot"):
         return f"{a} + {b}"
     if r.monoid == "prod":
@@ -156,11 +161,12 @@ def _join(r: Reduction, a: str, b: str) -> str:
 
 
 def across(monoid: str, name: str) -> str:
-    """All columns of a tile in one."""
+    """Return the reduction of a tile along its columns."""
     return f"tl.reduce({name}, 1, join_{'sum' if monoid == 'dot' else monoid}, keep_dims=True)"
 
 
-def _prepare(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
+def _print_start(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
+    """Print the initial accumulators of a loop."""
     kind = f"tl.{gathered(r).name}"
     if r.running:
         p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], {identity(r)}, {kind})"))
@@ -171,7 +177,7 @@ def _prepare(p: Printer, r: Reduction, rows: int, shape: str, before: Expression
 
 
 def _tile(p: Printer, r: Reduction, shape: str) -> Expression:
-    """What is reduced, as a whole tile, with the identity beyond the end."""
+    """Return the reduced value as a whole tile, with the identity beyond the end."""
     v = p.value(r.value)
     level = max(v.level, p.level)
     text = f"{v.text}.to(tl.int32)" if r.value.dtype is BOOL else v.text
@@ -181,7 +187,8 @@ def _tile(p: Printer, r: Reduction, shape: str) -> Expression:
     return p.put(f"tl.where({p.masks[1].text}, {whole.text}, {identity(r)})", (0, 1), level)
 
 
-def _running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+def _print_running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+    """Print one tile of a running fold."""
     x = _tile(p, r, shape)
     total = p.put(f"tl.associative_scan({x.text}, 1, join_{r.monoid})", (0, 1), p.level)
     if looped:
@@ -191,28 +198,29 @@ def _running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
     p.accs[r.id] = p.put(text, (0, 1), p.level)
 
 
-def _accumulate(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+def _print_step(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
+    """Print the accumulation of one tile."""
     x, a, i = _tile(p, r, shape).text, f"a{r.id}", f"i{r.id}"
     if not positional(r):
         p.line(f"{a} = {_join(r, a, x) if looped else x}")
         return
     place = f"tl.broadcast_to({p.places[1].text}, {shape})"
-    here = f"tl.where({p.masks[1].text}, {place}, {BEHIND})" if 1 in p.masks else place
+    masked_place = f"tl.where({p.masks[1].text}, {place}, {BEHIND})" if 1 in p.masks else place
     if not looped:
         p.line(f"{a} = {x}")
-        p.line(f"{i} = {here}")
+        p.line(f"{i} = {masked_place}")
         return
     better = f"({x} {'>' if r.monoid == 'argmax' else '<'} {a}) | ({i} == {BEHIND})"
     if gathered(r) in FLOATS:  # the first NaN wins
         better += f" | (({x} != {x}) & ({a} == {a}))"
     wins = p.put(better if 1 not in p.masks else f"{p.masks[1].text} & ({better})", (0, 1), p.level).text
-    # the name is new in each turn of the loop, so it is read before what it rests on changes
+    # ``wins`` is assigned before the accumulators that it depends on change
     p.line(f"{i} = tl.where({wins}, {place}, {i})")
     p.line(f"{a} = tl.where({wins}, {x}, {a})")
 
 
-def _finish(p: Printer, r: Reduction, part_of_it: bool) -> None:
-    """The result of each row; of a part of the columns as accumulators hold it."""
+def _print_end(p: Printer, r: Reduction, is_partial: bool) -> None:
+    """Print the result of each row; of a part of the columns, in the accumulator's format."""
     if positional(r):
         most = best(p, r).text
         hit = f"(a{r.id} == {most})"
@@ -222,22 +230,22 @@ def _finish(p: Printer, r: Reduction, part_of_it: bool) -> None:
         p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
         return
     done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
-    p.accs[r.id] = done if part_of_it else _read_as(p, r, done)
+    p.accs[r.id] = done if is_partial else _read_as(p, r, done)
 
 
 def best(p: Printer, r: Reduction) -> Expression:
-    """Of each row, the number whose position is asked."""
+    """Return the extreme value of each row in an argmax or argmin."""
     return p.put(across(r.monoid[3:], f"a{r.id}"), (0,), p.level)
 
 
 def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
-    """A result in the format of the reduction."""
+    """Return a result in the reduction's result format."""
     text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, gathered(r))
     return p.put(text, (0,), p.level) if text != done.text else done
 
 
-def _alone(p: Printer, r: Reduction, rows: int) -> None:
-    """A reduction over axes that are gone: of one element."""
+def _reduce_one(p: Printer, r: Reduction, rows: int) -> None:
+    """Print a reduction over axes that were dropped: of one element."""
     v = p.value(r.value)
     if positional(r):
         p.accs[r.id] = p.put(f"tl.full([{rows}, 1], 0, tl.int64)", (0,), p.level)
@@ -247,20 +255,20 @@ def _alone(p: Printer, r: Reduction, rows: int) -> None:
 
 
 def export(p: Printer, part: Part) -> None:
-    """What other parts read, into scratch."""
+    """Store the accumulators that other parts read in scratch."""
     for number, (buffer, place) in part.exports.items():
         value = Value("acc", (), buffer.dtype, number)
         p.store(Store(Access(buffer, (place,)), value))
 
 
 
-SQUARE = 32  # of tiles that read along one axis and write along another
-WORTH = 16  # the shorter side from which such a tile is worth it
-NARROW = 32  # axes shorter than this are joined with the others into one line
+SQUARE = 32  # side of a tile that reads along one axis and writes along another
+WORTH = 16  # least extent of both axes for such a tile
+NARROW = 32  # axes shorter than this are merged with the others into columns
 
 
 def map_launch(axes: Sequence[Axis], stores: Sequence[Store], write: Callable[[Printer, Store], None] = Printer.store) -> Launch:
-    """Stores for every iteration of some axes; ``write`` prints one."""
+    """Return a launch of stores for every iteration of some axes; ``write`` prints one store."""
     p = Printer(tuple(axes))
     rows, columns, r, c = shape_of(axes, stores)
     programs = one_tile(p, rows, columns, r, c)
@@ -270,19 +278,19 @@ def map_launch(axes: Sequence[Axis], stores: Sequence[Store], write: Callable[[P
 
 
 def shape_of(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis], list[Axis], int, int]:
-    """(axes of rows, axes of columns, rows and columns of a tile)."""
+    """Return (axes of rows, axes of columns, rows and columns of a tile)."""
     if not axes:
         return [], [], 1, 1
     units = unit_strides([Stage((), (), tuple(stores))])
     fast = max(axes, key=lambda a: (units.get(a.id, 0), a is axes[-1]))
-    others = [a for a in axes if a is not fast]
-    turned = [a for a in others if a.id in units and a.extent >= WORTH]  # memory runs along this one elsewhere
-    if turned and fast.extent >= WORTH:
-        rows = [a for a in others if a is not turned[0]] + turned[:1]
+    slow = [a for a in axes if a is not fast]
+    transposed = [a for a in slow if a.id in units and a.extent >= WORTH]  # contiguous in another access
+    if transposed and fast.extent >= WORTH:
+        rows = [a for a in slow if a is not transposed[0]] + transposed[:1]
         return rows, [fast], min(SQUARE, power_of_two(size_of(tuple(rows)))), min(SQUARE, power_of_two(fast.extent))
     if fast.extent < NARROW:
         rows, columns = [], list(axes)
     else:
-        rows, columns = others, [fast]
+        rows, columns = slow, [fast]
     c = min(power_of_two(size_of(tuple(columns))), ELEMENTS)
     return rows, columns, max(1, min(ELEMENTS // c, power_of_two(size_of(tuple(rows))))), c

@@ -1,4 +1,4 @@
-"""Runs of a program on a card: by its plan, from a graph where it was run before in the same memory, or step by step."""
+"""Run a program on a card: by its plan, as a recorded graph if its memory has recurred, or step by step."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot, calls
 
 _NOTHING: dict[int, CardMemory] = {}
-GRAPHS = 4  # kept for a program
-_Asked = list[tuple[Launch, int]]  # launches, and what addresses are multiples of
-RESTORED = 16  # arrays that a run may have to give their content back where an index is wrong: a launch each
-AGAIN = 2  # runs in the same memory before one is recorded
+GRAPHS = 4  # graphs kept for a program
+_AlignedLaunches = list[tuple[Launch, int]]  # (launch, alignment of its addresses)
+RESTORED = 16  # limit of arrays that a run restores if an index is out of range: one launch each
+AGAIN = 2  # runs in the same memory before a graph is recorded
 
 
 class Card(Protocol):
-    """What runs ask of their device."""
+    """The part of a device that runs use."""
 
     driver: Driver
     memories: Memories
@@ -55,27 +55,28 @@ class Card(Protocol):
 
 
 class CardExecutable:
-    """See :class:`weft.devices.base.Executable`. A run returns before it is done: who looks at a result waits for it."""
+    """See :class:`weft.devices.base.Executable`. A run is asynchronous; reading a result waits for it."""
 
     def __init__(self, device: Card, program: Program) -> None:
         self.device, self.program = device, program
         self.places: Any = ()
         self._graphs: dict[Any, Any] = {}
-        self._met: dict[Any, int] = {}
+        self._run_counts: dict[Any, int] = {}
         self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
         self._plan = plan(program, device.printed)
-        steps = None if self._plan is None else [self._chosen(s) if isinstance(s, Start) else s for s in self._plan.steps]
-        device.codes.prepare(_launches(program, steps, device.printed))
-        self._ready: _Steps = [_made(device, s) if isinstance(s, Start) else s for s in steps or ()]
-        self._open = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]  # whose tiles are not known yet
+        steps = None if self._plan is None else [self._choose_tile(s) if isinstance(s, Start) else s for s in self._plan.steps]
+        device.codes.prepare(_aligned_launches(program, steps, device.printed))
+        self._ready: _Steps = [_prepare_step(device, s) if isinstance(s, Start) else s for s in steps or ()]
+        # steps whose best tiles are unknown
+        self._undecided = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]
         self._restores: dict[tuple[tuple[int, int], ...], _Steps] = {}
-        self._anywhere: _Steps = []  # the same for memory that begins at any address, once it is needed
+        self._unaligned: _Steps = []  # the same steps for unaligned memory, made when needed
         self._numbers = () if self._plan is None else self._plan.numbers
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
         with self.device.lock:
             allocate = self.device.ready()
-            return self._called(allocate, inputs, held, None, None)
+            return self._run_once(allocate, inputs, held, None, None)
 
     def deferring(
         self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: Tell,
@@ -83,43 +84,46 @@ class CardExecutable:
         with self.device.lock:
             allocate = self.device.ready()
             self.device.checks.tell()
-            return self._called(allocate, inputs, held, written, tell)
+            return self._run_once(allocate, inputs, held, written, tell)
 
-    def _called(
+    def _run_once(
         self, allocate: Callable[[int], CardMemory], inputs: list[Any], held: list[bool] | None,
         written: Mapping[int, int] | None, tell: Tell | None,
     ) -> list[CardMemory]:
-        """Run. written, tell : of a run that may return before the outcome of its checks is known; None where it may not"""
+        """Run the program.
+
+        written, tell: of a run that may return before the outcome of its checks is known; None of one that may not.
+        """
         device, program, plan = self.device, self.program, self._plan
-        taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
-        if taken:
-            taken = {k: memory for k, memory in taken.items() if not memory.lent}
+        reused = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
+        if reused:
+            reused = {k: memory for k, memory in reused.items() if not memory.lent}
         doubts = device.checks.doubts(inputs)
         if doubts and (held is not None or plan is None):
-            device.checks.settle(doubts)  # or what is in doubt would be written over what arrays hold
+            device.checks.settle(doubts)  # values in doubt must not overwrite an array's content
             doubts = []
-        outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
+        outputs = [reused[k] if k in reused else allocate(size) for k, size in enumerate(self._sizes)]
         arena = allocate(program.arena) if program.arena else None
         if plan is None:
-            given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
-            at = 0 if arena is None else arena.pointer
+            walk_inputs = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
+            arena_address = 0 if arena is None else arena.pointer
             try:
-                walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
+                walk(program, walk_inputs, [_At(o.pointer) for o in outputs], _At(arena_address), Walker(device))
             except OutOfRoom as error:
-                if taken:  # what was given may be written by now: nobody can run this again
+                if reused:  # donated inputs may be overwritten by now, so the program cannot be run again
                     raise MemoryError(str(error)) from None
                 raise
             return outputs
         scratch = allocate(plan.scratch) if plan.scratch else None
         records = allocate(plan.record_bytes) if plan.records else None
-        pairs = None if records is None or tell is None else self._restorable(inputs, taken, written)
+        pairs = None if records is None or tell is None else self._find_restorable(inputs, reused, written)
         memory = (*inputs, *outputs, arena, scratch, records)
-        self._run([getattr(x, "pointer", 0) for x in memory], inputs, pairs or ())  # 0: of numbers, and of nothing
+        self._run([getattr(x, "pointer", 0) for x in memory], inputs, pairs or ())  # 0 for numbers and absent memory
         if doubts:
             device.checks.inherit(outputs, doubts)
         if pairs is not None and records is not None and tell is not None and written is not None:
             device.checks.add(plan, records, [x for k, x in enumerate(outputs) if k not in written], tell)
-        elif records is not None:  # who gets the results may write them where they were kept
+        elif records is not None:  # the caller may write the results in place
             fault = plan.fault(device.read_bytes(records.pointer, records.nbytes))
             if fault is not None:
                 raise fault
@@ -128,95 +132,97 @@ class CardExecutable:
     def direct(self) -> int:
         return 0
 
-    def _restorable(
-        self, inputs: list[Any], taken: Mapping[int, CardMemory], written: Mapping[int, int] | None,
+    def _find_restorable(
+        self, inputs: list[Any], reused: Mapping[int, CardMemory], written: Mapping[int, int] | None,
     ) -> tuple[tuple[int, int], ...] | None:
-        """Return (input, output) pairs: the outputs in new memory that have to be given the input's content where an index is
-        wrong, so that arrays hold what they held. None where that cannot be done, or is too much."""
+        """Return (input, output) pairs: outputs in new memory to be restored from the input if an index is out of range.
+
+        Arrays then keep their content. Return None if that is impossible or takes too many copies.
+        """
         if written is None or self._plan is None or self._plan.record_bytes > SLOT:
             return None
         pairs = []
         for k, i in written.items():
-            before = inputs[i]
-            if k in taken:
-                if taken[k] is not before:  # it lies where another array's content was
+            original = inputs[i]
+            if k in reused:
+                if reused[k] is not original:  # it overwrites another array's content
                     return None
-            elif not isinstance(before, CardMemory) or before.nbytes != self._sizes[k] or before in taken.values():
+            elif not isinstance(original, CardMemory) or original.nbytes != self._sizes[k] or original in reused.values():
                 return None
             else:
                 pairs.append((i, k))
         return tuple(pairs) if len(pairs) <= RESTORED else None
 
-    def _restoring(self, pairs: tuple[tuple[int, int], ...]) -> _Steps:
-        """What does that, behind all other steps."""
-        found = self._restores.get(pairs)
-        if found is None and self._plan is not None:
+    def _restore_steps(self, pairs: tuple[tuple[int, int], ...]) -> _Steps:
+        """Return the steps that copy the inputs to the outputs of these pairs after a fault; they follow all other steps."""
+        steps = self._restores.get(pairs)
+        if steps is None and self._plan is not None:
             first = len(self.program.inputs)
             record = Place(first + len(self._sizes) + 2, self._plan.records[-1][0])
             starts = [restoring(record, Place(i, 0), Place(first + k, 0), self._sizes[k]) for i, k in pairs]
-            found = self._restores[pairs] = [_Ready(self.device.code, start, 1) for start in starts]
-        return found or []
+            steps = self._restores[pairs] = [_Ready(self.device.code, start, 1) for start in starts]
+        return steps or []
 
     def _run(self, bases: list[int], inputs: list[Any], pairs: tuple[tuple[int, int], ...] = ()) -> None:
-        """What the plan says, with memory at these addresses. pairs : (input, output), see :meth:`_restorable`"""
+        """Run the plan with memory at these addresses. pairs: (input, output), see :meth:`_find_restorable`."""
         driver = self.device.driver
-        if self._open:
-            self._close()
-        steps = self._fitting(bases)
+        if self._undecided:
+            self._replace_decided()
+        steps = self._steps_for(bases)
         if pairs:
-            steps = [*steps, *self._restoring(pairs)]
+            steps = [*steps, *self._restore_steps(pairs)]
         self.device.launches += len(steps)
-        if len(steps) < 2 or self._open:
+        if len(steps) < 2 or self._undecided:
             self._start(steps, bases, inputs)
             return
         key = (pairs, *bases, *[repr(inputs[k]) for k in self._numbers])
         graph = self._graphs.get(key)
         if graph is None:
-            times = self._met[key] = self._met.get(key, 0) + 1
-            if len(self._met) > 64:
-                self._met.clear()
+            times = self._run_counts[key] = self._run_counts.get(key, 0) + 1
+            if len(self._run_counts) > 64:
+                self._run_counts.clear()
             if times <= AGAIN:
                 self._start(steps, bases, inputs)
                 return
-            graph = self._recorded(steps, bases, inputs)
+            graph = self._record(steps, bases, inputs)
             if len(self._graphs) >= GRAPHS:
                 self.device.drop([self._graphs.pop(next(iter(self._graphs)))])
             self._graphs[key] = graph
         driver.replay(graph)
         self.device.replays += 1
 
-    def _chosen(self, start: Start) -> Start:
-        """A launch in the tiles that are known to be best."""
+    def _choose_tile(self, start: Start) -> Start:
+        """Return a launch in its best tiles, if they are known."""
         if start.others is None:
             return start
-        best = self.device.tuner.choice(start, _aligned(start)).best
+        best = self.device.tuner.choice(start, _alignment(start)).best
         return start if best is None else replace(starts_of(start)[best], others=None)
 
-    def _close(self) -> None:
-        """Take the tiles that are best, where that has become known."""
-        for k in list(self._open):
+    def _replace_decided(self) -> None:
+        """Replace steps whose best tiles have become known."""
+        for k in list(self._undecided):
             step = self._ready[k]
             assert isinstance(step, _Tuned)
             best = step.best()
             if best is not None:
                 self._ready[k] = best
-                self._open.remove(k)
+                self._undecided.remove(k)
 
-    def _fitting(self, bases: list[int]) -> _Steps:
-        """The steps for memory at these addresses: that of others may begin anywhere."""
+    def _steps_for(self, bases: list[int]) -> _Steps:
+        """Return the steps for memory at these addresses; memory of other libraries may be unaligned."""
         if not self.device.memories.odd or not any([base % 16 for base in bases]):
             return self._ready
-        if not self._anywhere and self._plan is not None:
-            self._anywhere = [_Ready(self.device.code, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
-        return self._anywhere
+        if not self._unaligned and self._plan is not None:
+            self._unaligned = [_Ready(self.device.code, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
+        return self._unaligned
 
-    def _recorded(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> Any:
+    def _record(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> Any:
         driver = self.device.driver
         driver.record()
         try:
             self._start(steps, bases, inputs)
         except BaseException:
-            driver.drop(driver.recorded())  # or the stream would record for ever
+            driver.drop(driver.recorded())  # otherwise the stream would record forever
             raise
         return driver.recorded()
 
@@ -235,33 +241,35 @@ class CardExecutable:
         self.device.drop([*self._graphs.values()])
 
 
-def _aligned(start: Start) -> int:
-    """What the addresses of a launch of a plan are multiples of, where all memory begins at multiples of 16."""
+def _alignment(start: Start) -> int:
+    """Return the alignment of a plan's addresses, where all memory begins at multiples of 16."""
     return 16 if all(p.offset % 16 == 0 for p in start.places) else 1
 
 
-def _launches(program: Program, steps: Sequence[Start | Move] | None, printed: Callable[[Kernel], Printed]) -> _Asked:
-    """All that a program will start, and what the addresses are multiples of; where it is walked, as far as that is known."""
+def _aligned_launches(
+    program: Program, steps: Sequence[Start | Move] | None, printed: Callable[[Kernel], Printed],
+) -> _AlignedLaunches:
+    """Return the launches of a program, with the alignment of their addresses; of a walked program, as far as known."""
     if steps is not None:
-        return [(step.launch, _aligned(step)) for step in steps if isinstance(step, Start)]
+        return [(step.launch, _alignment(step)) for step in steps if isinstance(step, Start)]
     return [(launch, 16) for call in calls(program) for launch in printed(call.kernel).launches]
 
 
-def _made(device: Card, start: Start) -> _Ready | _Tuned:
+def _prepare_step(device: Card, start: Start) -> _Ready | _Tuned:
     return _Ready(device.code, start) if start.others is None else _Tuned(device, start)
 
 
 class _Ready:
-    """A launch of a plan, packed."""
+    """A launch of a plan with packed parameters."""
 
     __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_loaded", "_parameters", "_places")
 
-    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, most: int = 16) -> None:
-        loaded = self._loaded = code(start.launch, min(most, _aligned(start)))
+    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, max_alignment: int = 16) -> None:
+        loaded = self._loaded = code(start.launch, min(max_alignment, _alignment(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
         self._parameters = Parameters(loaded.layout)
-        self._bases: list[int] = []  # that are packed: memory that is used again comes at its old place
+        self._bases: list[int] = []  # the packed addresses: repeated runs often use the same memory
         for k, value in start.fixed:
             self._parameters.put_number(k, value)
 
@@ -276,19 +284,19 @@ class _Ready:
 
 
 class _Tuned:
-    """The same in one of several tiles, which are tried while it runs."""
+    """A launch in one of several tiles, which are measured while the program runs."""
 
     __slots__ = ("_choice", "_device", "_ready", "_start")
 
     def __init__(self, device: Card, start: Start) -> None:
         self._device, self._start = device, start
-        self._choice = device.tuner.choice(start, _aligned(start))
+        self._choice = device.tuner.choice(start, _alignment(start))
         self._ready = {0: _Ready(device.code, start)}
 
     def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
         choice = self._choice
-        number = self._device.tuner.next(choice, self._start, _aligned(self._start))
-        ready = None if number is None else self._in(number)
+        number = self._device.tuner.next(choice, self._start, _alignment(self._start))
+        ready = None if number is None else self._ready_with(number)
         if number is None or ready is None:
             self._ready[0].start(driver, bases, inputs)
             return
@@ -297,13 +305,13 @@ class _Tuned:
         choice.measured(number, first, driver.stamp())
 
     def best(self) -> _Ready | None:
-        """In the best tiles, once these are known."""
+        """Return the launch in its best tiles; None while they are unknown."""
         if not self._device.tuner.settled(self._choice, self._start):
             return None
-        return self._in(self._choice.best or 0) or self._ready[0]
+        return self._ready_with(self._choice.best or 0) or self._ready[0]
 
-    def _in(self, number: int) -> _Ready | None:
-        """In tiles of this number; None where the card does not take them."""
+    def _ready_with(self, number: int) -> _Ready | None:
+        """Return the launch in the tiles of this number; None if the card rejects them."""
         if number not in self._ready:
             try:
                 self._ready[number] = _Ready(self._device.code, starts_of(self._start)[number])
@@ -327,7 +335,7 @@ class Walker:
 
     def __init__(self, device: Card) -> None:
         self.device = device
-        self._kept: list[CardMemory] = []  # until the run has been asked for as a whole
+        self._kept: list[CardMemory] = []  # until all steps have been issued
 
     def piece(self, memory: _At, offset: int, nbytes: int) -> _At:
         return _At(memory.address + offset)
@@ -337,9 +345,9 @@ class Walker:
             self.device.driver.copy(target.address, source.address, nbytes)
 
     def number(self, value: Any, slot: Slot) -> _At:
-        made = self.device.upload(np.asarray(scalar(value, slot.dtype)))
-        self._kept.append(made)
-        return _At(made.pointer)
+        memory = self.device.upload(np.asarray(scalar(value, slot.dtype)))
+        self._kept.append(memory)
+        return _At(memory.pointer)
 
     def fetch(self, memory: _At, slot: Slot) -> np.ndarray:
         return self.device.read(memory.address, slot.shape, slot.dtype)
@@ -354,12 +362,12 @@ class Walker:
 def run_kernel(
     device: Card, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any],
 ) -> tuple[int, int] | None:
-    """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+    """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
     printed = device.printed(kernel)
     scratch = device.allocate(scratch_bytes(printed))
     bases = [*pointers, scratch.pointer]
-    named = [Place(k, 0) for k in range(len(pointers))]
-    where = places(kernel, printed, named, Place(len(pointers), 0))
+    argument_places = [Place(k, 0) for k in range(len(pointers))]
+    locations = places(kernel, printed, argument_places, Place(len(pointers), 0))
     faults = device.allocate(8 * (1 + printed.sites)) if printed.sites else None
     if faults is not None:
         device.driver.zero(faults.pointer, faults.nbytes)
@@ -367,7 +375,7 @@ def run_kernel(
         addresses = []
         for a in launch.arguments:
             if a.kind == "buffer":
-                base, offset = where[a.value]
+                base, offset = locations[a.value]
                 addresses.append(bases[base] + offset)
             elif a.kind == FAULTS and faults is not None:
                 addresses.append(faults.pointer)
@@ -384,5 +392,5 @@ def run_kernel(
         device.launches += 1
     if faults is None:
         return None
-    found = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
-    return (int(found[0]) - 1, int(found[found[0]])) if found[0] else None
+    record = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
+    return (int(record[0]) - 1, int(record[record[0]])) if record[0] else None

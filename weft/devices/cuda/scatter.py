@@ -1,10 +1,10 @@
-"""Writes at places that are read from memory, where several iterations may meet: the order of the kernel IR is kept.
+"""Print stores at gathered indices, which several iterations may write, in the order of the kernel IR.
 
-The last of several writes stays: every iteration writes its number on a board as long as the buffer, where the highest stays,
-and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic where cards
-can; those of floats are made in order: a program has some columns and some places of the buffer to itself, and goes through the
-rows one after another; it reads where all are to go, many at a time, and takes those that go to its places.
-Where any order was permitted they are atomic, too; narrow floats are added up in float32, beside the buffer.
+If the last of several writes stays, every iteration first writes its number to a board of the buffer's size, where the highest
+number stays; then the iteration that finds its own number writes. Integer additions do not depend on the order; they are atomic
+if cards support their format. Float additions are made in order: a program owns some columns and some positions of the buffer,
+and goes through the rows one after another. It reads the positions of many rows at a time and handles those that it owns.
+If any order is permitted, float additions are atomic, too; storage-only floats are added in float32, in scratch.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ from weft.kernel.expressions import access_values, dependencies
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.stages import Part, place_of
 
-_ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
-WORTH = 16  # rows from which on their places are divided
-ROWS = 128  # whose places are looked at together
-Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers as they lie, by scope and id: parts know their sizes only
+# formats whose sums do not depend on the order, and for which cards have atomic additions
+_ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))
+WORTH = 16  # rows from which on the buffer is divided among programs
+ROWS = 128  # rows whose positions are read together
+Shapes = dict[tuple[str, int], tuple[int, ...]]  # (scope, id) -> extents of a buffer in memory order; parts know the size only
 
 
 def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
-    """A part of stores whose order counts, and the scratch that it needs, numbered from ``number`` on."""
+    """Return the launches of a part whose stores are ordered, and its scratch, numbered from ``number`` on."""
     (stage,) = part.stages
     launches: list[Launch] = []
     scratch: list[Buffer] = []
     stores = stage.stores
-    if len(stores) > 1:  # what one writes another may read: all is read first
+    if len(stores) > 1:  # one store may overwrite another's operands: all are read first
         stores, first = _read_first(part.shared, stores, number)
         launches.append(map_launch(part.shared, [Store(Access(b, (place_of(part.shared),)), v) for b, v in first]))
         scratch += [b for b, _ in first]
     for s in stores:
         if s.value.dtype in _ATOMIC and s.adds or s.value.dtype in (FLOAT32, FLOAT64) and s.mode == "add_unordered":
-            launches.append(map_launch(part.shared, [s], _add))
+            launches.append(map_launch(part.shared, [s], _print_atomic_add))
         elif s.mode == "add_unordered":
             sums = Buffer(number + len(scratch), FLOAT32, s.access.buffer.shape, "kernel")
             scratch.append(sums)
-            launches += _beside(part.shared, s, sums)
+            launches += _add_in_float32(part.shared, s, sums)
         elif s.mode == "add":
-            launches.append(_added(part.shared, s, shapes))
+            launches.append(_add_in_order(part.shared, s, shapes))
         elif not collides(s, part.shared):
             launches.append(map_launch(part.shared, [s]))
         else:
             board = Buffer(number + len(scratch), INT32, s.access.buffer.shape, "kernel")
             scratch.append(board)
-            launches += _last(part.shared, s, board)
+            launches += _last_write_launches(part.shared, s, board)
     return launches, scratch
 
 
 def collides(store: Store, axes: tuple[Axis, ...]) -> bool:
-    """Whether several iterations may write one element."""
+    """Return whether several iterations may write one element."""
     used = {a for a, _ in store.access.flat().terms}
     gathers = any(index.gather for index in store.access.index)
     return store.mode != "own" and (gathers or any(a.extent > 1 and a.id not in used for a in axes))
@@ -66,30 +67,31 @@ def collides(store: Store, axes: tuple[Axis, ...]) -> bool:
 def _read_first(
     axes: tuple[Axis, ...], stores: tuple[Store, ...], number: int,
 ) -> tuple[tuple[Store, ...], list[tuple[Buffer, Value]]]:
-    """The stores, with values and gathered indices out of scratch; and what goes there."""
-    kept: dict[int, tuple[Buffer, Value, Value]] = {}
+    """Return the stores with values and gathered indices loaded from scratch, and (scratch buffer, value) pairs."""
+    scratch_of: dict[int, tuple[Buffer, Value, Value]] = {}
 
-    def moved(v: Value) -> Value:
-        if id(v) not in kept:
-            buffer = Buffer(number + len(kept), v.dtype, (max(size_of(axes), 1),), "kernel")
-            kept[id(v)] = buffer, v, Value("load", (), v.dtype, Access(buffer, (place_of(axes),)))
-        return kept[id(v)][2]
+    def from_scratch(v: Value) -> Value:
+        if id(v) not in scratch_of:
+            buffer = Buffer(number + len(scratch_of), v.dtype, (max(size_of(axes), 1),), "kernel")
+            scratch_of[id(v)] = buffer, v, Value("load", (), v.dtype, Access(buffer, (place_of(axes),)))
+        return scratch_of[id(v)][2]
 
     def access(a: Access) -> Access:
         if not access_values(a):
             return a
-        index = tuple([replace(i, gather=tuple([(moved(v), c) for v, c in i.gather])) for i in a.index])
-        guard = tuple([(replace(i, gather=tuple([(moved(v), c) for v, c in i.gather])), lo, hi) for i, lo, hi in a.guard])
+        index = tuple([replace(i, gather=tuple([(from_scratch(v), c) for v, c in i.gather])) for i in a.index])
+        guard = tuple([(replace(i, gather=tuple([(from_scratch(v), c) for v, c in i.gather])), lo, hi) for i, lo, hi in a.guard])
         return Access(a.buffer, index, guard, a.fill)
 
-    new = tuple([Store(access(s.access), moved(s.value), s.mode) for s in stores])
-    return new, [(buffer, v) for buffer, v, _ in kept.values()]
+    new = tuple([Store(access(s.access), from_scratch(s.value), s.mode) for s in stores])
+    return new, [(buffer, v) for buffer, v, _ in scratch_of.values()]
 
 
-# ---- the last one stays
+# ---- the last write stays
 
 
-def _last(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
+def _last_write_launches(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
+    """Return the launches of a store of which the last write to an element stays."""
     spot = Access(board, store.access.index, store.access.guard)
     iteration = place_of(axes)
 
@@ -97,62 +99,63 @@ def _last(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
         p.store(Store(spot, Value("const", (), INT32, -1), "own"))
 
     def win(p: Printer, s: Store) -> None:
-        mine = p.affine(iteration, False)
-        where, mask = p.target(Store(spot, s.value), mine)
-        p.line(f"tl.atomic_max({where}, {mine.text}{_masked(mask)}, sem='relaxed')")
+        number_here = p.affine(iteration, False)
+        where, mask = p.target(Store(spot, s.value), number_here)
+        p.line(f"tl.atomic_max({where}, {number_here.text}{_mask_argument(mask)}, sem='relaxed')")
 
     def write(p: Printer, s: Store) -> None:
-        mine, value = p.affine(iteration, False), p.value(s.value)
-        on_board, mask, at = p.pointer(spot)
-        stands = f"tl.load({on_board}{_masked(mask)}{', other=-1' if mask is not None else ''})"
-        dims, level = at.dims | mine.dims | (mask.dims if mask is not None else frozenset()), p.level
-        won = p.put(f"{stands} == {mine.text}", dims, level)
+        number_here, value = p.affine(iteration, False), p.value(s.value)
+        on_board, mask, spot_offset = p.pointer(spot)
+        written_by = f"tl.load({on_board}{_mask_argument(mask)}{', other=-1' if mask is not None else ''})"
+        dims, level = spot_offset.dims | number_here.dims | (mask.dims if mask is not None else frozenset()), p.level
+        won = p.put(f"{written_by} == {number_here.text}", dims, level)
         inside = won if mask is None else p.put(f"{won.text} & {mask.text}", dims | mask.dims, level)
-        offset = p.put(f"{at.text} + tl.where({inside.text}, 0, 0)", inside.dims | at.dims, level)
+        offset = p.put(f"{spot_offset.text} + tl.where({inside.text}, 0, 0)", inside.dims | spot_offset.dims, level)
         value = p.put(f"tl.where({inside.text}, {value.text}, {value.text})", inside.dims | value.dims, level)
         p.write(f"{p.arguments.buffer(s.access.buffer)} + {offset.text}", value.text, s.access.buffer.dtype, inside)
 
     return [map_launch(axes, [store], step) for step in (clear, win, write)]
 
 
-def _masked(mask: object) -> str:
+def _mask_argument(mask: object) -> str:
     return "" if mask is None else f", mask={mask.text}"  # type: ignore[attr-defined]
 
 
 # ---- additions
 
 
-def _add(p: Printer, s: Store) -> None:
-    """In any order."""
+def _print_atomic_add(p: Printer, s: Store) -> None:
+    """Print an addition in any order."""
     value = p.value(s.value)
-    where, mask = p.target(s, value, every=True)  # one addition a lane, also where all lanes add the same to one place
-    p.line(f"tl.atomic_add({where}, {value.text}{_masked(mask)}, sem='relaxed')")
+    # one addition for each lane, even if all lanes add the same value to one element
+    where, mask = p.target(s, value, every=True)
+    p.line(f"tl.atomic_add({where}, {value.text}{_mask_argument(mask)}, sem='relaxed')")
 
 
-def _beside(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[Launch]:
-    """Of narrow floats, in any order: the buffer in float32, what is added to it there, and back."""
+def _add_in_float32(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[Launch]:
+    """Return launches that copy a storage-only buffer to float32, add in any order, and copy it back."""
     buffer = store.access.buffer
-    every = (Axis(1 + max([a.id for a in axes], default=0), prod(buffer.shape)),)
-    narrow, there = Access(buffer, (place_of(every),)), Access(sums, (place_of(every),))
-    first = Store(there, Value("cast", (Value("load", (), buffer.dtype, narrow),), FLOAT32))
-    added = Store(replace(store.access, buffer=sums), Value("cast", (store.value,), FLOAT32), store.mode)
-    last = Store(narrow, Value("cast", (Value("load", (), FLOAT32, there),), buffer.dtype))
-    return [map_launch(every, [first]), map_launch(axes, [added], _add), map_launch(every, [last])]
+    all_elements = (Axis(1 + max([a.id for a in axes], default=0), prod(buffer.shape)),)
+    in_buffer, in_scratch = Access(buffer, (place_of(all_elements),)), Access(sums, (place_of(all_elements),))
+    first = Store(in_scratch, Value("cast", (Value("load", (), buffer.dtype, in_buffer),), FLOAT32))
+    addition = Store(replace(store.access, buffer=sums), Value("cast", (store.value,), FLOAT32), store.mode)
+    last = Store(in_buffer, Value("cast", (Value("load", (), FLOAT32, in_scratch),), buffer.dtype))
+    return [map_launch(all_elements, [first]), map_launch(axes, [addition], _print_atomic_add), map_launch(all_elements, [last])]
 
 
-def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
-    """In order."""
+def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
+    """Return the launch that adds in order."""
     buffer = store.access.buffer
-    apart = _apart(axes, store, shapes[buffer.scope, buffer.id])
-    columns = tuple([a for a in axes if a.id in apart])
-    rows = tuple([a for a in axes if a.id not in apart])
+    disjoint = _disjoint_axes(axes, store, shapes[buffer.scope, buffer.id])
+    columns = tuple([a for a in axes if a.id in disjoint])
+    rows = tuple([a for a in axes if a.id not in disjoint])
     p = Printer(axes)
     width = min(power_of_two(size_of(columns)), ELEMENTS)
     programs = pieces(size_of(columns), width) if size_of(rows) else 0
     line_up(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
     if not programs:
         return p.launch((0, 1))
-    blocks = _blocks(store, rows, apart, size_of(columns), programs)
+    blocks = _block_count(store, rows, disjoint, size_of(columns), programs)
     size = prod(buffer.shape)
     if blocks > 1:
         block = p.put(program(1, size * (blocks + 1))).text
@@ -162,20 +165,21 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
     if blocks > 1:
         line_up(p, rows, p.put("first", (), p.level).text, ROWS, 0, p.level)
         flat, row = store.access.flat(), p.places.pop(0).text
-        at = p.affine(replace(flat, terms=tuple([t for t in flat.terms if t[0] not in apart])), wide(size)).text
-        own = f"({at} >= {ends[0].text}) & ({at} < {ends[1].text})" + (f" & {p.masks.pop(0).text}" if 0 in p.masks else "")
-        own = p.put(own, (0,), p.level).text
-        p.line(f"row = {_first(own, row, end)}")
+        position = p.affine(replace(flat, terms=tuple([t for t in flat.terms if t[0] not in disjoint])), wide(size)).text
+        owned = f"({position} >= {ends[0].text}) & ({position} < {ends[1].text})"
+        owned += f" & {p.masks.pop(0).text}" if 0 in p.masks else ""
+        owned = p.put(owned, (0,), p.level).text
+        p.line(f"row = {_first_owned_row(owned, row, end)}")
         p.open()
     spread(p, rows, p.put("row + 0", (), p.level))
     p.forget()
     value = p.value(store.value)
     where, mask = p.target(store, value)
-    there = p.put(f"tl.load({where}{_masked(mask)})", (1,), p.level).text
-    p.write(where, _sum(there, value.text, buffer.dtype), buffer.dtype, mask)
-    p.line("tl.debug_barrier()")  # the next row may be added to the same place, by another thread
+    old_value = p.put(f"tl.load({where}{_mask_argument(mask)})", (1,), p.level).text
+    p.write(where, _sum(old_value, value.text, buffer.dtype), buffer.dtype, mask)
+    p.line("tl.debug_barrier()")  # another thread may add the next row to the same element
     if blocks > 1:
-        p.line(f"row = {_first(f'{own} & ({row} > row)', row, end)}")
+        p.line(f"row = {_first_owned_row(f'{owned} & ({row} > row)', row, end)}")
         p.close(f"while row < {end}:")
         p.close(f"for first in range(0, {end}, {ROWS}):")
     else:
@@ -183,16 +187,19 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
     return p.launch((programs, blocks))
 
 
-def _first(mine: str, row: str, end: str) -> str:
-    """The first of some rows; their end where there is none."""
-    return f"tl.reduce(tl.reduce(tl.where({mine}, {row}, {end}), 0, join_min), 0, join_min)"
+def _first_owned_row(owned: str, row: str, end: str) -> str:
+    """Return the first of the rows for which ``owned`` holds; ``end`` if there is none."""
+    return f"tl.reduce(tl.reduce(tl.where({owned}, {row}, {end}), 0, join_min), 0, join_min)"
 
 
-def _blocks(store: Store, rows: tuple[Axis, ...], apart: set[int], columns: int, programs: int) -> int:
-    """Into how many the places of a buffer are divided: none has less than a row of it, and with more programs there are than
-    processors, another would only read all places again."""
-    known: dict[int, frozenset] = {}
-    if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, known) & apart for v, _ in store.access.flat().gather):
+def _block_count(store: Store, rows: tuple[Axis, ...], disjoint: set[int], columns: int, programs: int) -> int:
+    """Return the number of blocks of the buffer.
+
+    A block has at least one row of the buffer. With more programs than processors, another block would only read all positions
+    again.
+    """
+    cache: dict[int, frozenset] = {}
+    if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, cache) & disjoint for v, _ in store.access.flat().gather):
         return 1
     return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(2 * FEW, programs)))
 
@@ -201,19 +208,21 @@ def _sum(a: str, b: str, form: Format) -> str:
     return rounded(f"({loaded(a, form)} + {b})", form) if form.narrow else f"{a} + {b}"
 
 
-def _apart(axes: tuple[Axis, ...], store: Store, shape: tuple[int, ...]) -> set[int]:
-    """Axes along which no two iterations write the same element: each alone steps through some dimensions of the buffer, in
-    which every index is in range."""
+def _disjoint_axes(axes: tuple[Axis, ...], store: Store, shape: tuple[int, ...]) -> set[int]:
+    """Return the axes along which no two iterations write the same element.
+
+    Each of them alone steps through some dimensions of the buffer, in which every index is in range.
+    """
     edges, step = [1], 1
     for extent in reversed(shape):
         step *= extent
         edges.append(step)
     flat = store.access.flat()
     extents = {a.id: a.extent for a in axes}
-    found = set()
+    disjoint = set()
     for axis, c in flat.terms:
-        others = [abs(x) for a, x in flat.terms if a != axis] + [abs(x) for _, x in flat.gather]
+        other_steps = [abs(x) for a, x in flat.terms if a != axis] + [abs(x) for _, x in flat.gather]
         reach = min([e for e in edges if e >= extents[axis] * c], default=0)
-        if c in edges and reach and not any(c <= x < reach for x in others):
-            found.add(axis)
-    return found
+        if c in edges and reach and not any(c <= x < reach for x in other_steps):
+            disjoint.add(axis)
+    return disjoint

@@ -1,7 +1,7 @@
-"""The device ``gpu-sim``: texts for a GPU, interpreted over host memory. For tests, and to see what a GPU would be told.
+"""The device ``gpu-sim``: interprets the texts for a GPU over host memory, for tests and for inspection.
 
-It shows that texts compute what they should, that every access lies in its buffer and that every element is written, for fresh
-memory holds a pattern. It does not show races, how a card rounds its approximate functions, or how long anything takes.
+It shows that texts compute correct results, that every access lies in its buffer and that every element is written, since fresh
+memory contains a pattern. It does not show races, the rounding of a card's approximate functions, or times.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from weft.kernel.printer import kernel_key
 from weft.process.bounded_cache import Recent
 from weft.schedule.program import Call, Program, Slot
 
-ALIGNED = 256  # bytes, as a card's memory is given out
-UNWRITTEN = 0xAB  # of every fresh byte
+ALIGNED = 256  # bytes: alignment of a card's memory
+UNWRITTEN = 0xAB  # value of every fresh byte
 
 
 class DeviceMemory:
-    """Memory of its own, which no native code of the host may touch, as it could not touch a card's."""
+    """Memory that native code of the host must not access, as it cannot access a card's."""
 
     __slots__ = ("__weakref__", "memory", "nbytes")
 
@@ -75,7 +75,7 @@ class _Worker:
 
 
 def _number(a: Argument, kernel: Kernel, numbers: Sequence[Any]) -> Any:
-    """What is passed of a number: as its format rounds it."""
+    """Return the value passed for a number, rounded to its format; None for a buffer."""
     if a.kind == "scalar":
         return scalar(numbers[a.value], kernel.scalars[a.value])
     return a.value if a.kind == "number" else None
@@ -92,12 +92,12 @@ class _Executable:
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[DeviceMemory]:
         program = self.program
-        given = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
+        memories = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
         sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        taken = {} if held is None else donated(program, inputs, held, sizes, DeviceMemory)
-        outputs = [taken[k] if k in taken else DeviceMemory(size) for k, size in enumerate(sizes)]
+        reused = {} if held is None else donated(program, inputs, held, sizes, DeviceMemory)
+        outputs = [reused[k] if k in reused else DeviceMemory(size) for k, size in enumerate(sizes)]
         with np.errstate(all="ignore"):
-            walk(program, given, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
+            walk(program, memories, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
         return outputs
 
     def direct(self) -> int:
@@ -119,24 +119,24 @@ class SimulatedDevice:
         self._lock = threading.RLock()
 
     def set_threads(self, count: int) -> None:
-        """Threads are the CPU's."""
+        """Do nothing: threads are the CPU's."""
 
     def launches_of(self, kernel: Kernel) -> int:
         return len(self.printed(kernel).launches)
 
     def printed(self, kernel: Kernel) -> Printed:
-        """A kernel as launches, made once."""
+        """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         with self._lock:
             self.kernels += 1
-            found = self._printed.get(key)
-            if found is None:
-                found = generate(kernel)
-                self._printed.put(key, found)
-        return found
+            printed = self._printed.get(key)
+            if printed is None:
+                printed = generate(kernel)
+                self._printed.put(key, printed)
+        return printed
 
     def run_kernel(self, kernel: Kernel, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+        """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
         printed = self.printed(kernel)
         buffers = {("arg", b.id): (b, m) for b, m in zip((*kernel.inputs, *kernel.outputs), memories, strict=True)}
         for b in printed.scratch:
@@ -155,16 +155,16 @@ class SimulatedDevice:
         return (int(faults[0]) - 1, int(faults[faults[0]])) if faults[0] else None
 
     def compile(self, program: Program, flush_denormals: bool = False) -> _Executable:
-        """``flush_denormals`` is not followed: a GPU is no slower with them."""
+        """Compile a program. ``flush_denormals`` is ignored: a GPU is no slower with denormals."""
         return _Executable(self, program)
 
     def allocate(self, nbytes: int) -> DeviceMemory:
         return DeviceMemory(nbytes)
 
     def upload(self, array: np.ndarray) -> DeviceMemory:
-        made = DeviceMemory(array.nbytes)
-        made.memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return made
+        memory = DeviceMemory(array.nbytes)
+        memory.memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return memory
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> DeviceMemory:
         return self.upload(array[rows])
@@ -173,13 +173,13 @@ class SimulatedDevice:
         return buffer.memory[: dtype.bytes].view(dtype.numpy)[0]
 
     def download(self, buffer: DeviceMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
-        """A copy, as from a card."""
-        found = _content(buffer.memory, shape, dtype).copy()
-        found.flags.writeable = False
-        return found
+        """Return a read-only copy, as from a card."""
+        array = _content(buffer.memory, shape, dtype).copy()
+        array.flags.writeable = False
+        return array
 
     def synchronise(self) -> None:
-        """Everything is done when it is asked for."""
+        """Do nothing: operations are synchronous."""
 
     def counters(self) -> dict[str, int]:
         return {"kernels": self.kernels, "launches": self.launches}

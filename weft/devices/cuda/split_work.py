@@ -1,7 +1,7 @@
 """Split work with few results among many programs: products with a long k, reductions and running folds along a few long rows.
 
-A second launch adds up the pieces. A running fold takes three: pieces are reduced, their totals are folded, and each piece goes
-on from the total before it. The number of pieces depends on extents, formats and precision alone.
+A second launch adds the pieces. A running fold takes three: pieces are reduced, their totals are folded, and each piece continues
+from the total before it. The number of pieces depends on extents, formats and precision alone.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from weft.dtypes.formats import BOOL, FLOATS, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
 from weft.kernel.stages import Part, place_of
 
-# A turn of the loop is taken to last 0.3 us, the second launch 2 us and the longer the more pieces there are. Sums of pieces go
-# through scratch once each way: a quarter more traffic where a piece reads 8 times as much. Two pieces would win next to nothing.
+# Assumed: an iteration of the loop takes 0.3 us, the second launch 2 us and more for more pieces. Sums of pieces are written to
+# and read from scratch: a quarter more traffic if a piece reads 8 times as much. Two pieces would gain next to nothing.
 PROGRAMS = 2 * FEW  # two for each processor of a large card: one waits for memory while the other multiplies
-TURNS = 8  # of a piece, at least; and what it reads is at least as many times its sums
-WORTH, MOST = 3, 128  # pieces
-ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are read before they are added
+TURNS = 8  # least iterations of a piece; it also reads at least this many times the bytes of its sums
+WORTH, MOST = 3, 128  # least and largest number of pieces
+ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are loaded before they are added
 
 
 def division(s: Sides, r: Reduction) -> int:
-    """Into how many pieces k is divided; 0: not at all."""
+    """Return the number of pieces of k; 0 if k is not divided."""
     tile = first_tile(s)
     tiles, inside = tiles_of(s, tile), size_of(inside_of(s, tile.k))
     if not tiles or not inside:
         return 0
-    turns = size_of(s.k) // inside * pieces(inside, tile.k)
+    iterations = size_of(s.k) // inside * pieces(inside, tile.k)
     sums, operands = tile.m * tile.n * gathered(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
-    count = min(PROGRAMS // tiles, MOST, turns // (TURNS * pieces(sums, operands)), units_of(s, tile))
+    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), units_of(s, tile))
     return count if count >= WORTH else 0
 
 
 def sums_of(part: Part, count: int, number: int) -> Buffer:
-    """Scratch for the sums of all pieces: of as many tiles as there are programs."""
+    """Return the scratch for the sums of all pieces."""
     return Buffer(number, gathered(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel")
 
 
 def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
-    """The first: a program has a tile, and a piece of k. tile : another one than the first"""
+    """Return the first launch: a program has a tile and a piece of k. tile: used instead of the default tile."""
     tile = first_tile(s) if tile is None else tile
     units, m, n = units_of(s, tile), size_of(s.m), size_of(s.n)
     p = Printer((*part.shared, *s.k))
@@ -69,16 +69,18 @@ def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | N
     if batch is not None:
         where += f" + {batch} * {p.arguments.integer(m * n)}"
     row, column = p.places[0].text, p.places[1].text
-    slow, each, fast = (column, m, row) if _turned(part, s) else (row, n, column)
+    slow, each, fast = (column, m, row) if _is_contiguous_along_m(part, s) else (row, n, column)
     where += f" + {slow} * {p.arguments.integer(each)} + {fast}"
     p.write(where, total, sums.dtype, p.inside(frozenset((0, 1)), []))
     return p.launch((programs, count), tile.warps, tile.stages)
 
 
 def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
-    """The second: a program has some elements of the result, counted as they lie in scratch, adds up what the pieces gave, one
-    after the other, and does what follows."""
-    elements = (*s.batch, *s.n, *s.m) if _turned(part, s) else (*s.batch, *s.m, *s.n)
+    """Return the second launch, which adds the pieces in order and runs the epilogue.
+
+    A program owns some elements of the result, in the order of the scratch buffer.
+    """
+    elements = (*s.batch, *s.n, *s.m) if _is_contiguous_along_m(part, s) else (*s.batch, *s.m, *s.n)
     p = Printer(elements)
     n = size_of(elements)
     rows, ahead = min(ROWS, power_of_two(n)), min(AHEAD, power_of_two(count))
@@ -87,33 +89,33 @@ def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
     total, counter, end = p.fresh("sum"), p.fresh("i"), p.arguments.integer(count)
     p.line(f"{total} = tl.full([{rows}, 1], 0, tl.{sums.dtype.name})")
     p.open()
-    found = []
+    loaded_pieces = []
     for k in range(ahead):
         piece = p.put(f"{counter} + {k}", (), p.level)
         mask = p.inside(frozenset((0,)), [p.put(f"{piece.text} < {end}", (), p.level)])
         assert mask is not None
         load = f"tl.load({first} + {piece.text} * {p.arguments.integer(n)}, mask={mask.text}, other=0)"
-        found.append(p.put(load, (0,), p.level).text)
-    for x in found:
+        loaded_pieces.append(p.put(load, (0,), p.level).text)
+    for x in loaded_pieces:
         p.line(f"{total} = {total} + {x}")
     p.close(f"for {counter} in range(0, {end}, {ahead}):")
     follow(p, part, p.put(total, (0,)))
     return p.launch((programs, 1))
 
 
-def _turned(part: Part, s: Sides) -> bool:
-    """Whether what follows goes through memory along rows of the product."""
+def _is_contiguous_along_m(part: Part, s: Sides) -> bool:
+    """Return whether the epilogue's accesses are contiguous along m rather than along n."""
     units = unit_strides(part.stages[1:])
     down, across = (sum([units.get(a.id, 0) for a in side]) for side in (s.m, s.n))
     return down > across
 
-LONG = 16384, 2048  # rows longer than this are cut: rows that lie in memory as such, and columns of memory
-LEAST = 4096, 512  # columns of a piece: of rows that lie in memory as such, and of columns of memory
-MOST_PIECES = 1024, 256  # pieces
+LONG = 16384, 2048  # rows longer than this are cut: rows that are contiguous, rows across memory
+LEAST = 4096, 512  # least columns of a piece: of contiguous rows, of rows across memory
+MOST_PIECES = 1024, 256  # of a row, in the same two cases
 
 
 def cuts(part: Part) -> bool:
-    """Whether a part is better run stage by stage, its reductions in two steps."""
+    """Return whether a part runs faster stage by stage, with its reductions in two steps."""
     if not any(s.reductions for s in part.stages):
         return False
     if max(size_of(s.axes) for s in part.stages) <= LONG[memory_along_rows(part.shared, part.stages)]:
@@ -123,13 +125,17 @@ def cuts(part: Part) -> bool:
 
 
 def can_cut(stage: Stage) -> bool:
-    """Products of floats are not cut: they go through their elements in order."""
+    """Return whether the stage's reductions can be cut; float products must be made in order."""
     return all(not (r.monoid == "prod" and r.accum in FLOATS) for r in stage.reductions)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows cut into pieces. axis : the pieces of a row; place : of a row among them, where rows run fastest; length : columns"""
+    """Rows cut into pieces.
+
+    axis: the pieces of a row. place: number of a row; buffers with one number for each piece have rows fastest. length: columns
+        of a piece. rows: number of rows.
+    """
 
     axis: Axis
     place: Affine
@@ -137,28 +143,28 @@ class Cut:
     rows: int
 
     def at(self, buffer: Buffer) -> Access:
-        """What a piece of a row has in a buffer."""
+        """Return the access to a piece's number in a buffer."""
         return Access(buffer, (self.place.plus(along(self.axis, self.rows)),))
 
     def scratch(self, number: int, form: Format) -> Buffer:
-        """Room for one number a piece."""
+        """Return a buffer for one number of each piece."""
         return Buffer(number, form, (self.axis.extent * self.rows,), "kernel")
 
     def begin(self, p: Printer, columns: int) -> tuple[str, str, str]:
-        """In a program: the number of its piece, and from where to where it goes."""
+        """Print the number of a program's piece; return it with the first and the end of its columns."""
         piece = p.put(program(1, columns * self.rows)).text
         low = p.put(f"{piece} * {p.arguments.integer(self.length)}").text
         return piece, low, p.put(f"tl.minimum({low} + {p.arguments.integer(self.length)}, {p.arguments.integer(columns)})").text
 
     def pointer(self, p: Printer, buffer: Buffer, piece: str) -> str:
-        """Where the numbers of a piece stand, one a row of the program."""
+        """Return the addresses of a piece's numbers, one for each row of the program."""
         at = p.affine(self.place, False)
         where = f"{p.arguments.buffer(buffer)} + {piece} * {p.arguments.integer(self.rows)} + {at.text}"
         return where if 0 in at.dims else f"{where} + {p.places[0].text} * 0"
 
 
 def cut_of(part: Part) -> Cut:
-    """How the rows of a part of one stage are cut."""
+    """Return how the rows of a part of one stage are cut."""
     (stage,) = part.stages
     n = size_of(stage.axes)
     along_rows = memory_along_rows(part.shared, part.stages)
@@ -169,48 +175,48 @@ def cut_of(part: Part) -> Cut:
 
 
 def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int, Buffer], dict[int, Buffer]]:
-    """The first step, a program a piece; what each reduction found there, and where it stands if that is asked, by its number."""
+    """Return the first step, and the buffers of each reduction's result and, if it is an argmax or argmin, of its position."""
     (stage,) = part.stages
     rows, (width,) = plan(part.shared, part.stages)
     p = Printer((*part.shared, *stage.axes))
     programs = begin(p, part.shared, rows)
     piece, low, high = cut.begin(p, size_of(stage.axes))
     run_stage(p, stage, rows, width, (low, high))
-    found: dict[int, Buffer] = {}
-    where: dict[int, Buffer] = {}
+    results: dict[int, Buffer] = {}
+    positions: dict[int, Buffer] = {}
 
-    def keep(into: dict[int, Buffer], r: Reduction, form: Format, value: Expression) -> None:
-        into[r.id] = cut.scratch(number + len(found) + len(where), form)
+    def store(into: dict[int, Buffer], r: Reduction, form: Format, value: Expression) -> None:
+        into[r.id] = cut.scratch(number + len(results) + len(positions), form)
         p.write(cut.pointer(p, into[r.id], piece), value.text, form, p.masks.get(0))
 
     for r in stage.reductions:
         if positional(r):
-            keep(where, r, INT64, p.accs[r.id])
-            keep(found, r, gathered(r), best(p, r))
+            store(positions, r, INT64, p.accs[r.id])
+            store(results, r, gathered(r), best(p, r))
         else:
-            keep(found, r, gathered(r), p.accs[r.id])
-    return p.launch((programs, cut.axis.extent)), found, where
+            store(results, r, gathered(r), p.accs[r.id])
+    return p.launch((programs, cut.axis.extent)), results, positions
 
 
 def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
-    """A part of one stage with reductions, in two steps, and the scratch between them, numbered from ``number`` on."""
+    """Return two launches for a part of one stage with reductions, and scratch numbered from ``number`` on."""
     cut = cut_of(part)
-    first, found, where = reduction_piece(part, cut, number)
-    joins = tuple([_join(r, cut.at(found[r.id]), cut.axis) for r in part.stages[0].reductions])
+    first, results, positions = reduction_piece(part, cut, number)
+    joins = tuple([_join(r, cut.at(results[r.id]), cut.axis) for r in part.stages[0].reductions])
     stage = Stage((cut.axis,), joins)
     rows, (width,) = plan(part.shared, (stage,))
     p = Printer((*part.shared, cut.axis))
     programs = begin(p, part.shared, rows)
     run_stage(p, stage, rows, width)
-    for k, buffer in where.items():  # the best piece is known: where the best of it stands
+    for k, buffer in positions.items():  # the reduction found the best piece: read its position
         piece = Affine(gather=((Value("acc", (), INT64, k), cut.rows),))
         p.accs[k] = p.value(Value("load", (), INT64, Access(buffer, (cut.place.plus(piece),))))
     export(p, part)
-    return [first, p.launch((programs, 1), warps(rows, (width,)))], [*found.values(), *where.values()]
+    return [first, p.launch((programs, 1), warps(rows, (width,)))], [*results.values(), *positions.values()]
 
 
 def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
-    """The reduction of what the pieces of each row gave."""
+    """Return the reduction over the results of the pieces of each row."""
     value = Value("load", (), access.buffer.dtype, access)
     if r.accum is BOOL and not positional(r):
         value = Value("ne", (value, Value("const", (), value.dtype, 0)), BOOL)
@@ -218,18 +224,18 @@ def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
 
 
 def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
-    """A part of one stage with running folds, in three steps, and the scratch between them, numbered from ``number`` on."""
+    """Return three launches for a part of one stage with running folds, and scratch numbered from ``number`` on."""
     (stage,) = part.stages
     cut = cut_of(part)
-    alone = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
-    first, found, _ = reduction_piece(replace(part, stages=(alone,)), cut, number)
-    so_far = {r.id: cut.scratch(number + len(found) + k, gathered(r)) for k, r in enumerate(stage.reductions)}
+    without_folds = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
+    first, totals, _ = reduction_piece(replace(part, stages=(without_folds,)), cut, number)
+    folded = {r.id: cut.scratch(number + len(totals) + k, gathered(r)) for k, r in enumerate(stage.reductions)}
     folds, stores = [], []
     for r in stage.reductions:
         form = gathered(r)
-        value = Value("load", (), form, cut.at(found[r.id]))
+        value = Value("load", (), form, cut.at(totals[r.id]))
         folds.append(replace(r, axes=(cut.axis,), value=value, accum=form, dtype=form))
-        stores.append(Store(cut.at(so_far[r.id]), Value("acc", (), form, r.id)))
+        stores.append(Store(cut.at(folded[r.id]), Value("acc", (), form, r.id)))
     second = row_launch(Part(part.shared, (Stage((cut.axis,), tuple(folds), tuple(stores)),), {}, False))
 
     rows, (width,) = plan(part.shared, part.stages)
@@ -239,8 +245,8 @@ def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer
     inside = f"{piece} > 0" + (f" & {p.masks[0].text}" if 0 in p.masks else "")
     before = {}
     for r in stage.reductions:
-        where = cut.pointer(p, so_far[r.id], f"({piece} - 1)")
+        where = cut.pointer(p, folded[r.id], f"({piece} - 1)")
         before[r.id] = p.put(f"tl.load({where}, mask={inside}, other={identity(r)})", (0,))
     run_stage(p, stage, rows, width, (low, high), before)
     third = p.launch((programs, cut.axis.extent), warps(rows, (width,)))
-    return [first, second, third], [*found.values(), *so_far.values()]
+    return [first, second, third], [*totals.values(), *folded.values()]

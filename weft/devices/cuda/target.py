@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.kernel.target import Chaining, Target
 
-# 8 channels of 16 bits are 16 bytes, the widest load; in the 2 us of a launch a card moves some MB
+# channels_last: 8 channels of 16 bits are 16 bytes, the widest load. relaying: a card moves some MB in the 2 us of a launch.
 GPU = Target(
     "gpu", precisions=frozenset(("tf32", "tf32x3")), unordered=True, channels_last=8, relaying=4 << 20,
     chains=Chaining(widest=128, bits=32, least=16), skips_copies=False,

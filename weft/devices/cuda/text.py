@@ -1,9 +1,9 @@
-"""A text while it is written: lines in loops, and a name for each different expression.
+"""Write the text of a launch: lines in nested loops, and one name for each distinct expression.
 
-An expression is printed once, in the outermost loop where it can be. Equal text is an equal value: no name is given twice.
+An expression is printed once, in the outermost loop possible. Equal texts are equal values, since no name is assigned twice.
 
-A launch works on a tile of two dimensions; what an expression varies along is known, so that rows and columns stay small until
-something needs both.
+A launch works on a tile of two dimensions. Expressions record the dimensions along which they vary, so that rows and columns stay
+small until an operation needs both.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from weft.devices.cuda.arguments import Arguments, Launch
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A printed expression. dims: the dimensions of the tile along which it varies; level: the loop in which it stands.
+    """A printed expression. dims: dimensions of the tile along which it varies; level: the loop that contains it.
 
-    A scalar has no dims; what has one is a block of one row or column.
+    A scalar has no dims; an expression that varies along one dimension is a block of one row or column.
     """
 
     text: str
@@ -27,7 +27,7 @@ class Expression:
 
 
 def joined(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
-    """Where and along what dimensions something stands that is made of others."""
+    """Return (dims, level) of an expression with these operands."""
     dims: frozenset[int] = frozenset()
     level = 0
     for e in parts:
@@ -37,15 +37,17 @@ def joined(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
 
 
 class Text:
+    """The lines, names and arguments of a launch while it is written."""
+
     def __init__(self) -> None:
         self.arguments = Arguments()
         self._lines: list[list[str]] = [[]]
-        self._known: list[dict[str, Expression]] = [{}]
+        self._names: list[dict[str, Expression]] = [{}]
         self._count = 0
 
     @property
     def level(self) -> int:
-        """How many loops are open."""
+        """Return the number of open loops."""
         return len(self._lines) - 1
 
     def fresh(self, prefix: str) -> str:
@@ -53,14 +55,14 @@ class Text:
         return f"{prefix}{self._count}"
 
     def put(self, text: str, dims: Iterable[int] = (), level: int = 0) -> Expression:
-        """A name for an expression that stands in the loop ``level``."""
-        for known in self._known[: level + 1]:
-            if text in known:
-                return known[text]
+        """Return the name of an expression, assigning it in the loop ``level`` if no open loop up to that level has done so."""
+        for names in self._names[: level + 1]:
+            if text in names:
+                return names[text]
         name = self.fresh("v")
         self._lines[level].append(f"{name} = {text}")
-        made = self._known[level][text] = Expression(name, frozenset(dims), level)
-        return made
+        expression = self._names[level][text] = Expression(name, frozenset(dims), level)
+        return expression
 
     def line(self, text: str, level: int | None = None) -> None:
         self._lines[-1 if level is None else level].append(text)
@@ -68,15 +70,15 @@ class Text:
     def open(self) -> None:
         """Begin a loop."""
         self._lines.append([])
-        self._known.append({})
+        self._names.append({})
 
     def close(self, head: str) -> None:
-        """End the loop, of which ``head`` is the first line."""
+        """End the loop, whose first line is ``head``."""
         body = self._lines.pop()
-        self._known.pop()
+        self._names.pop()
         self._lines[-1] += [head, *("    " + line for line in body)]
 
     def launch(self, grid: tuple[int, int], warps: int = 4, stages: int = 3) -> Launch:
-        """What was written, as a launch."""
+        """Return the written lines as a launch."""
         (lines,) = self._lines
         return Launch(tuple(lines), self.arguments.order, grid, warps, stages)

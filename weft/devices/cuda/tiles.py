@@ -1,6 +1,6 @@
-"""Which part of its loops one program of a launch computes: rows along dimension 0 of its tile, columns along dimension 1.
+"""Map loops to the tile of one program of a launch: rows along dimension 0, columns along dimension 1.
 
-Tiles depend on extents and strides alone, never on a card: they decide the order of sums, and so the bits of results.
+Tiles depend on extents and strides alone, never on the card: they decide the order of sums, and so the bits of results.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from weft.devices.cuda.tile_expressions import Printer, wide
 from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Access, Axis, Stage, Value, size_of
 
-ELEMENTS = 1024  # of a tile
-FEW = 132  # programs: with fewer, processors of large cards would have none
+ELEMENTS = 1024  # elements of a tile
+FEW = 132  # programs below which large cards have idle processors
 
 
 def power_of_two(n: int) -> int:
-    """The least that holds n."""
+    """Return the least power of two that is at least n."""
     return 1 << max(0, n - 1).bit_length()
 
 
 def pieces(n: int, each: int) -> int:
-    """How many of a size cover n."""
+    """Return how many pieces of size ``each`` cover n."""
     return -(-n // each)
 
 
 def unit_strides(stages: Iterable[Stage]) -> dict[int, int]:
-    """Axis -> how many accesses have stride one along it; stores count twice."""
+    """Return axis -> number of accesses with stride 1 along it; stores count twice."""
     stages = list(stages)
     return _units([(a, 1) for a in loads(roots(stages))] + [(s.access, 2) for stage in stages for s in stage.stores])
 
 
 def read_along(*values: Value) -> dict[int, int]:
-    """Axis -> how many loads of some values have stride one along it."""
+    """Return axis -> number of loads in these values with stride 1 along it."""
     return _units([(a, 1) for a in loads(values)])
 
 
 def _units(accesses: Iterable[tuple[Access, int]]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for access, weight in accesses:
         for axis, c in access.flat().terms:
             if c == 1:
-                found[axis] = found.get(axis, 0) + weight
-    return found
+                counts[axis] = counts.get(axis, 0) + weight
+    return counts
 
 
 def fastest_last(axes: tuple[Axis, ...], units: dict[int, int]) -> tuple[Axis, ...]:
-    """Axes in an order that ends with one along which memory runs, so that neighbours in a tile are neighbours there."""
-    here = [a for a in axes if a.id in units]
-    if not here or axes[-1].id in units:
+    """Return the axes with one of stride 1 last, so that neighbours in a tile are neighbours in memory."""
+    contiguous = [a for a in axes if a.id in units]
+    if not contiguous or axes[-1].id in units:
         return axes
-    fast = max(here, key=lambda a: units[a.id])
+    fast = max(contiguous, key=lambda a: units[a.id])
     return (*[a for a in axes if a is not fast], fast)
 
 
 def spread(p: Printer, axes: Sequence[Axis], index: Expression) -> None:
-    """Axes out of one number that counts through all of them; the last runs fastest."""
+    """Define axes from one number that counts through all of them; the last runs fastest."""
     rest = index
     for k in range(len(axes) - 1, 0, -1):
         n = p.arguments.integer(axes[k].extent)
@@ -67,7 +67,7 @@ def spread(p: Printer, axes: Sequence[Axis], index: Expression) -> None:
 
 
 def line_up(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, level: int = 0, end: str | None = None) -> None:
-    """Axes along one dimension of a tile: ``width`` numbers from ``first`` on, up to their end."""
+    """Lay axes along one dimension of the tile: ``width`` positions from ``first`` on, masked at their end."""
     n = size_of(tuple(axes))
     ramp = f"tl.arange(0, {width})" + ("[:, None]", "[None, :]")[dim]
     place = p.put(ramp if first == "0" else f"{first} + {ramp}", (dim,), level)
@@ -80,12 +80,12 @@ def line_up(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, 
 
 
 def program(dimension: int, n: int) -> str:
-    """The number of a program, in as many bits as n needs."""
+    """Return the expression of a program's number, with the bits that n needs."""
     return f"tl.program_id({dimension})" + (".to(tl.int64)" if wide(n) else "")
 
 
 def one_tile(p: Printer, rows: Sequence[Axis], columns: Sequence[Axis], r: int, c: int) -> int:
-    """A tile of r rows and c columns a program; how many programs there are."""
+    """Lay rows and columns on a tile of r x c for each program; return the number of programs."""
     nr, nc = size_of(tuple(rows)), size_of(tuple(columns))
     across, down = pieces(nc, c), pieces(nr, r)
     pid = p.put(program(0, nr * nc)).text if across * down > 1 else "0"

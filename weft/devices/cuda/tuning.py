@@ -1,7 +1,7 @@
-"""Tiles of products chosen by measurement, and remembered by card and text.
+"""Choose the tiles of products by measurement, and remember them by card and text.
 
-Nothing runs twice for that: once a launch has run some times, its next runs use the other tiles in turn, which give the same
-bits, between two marks on the card. What took least stays, from then on and in later processes. Meanwhile no graph is recorded.
+Nothing is run twice for this. After AFTER runs of a launch, its next runs use each other tile in turn, which gives the same bits,
+between two timed events. The fastest is used from then on, also in later processes. Until then no graph is recorded.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Start
 from weft.process.bounded_cache import Recent
 
-AFTER = 20  # runs before others are tried: what runs less often is not worth compiling them
-ROUNDS = 3  # of each; the best counts, for the first loads the code
-BETTER = 0.98  # of the time that the first takes: what takes more is no reason to change
+AFTER = 20  # runs before other tiles are tried: compiling them is not worth it for fewer
+ROUNDS = 3  # measurements of each tile; the best counts, since the first loads the code
+BETTER = 0.98  # a tile must take less than this share of the first one's time to replace it
 
 
 class Choice:
-    """Between the tiles of one launch, with its numbers; all programs that start it share this.
+    """The choice among the tiles of one launch with its numbers, shared by all programs that start it.
 
-    best : the number of the one that is taken, the first being 0; None until it is known. seconds : the least of each
+    best : the number of the chosen tile, the first being 0; None while undecided
+    seconds : the least time of each
     """
 
-    __slots__ = ("_arrived", "_count", "_refused", "_runs", "_turn", "_waiting", "best", "name", "seconds")
+    __slots__ = ("_compiled", "_count", "_refused", "_runs", "_turn", "_waiting", "best", "name", "seconds")
 
     def __init__(self, name: str) -> None:
         self.name, self.best = name, None
         self.seconds: list[float] = []
-        self._arrived: Callable[[], bool] | None = None  # whether the others are compiled, once that was asked for
+        # returns whether the others are compiled; None before they were submitted
+        self._compiled: Callable[[], bool] | None = None
         self._runs = self._turn = self._count = 0
         self._refused: set[int] = set()
         self._waiting: deque[tuple[int, Any, Any]] = deque()
@@ -41,31 +43,34 @@ class Choice:
     best: int | None
 
     def next(self, starts: Callable[[], tuple[Start, ...]], ahead: Callable[[list[Launch]], Callable[[], bool]]) -> int | None:
-        """Which one is to run and to be measured; None: the first, unmeasured. starts : all; ahead : lets them be compiled, and
-        gives what tells whether they are"""
+        """Return the number of the tile to run and measure; None: run the first without measuring.
+
+        starts : returns the launch in all tiles
+        ahead : starts compiling launches, and returns a function that says whether they are done
+        """
         self._runs += 1
         if self._runs <= AFTER or self.best is not None:
             return None
-        if self._arrived is None:
-            found = [start.launch for start in starts()]
-            self._count, self.seconds = len(found), [float("inf")] * len(found)
-            self._arrived = ahead(found[1:])
-        if self._turn >= ROUNDS * self._count or not self._arrived():
+        if self._compiled is None:
+            launches = [start.launch for start in starts()]
+            self._count, self.seconds = len(launches), [float("inf")] * len(launches)
+            self._compiled = ahead(launches[1:])
+        if self._turn >= ROUNDS * self._count or not self._compiled():
             return None
         number = self._turn % self._count
         self._turn += 1
         return None if number in self._refused else number
 
     def refuse(self, number: int) -> None:
-        """One that cannot be compiled, or does not run on this card."""
+        """Exclude a tile that cannot be compiled or loaded on this card."""
         self._refused.add(number)
 
     def measured(self, number: int, first: Any, second: Any) -> None:
-        """One ran between two marks."""
+        """Record that a tile ran between two events."""
         self._waiting.append((number, first, second))
 
     def collect(self, driver: Driver) -> bool:
-        """Read the marks that are reached by now; whether the best became known."""
+        """Read the events that are reached; return whether the best tile became known."""
         while self._waiting and driver.reached(self._waiting[0][2]):
             number, first, second = self._waiting.popleft()
             self.seconds[number] = min(self.seconds[number], driver.passed(first, second))
@@ -77,7 +82,7 @@ class Choice:
 
 
 class Tuner:
-    """Of one card. identity : another text for another kind of card; recall, remember : notes on disk"""
+    """Chooses tiles on one card. identity: distinguishes kinds of cards; recall, remember: notes on disk."""
 
     def __init__(
         self, driver: Driver, codes: Codes, identity: str, recall: Callable[[str], dict[str, Any] | None],
@@ -86,29 +91,30 @@ class Tuner:
         self._driver, self._codes, self._identity = driver, codes, identity
         self._recall, self._remember = recall, remember
         self._choices = Recent(1000)
-        self.undecided = 0  # launches so far whose best tile was not known
+        self.undecided = 0  # number of launches started while their best tile was unknown
 
     def choice(self, start: Start, aligned: int) -> Choice:
-        """Of a launch that has others."""
+        """Return the choice of a launch that has other tiles, from memory, from its note or new."""
         launch = start.launch
         key = (launch.text, launch.signature, launch.warps, launch.stages, launch.grid, start.fixed, aligned)
-        found = self._choices.get(key)
-        if found is None:
-            found = Choice(hashlib.sha256(repr(("tile", self._identity, key)).encode()).hexdigest())
-            note = self._recall(found.name)
+        choice = self._choices.get(key)
+        if choice is None:
+            choice = Choice(hashlib.sha256(repr(("tile", self._identity, key)).encode()).hexdigest())
+            note = self._recall(choice.name)
             if note is not None:
                 tags = [_tag(s.launch) for s in starts_of(start)]
-                found.best = tags.index(note["best"]) if note.get("best") in tags else None  # else the tiles are others now
-            self._choices.put(key, found)
-        return found
+                # None if the set of tiles has changed
+                choice.best = tags.index(note["best"]) if note.get("best") in tags else None
+            self._choices.put(key, choice)
+        return choice
 
     def next(self, choice: Choice, start: Start, aligned: int) -> int | None:
         """See :meth:`Choice.next`."""
         self.undecided += 1
-        return choice.next(lambda: starts_of(start), lambda found: self._codes.ahead([(launch, aligned) for launch in found]))
+        return choice.next(lambda: starts_of(start), lambda launches: self._codes.ahead([(x, aligned) for x in launches]))
 
     def settled(self, choice: Choice, start: Start) -> bool:
-        """Whether the best is known; it is noted when it becomes so."""
+        """Return whether the best tile is known; store it when it becomes known."""
         if choice.collect(self._driver):
             assert choice.best is not None
             seconds = [s if s < float("inf") else None for s in choice.seconds]
@@ -117,10 +123,10 @@ class Tuner:
 
 
 def starts_of(start: Start) -> tuple[Start, ...]:
-    """A launch of a plan in all of its tiles."""
+    """Return a launch of a plan in all of its tiles."""
     return (start, *start.others()) if start.others is not None else (start,)
 
 
 def _tag(launch: Launch) -> str:
-    """What tells one tile from another."""
+    """Return a hash that identifies a tile."""
     return hashlib.sha256(repr((launch.text, launch.warps, launch.stages)).encode()).hexdigest()

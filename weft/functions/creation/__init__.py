@@ -1,1 +1,1 @@
-"""New arrays: filled, ranges, identity and triangular matrices."""
+"""Array creation: filled arrays, ranges, identity and triangular matrices."""

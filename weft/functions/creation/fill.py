@@ -1,4 +1,4 @@
-"""New arrays: from data, and filled."""
+"""Arrays made from data, and filled arrays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.support.arguments import Shape, broadcast, made_on, named_device, node, shape_tuple, whole
 from weft.functions.support.unbound import unbound
 from weft.interop.dlpack import shared, taken
+from weft.process.docstrings import complete_docs
 
 MAX_NDIM = 64  # as NumPy's
 
@@ -26,7 +27,7 @@ def array(
     object: Any, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
     device: Any = None, ndmax: int = 64, like: Any = None,
 ) -> Array:
-    """An array with a copy of ``object``.
+    """Return a new array with a copy of ``object``.
 
     Parameters
     ----------
@@ -34,27 +35,33 @@ def array(
         NumPy arrays and scalars keep their dtype; Python floats become float32, integers int64, bools bool.
     dtype : dtype, optional
     copy : bool, optional
-        None: an Array of that dtype is handed back as it is (:func:`asarray`). False: so it is, and what else is given refused.
+        None: an Array that already has ``dtype`` is returned unchanged, as by :func:`asarray`. False: the same, and anything that
+        would have to be copied is refused.
     order, subok
-        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
-    ndmin, ndmax : int
-        The least number of dimensions; more of extent 1 are put in front. The largest: what is nested deeper is refused.
+        Ignored: weft's arrays are stored in row-major order and have no subclasses.
+    ndmin : int
+        The smallest number of dimensions; missing ones are added in front, with extent 1.
+    ndmax : int
+        The largest number of dimensions; deeper nesting is refused.
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+        The device of the result, such as "cpu" or "gpu"; by default the current one.
     like : array, optional
-        Does nothing: arrays of weft are what these functions make.
+        Ignored: the result is always an Array.
 
     Returns
     -------
     Array
-        Of the shape of ``object``, with memory of its own.
+        With the shape of ``object``.
 
     Raises
     ------
     DTypeError
-        What cannot be an array: ragged lists, text, unknown dtypes.
+        ``object`` cannot become an array (ragged lists, text), or ``dtype`` is unknown.
+    ShapeError
+        ``object`` has more than ``ndmax`` dimensions.
     ValueError, OverflowError
-        A NaN, an infinity or a number out of range that integers are to hold; with ``copy=False``, where a copy is needed.
+        An integer dtype cannot hold a NaN, an infinity or a large number; ``copy=False`` and a copy is needed; ``ndmin`` or
+        ``ndmax`` is out of range; the device is unknown.
 
     Examples
     --------
@@ -66,57 +73,58 @@ def array(
     layout(order, "array")
     if device is not None:
         return made_on("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
-    wanted = None if dtype is None else spelled(dtype)
+    form = None if dtype is None else spelled(dtype)
     if ndmax != MAX_NDIM:
         if not 0 <= whole(ndmax, "array", "ndmax") <= MAX_NDIM:
             raise ValueError(f"array: ndmax={ndmax} must be from 0 to {MAX_NDIM}, as many as NumPy's arrays have")
-        found = array(object, dtype, copy, ndmin=ndmin)
-        if found.ndim > ndmax:
-            raise ShapeError(f"array: object has shape {found.shape}, more dimensions than ndmax={ndmax}")
-        return found
+        result = array(object, dtype, copy, ndmin=ndmin)
+        if result.ndim > ndmax:
+            raise ShapeError(f"array: object has shape {result.shape}, more dimensions than ndmax={ndmax}")
+        return result
     if ndmin != 0 and whole(ndmin, "array", "ndmin") > 0:
         if ndmin > MAX_NDIM:
             raise ValueError(f"array: ndmin={ndmin} is more than the {MAX_NDIM} dimensions that NumPy's arrays have at most")
-        found = array(object, dtype, copy)
-        return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
-    if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):
+        result = array(object, dtype, copy)
+        return result if result.ndim >= ndmin else result.reshape((1,) * (ndmin - result.ndim) + result.shape)
+    if isinstance(object, Array) and not copy and not object.weak and (form is None or form is object.node.dtype):
         return own(object.node) if type(object) is Scalar else object
     if copy is False:
-        raise ValueError("array: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
+        raise ValueError("array: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     if isinstance(object, memoryview):
         object = np.asarray(object)
-    return own(node(object, "array", "object") if wanted is None else assigned(object, wanted))
+    return own(node(object, "array", "object") if form is None else assigned(object, form))
 
 
 @unbound
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
 ) -> Array:
-    """``a`` as an array; an Array of that dtype is handed back as it is.
+    """Return ``a`` as an array; an Array that already has the dtype is returned unchanged.
 
     Parameters
     ----------
-    a, dtype, order, device, like : as in :func:`array`
-    copy : bool, optional
-        True: always a copy. False: never one; what is not an Array of that dtype is refused, but for what other libraries have
-        on a card. That is shared unless told otherwise, as by :func:`from_dlpack`.
+    a : array, NumPy array, number or nested lists
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+        The device of the result, such as "cpu" or "gpu"; by default an existing array stays on its device.
+    copy : bool, optional
+        True: always copy. False: never copy; only an Array of this dtype, or another library's array on a GPU, is accepted. By
+        default another library's GPU array shares its memory, as with :func:`from_dlpack`; everything else is copied.
 
     Returns
     -------
     Array
+        With the shape of ``a``.
 
     Raises
     ------
     DTypeError
-        As :func:`array`.
-    ValueError
-        With ``copy=False``, where a copy is needed; an unknown device.
+        ``a`` cannot become an array (ragged lists, text), or ``dtype`` is unknown.
+    ValueError, OverflowError
+        An integer dtype cannot hold a NaN, an infinity or a large number; ``copy=False`` and a copy is needed; the device is
+        unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.ones(3)
     >>> wf.asarray(x) is x
     True
@@ -129,12 +137,12 @@ def asarray(
         if lies_on_a_card(a):
             return _shared_on_a_card(a, dtype, device, copy)
     if device is not None:
-        found = made_on("asarray", device, asarray, a, dtype, order)
-        if copy is False and found is not a:
-            raise ValueError("asarray: with copy=False only an Array of the dtype that lies on this device can be taken")
-        return array(found) if copy and found is a else found
+        result = made_on("asarray", device, asarray, a, dtype, order)
+        if copy is False and result is not a:
+            raise ValueError("asarray: copy=False needs an Array of this dtype on this device; leave it out to allow a copy")
+        return array(result) if copy and result is a else result
     if copy is False and not (isinstance(a, Array) and (dtype is None or spelled(dtype) is a.node.dtype)):
-        raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
+        raise ValueError("asarray: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     return array(a, dtype, copy=True if copy else None)
 
 
@@ -142,46 +150,47 @@ _NO_CARDS = (Array, np.ndarray, list, tuple, int, float)
 
 
 def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Array:
-    """What another library has on a card, over its memory where that can be."""
+    """Return another library's array on a GPU as an Array, without a copy if dtype and device allow it."""
     from weft.interop.cuda_exchange import card_node
 
-    found = own(card_node(obj, "asarray", copy))
-    wanted = found.node.dtype if dtype is None else spelled(dtype)
-    there = found.device if device is None else named_device("asarray", device)
-    if copy is False and (wanted is not found.node.dtype or there != found.device):
+    shared_array = own(card_node(obj, "asarray", copy))
+    form = shared_array.node.dtype if dtype is None else spelled(dtype)
+    target = shared_array.device if device is None else named_device("asarray", device)
+    if copy is False and (form is not shared_array.node.dtype or target != shared_array.device):
         raise ValueError(
-            f"asarray: with copy=False the array stays what it is, of dtype {found.dtype} on {found.device}; it is asked for as "
-            f"{wanted} on {there}"
+            f"asarray: with copy=False the array keeps dtype {shared_array.dtype} and device {shared_array.device}, "
+            f"but {form} on {target} is needed; leave out copy"
         )
-    same = wanted is found.node.dtype and there == found.device
-    return found if same else made_on("asarray", there, asarray, found, wanted.numpy)
+    is_unchanged = form is shared_array.node.dtype and target == shared_array.device
+    return shared_array if is_unchanged else made_on("asarray", target, asarray, shared_array, form.numpy)
 
 
 @unbound
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array of what another library's array holds: a copy, or over its memory, with ``copy=False`` or where that is a card's.
+    """Return another library's array as an Array: by default a copy on the CPU, and shared memory on a GPU.
 
     Parameters
     ----------
     x : object with ``__dlpack__``
-        On the CPU, such as a NumPy array or a PyTorch tensor, or on a card: then the array lies there, too.
+        On the CPU, such as a NumPy array or a PyTorch tensor, or on a GPU: then the result is on the GPU, too.
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+        The device of the result, such as "cpu" or "gpu"; by default the one of ``x``.
     copy : bool, optional
-        False: the memory is shared, which has to lie row by row. weft never writes to it (what is written into the Array goes to
-        memory of its own); while the Array lives, nobody else should: what is not computed yet would see it. True: a copy. By
-        default a card's memory is shared, and copied on the card where it does not lie row by row; that of the CPU is copied.
+        False: share the memory, which must be in row-major order. weft never writes into shared memory: a write to the Array goes
+        to new memory. While the Array exists, the other library must not write either, since pending operations would read the
+        new values. True: copy. None: share GPU memory (copied on the GPU if it is not in row-major order) and copy CPU memory.
 
     Returns
     -------
-    Array of its shape and dtype
+    Array
+        With the shape and dtype of ``x``.
 
     Raises
     ------
     DTypeError
         ``x`` has no ``__dlpack__``.
     BufferError, ValueError
-        With ``copy=False``, where a copy is needed; an unknown device.
+        ``copy=False`` and a copy is needed; the device is unknown.
 
     Examples
     --------
@@ -197,11 +206,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     from weft.interop.cuda_exchange import card_node, lies_on_a_card
 
     if lies_on_a_card(x):
-        found = own(card_node(x, "from_dlpack", copy))
-        made = found if device is None else made_on("from_dlpack", device, asarray, found)
-        if copy is False and made is not found:
-            raise BufferError(f"from_dlpack: with copy=False the memory is shared, which lies on {found.device}, not {device}")
-        return made
+        shared_array = own(card_node(x, "from_dlpack", copy))
+        result = shared_array if device is None else made_on("from_dlpack", device, asarray, shared_array)
+        if copy is False and result is not shared_array:
+            raise BufferError(
+                f"from_dlpack: with copy=False the result shares memory on {shared_array.device} and cannot be on {device}"
+            )
+        return result
     if device is not None:
         return made_on("from_dlpack", device, partial(from_dlpack, copy=copy), x)
     return own(shared_node(shared(x)) if copy is False else node(taken(x), "from_dlpack"))
@@ -216,36 +227,37 @@ def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, devic
         return made_on(function, device, _filled, value, shape, dtype, order, function, None, like)
     if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
-    wanted = DEFAULT.real if dtype is None else spelled(dtype)
+    form = DEFAULT.real if dtype is None else spelled(dtype)
     extents = shape_tuple(shape, function)
-    found = made(extents, wanted, lambda memory: memory.fill(value))
-    return own(broadcast(number_node(value, wanted), extents) if found is None else found)
+    filled = made(extents, form, lambda memory: memory.fill(value))
+    return own(broadcast(number_node(value, form), extents) if filled is None else filled)
 
 
 @unbound
 def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
-    """An array of zeros, float32 unless told otherwise.
+    """Return an array of zeros.
 
     Parameters
     ----------
     shape : int or tuple of int
     dtype : dtype, optional
         float32 by default.
-    order : any
-        Does nothing: arrays of weft lie row by row.
+    order : str, optional
+        Ignored: weft's arrays are stored in row-major order.
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+        The device of the result, such as "cpu" or "gpu"; by default the current one.
     like : array, optional
-        Does nothing: arrays of weft are what these functions make.
+        Ignored: the result is always an Array.
 
     Returns
     -------
-    Array of that shape
+    Array
+        With this shape.
 
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Another device; a negative extent; a shape that is no integers, or an unknown dtype.
+        An extent is negative; the shape holds no integers, or the dtype is unknown; the device is unknown.
 
     Examples
     --------
@@ -257,24 +269,10 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
 
 
 def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
-    """An array of ones, float32 unless told otherwise.
-
-    Parameters
-    ----------
-    shape, dtype, order, device, like : as in :func:`zeros`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`zeros`.
+    """Return an array of ones.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
@@ -283,24 +281,10 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
 
 @unbound
 def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
-    """An array to be written to; it holds zeros.
-
-    Parameters
-    ----------
-    shape, dtype, order, device, like : as in :func:`zeros`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`zeros`.
+    """Return an array to be overwritten. weft fills it with zeros.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
@@ -308,28 +292,17 @@ def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
-    """An array filled with a number, or with an array that broadcasts.
+    """Return an array filled with a number, or with an array that broadcasts.
 
     Parameters
     ----------
-    shape : int or tuple of int
     fill_value : number or array
+        Must broadcast to ``shape``.
     dtype : dtype, optional
-        By default that of :func:`array` of ``fill_value``.
-    order, device, like : as in :func:`zeros`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`zeros`; a ``fill_value`` that does not broadcast to ``shape``.
+        By default the dtype that :func:`array` gives ``fill_value``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
@@ -343,20 +316,26 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
 
 
 def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]:
-    found = node(x, function, "prototype" if function == "empty_like" else "a")
-    return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else spelled(dtype))
+    source = node(x, function, "prototype" if function == "empty_like" else "a")
+    return (source.shape if shape is None else shape_tuple(shape, function)), (source.dtype if dtype is None else spelled(dtype))
 
 
 def zeros_like(
     a: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """Zeros in the shape and dtype of ``a``.
+    """Return zeros with the shape and dtype of ``a``.
 
     Parameters
     ----------
     a : array_like
-    dtype, shape : default those of ``a``
-    order, subok, device : as in :func:`array`
+    dtype : dtype, optional
+        By default that of the given array.
+    order, subok
+        Ignored: weft's arrays are stored in row-major order and have no subclasses.
+    shape : int or tuple of int, optional
+        By default that of the given array.
+    device : str, optional
+        The device of the result, such as "cpu" or "gpu"; by default the current one.
 
     Returns
     -------
@@ -365,7 +344,7 @@ def zeros_like(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        As :func:`zeros`.
+        An extent is negative; the shape holds no integers, or the dtype is unknown; the device is unknown.
 
     Examples
     --------
@@ -382,24 +361,10 @@ def zeros_like(
 def ones_like(
     a: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """Ones in the shape and dtype of ``a``.
-
-    Parameters
-    ----------
-    a, dtype, order, subok, shape, device : as in :func:`zeros_like`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`zeros`.
+    """Return ones with the shape and dtype of ``a``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
@@ -412,24 +377,14 @@ def ones_like(
 def empty_like(
     prototype: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """An array to be written to, in the shape and dtype of ``prototype``; it holds zeros.
+    """Return an array to be overwritten, with the shape and dtype of ``prototype``. weft fills it with zeros.
 
     Parameters
     ----------
-    prototype, dtype, order, subok, shape, device : as in :func:`zeros_like`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`zeros`.
+    prototype : array_like
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
@@ -443,30 +398,25 @@ def full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Array:
-    """A filled array in the shape and dtype of ``a``.
+    """Return an array with the shape and dtype of ``a``, filled with a number or with an array that broadcasts.
 
     Parameters
     ----------
-    a, dtype, order, subok, shape, device : as in :func:`zeros_like`
     fill_value : number or array
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        As :func:`full`.
+        Must broadcast to the shape.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
     layout(order, "full_like")
     if device is not None:
         return made_on("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
-    extents, wanted = _like(a, "full_like", dtype, shape)
-    return full(extents, fill_value, wanted)
+    extents, form = _like(a, "full_like", dtype, shape)
+    return full(extents, fill_value, form)
+
+
+complete_docs(array, asarray)
+complete_docs(zeros, ones, empty, full)
+complete_docs(zeros_like, ones_like, empty_like, full_like)

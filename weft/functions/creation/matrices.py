@@ -1,4 +1,4 @@
-"""Matrices made of their diagonals: eye and triangles."""
+"""Matrices with ones on diagonals or in triangles, and triangles of matrices."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from weft.eager.peek import made
 from weft.errors import ShapeError
 from weft.functions.support.arguments import Node, cast, made_on, node, number, op, shape_tuple, whole
 from weft.functions.support.try_numpy import by_numpy
+from weft.process.docstrings import complete_docs
 
 
 def diagonal_number(rows: int, columns: int) -> Node:
-    """Column less row, as int64, for every place of a matrix."""
+    """Return column minus row of each element of a matrix, as int64."""
     column = op("iota", shape=(1, columns), dtype=INT64, axis=1)
     return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
 
@@ -25,21 +26,22 @@ def diagonal_number(rows: int, columns: int) -> Node:
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None,
 ) -> Array:
-    """Ones on a diagonal, zeros elsewhere.
+    """Return a matrix with ones on one diagonal and zeros elsewhere.
 
     Parameters
     ----------
     N, M : int
-        ``M`` is ``N`` where it is left out.
+        The number of rows and of columns; ``M`` is ``N`` by default.
     k : int
-        Which diagonal: above the main one when positive.
+        The diagonal: 0 is the main one, positive numbers are above it.
     dtype : dtype, optional
         float32 by default.
-    order : any
-        Does nothing: arrays of weft lie row by row.
+    order : str, optional
+        Ignored: weft's arrays are stored in row-major order.
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
-    like : as in :func:`zeros`
+        The device of the result, such as "cpu" or "gpu"; by default the current one.
+    like : array, optional
+        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def eye(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        A negative extent; an unknown dtype or device.
+        An extent is negative; an argument is no integer, or the dtype is unknown; the device is unknown.
 
     Examples
     --------
@@ -61,34 +63,26 @@ def eye(
     if device is not None:
         return made_on("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
-    wanted, at = DEFAULT.real if dtype is None else spelled(dtype), _within(rows, columns, k)
-    found = made((rows, columns), wanted, lambda memory: np.copyto(memory, np.eye(rows, columns, at, wanted.numpy)))
-    if found is None:
-        found = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), wanted)
-    return wrap(found)
+    form, at = DEFAULT.real if dtype is None else spelled(dtype), _clamp_diagonal(rows, columns, k)
+    result = made((rows, columns), form, lambda memory: np.copyto(memory, np.eye(rows, columns, at, form.numpy)))
+    if result is None:
+        result = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), form)
+    return wrap(result)
 
 
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
-    """The identity matrix: :func:`eye` of ``n`` rows and columns.
+    """Return the identity matrix with ``n`` rows.
 
     Parameters
     ----------
     n : int
-    dtype : dtype, optional
-    like : as in :func:`zeros`
 
     Returns
     -------
     (n, n) Array
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        A negative extent; an unknown dtype.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.identity(1).tolist()
     [[1.0]]
     """
@@ -97,34 +91,25 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
 
 
 def lower_mask(rows: int, columns: int, k: int) -> Node:
-    """Where a matrix is on or below its k-th diagonal."""
-    return op("less_equal", diagonal_number(rows, columns), number_node(_within(rows, columns, k), INT64))
+    """Return a mask of the elements on or below the k-th diagonal."""
+    return op("less_equal", diagonal_number(rows, columns), number_node(_clamp_diagonal(rows, columns, k), INT64))
 
 
-def _within(rows: int, columns: int, k: int) -> int:
-    """The number of a diagonal; of those outside of the matrix one says as much as the other."""
+def _clamp_diagonal(rows: int, columns: int, k: int) -> int:
+    """Return ``k`` limited to the matrix: all diagonals outside of it have the same effect."""
     return max(-rows, min(whole(k, "eye", "k"), columns))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: Any = None) -> Array:
-    """Ones on and below a diagonal, zeros above it.
-
-    Parameters
-    ----------
-    N, M, k, dtype, like : as in :func:`eye`; a negative ``N`` or ``M`` counts as 0
-
-    Returns
-    -------
-    (N, M) Array
+    """Return a matrix with ones on and below a diagonal and zeros above it. A negative ``N`` or ``M`` counts as 0.
 
     Raises
     ------
     DTypeError
-        What is no integer; an unknown dtype.
+        An argument is no integer, or the dtype is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
@@ -134,8 +119,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: An
 
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
-    if type(x) is ndarray and x.ndim > 1 and (found := by_numpy(np.tril if lower else np.triu, x, k)) is not None:
-        return found
+    if type(x) is ndarray and x.ndim > 1 and (result := by_numpy(np.tril if lower else np.triu, x, k)) is not None:
+        return result
     value = node(x, function, "m")
     if not value.shape:
         raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
@@ -146,14 +131,14 @@ def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
 
 
 def tril(m: Any, k: int = 0) -> Array:
-    """``m`` on and below the k-th diagonal, zeros above it.
+    """Return ``m`` with zeros above the k-th diagonal.
 
     Parameters
     ----------
     m : (..., M, N) or (N,)
         A vector is repeated as the rows of a square matrix, as in NumPy.
     k : int
-        The last diagonal to stay; above 0 to the right of the main one.
+        The last diagonal that is kept: 0 is the main one, positive numbers are above it.
 
     Returns
     -------
@@ -174,28 +159,20 @@ def tril(m: Any, k: int = 0) -> Array:
 
 
 def triu(m: Any, k: int = 0) -> Array:
-    """``m`` on and above the k-th diagonal, zeros below it.
+    """Return ``m`` with zeros below the k-th diagonal.
 
     Parameters
     ----------
-    m : (..., M, N) or (N,)
-        As in :func:`tril`.
     k : int
-        The first diagonal to stay; above 0 to the right of the main one.
-
-    Returns
-    -------
-    Array of the shape and dtype of ``m``
-
-    Raises
-    ------
-    ShapeError
-        ``m`` has no dimensions.
+        The first diagonal that is kept: 0 is the main one, positive numbers are above it.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.triu(wf.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
     return _triangle("triu", m, k, False)
+
+
+complete_docs(eye, identity, tri)
+complete_docs(tril, triu)

@@ -1,1 +1,1 @@
-"""What NumPy says about dtypes, and casts."""
+"""NumPy's information about dtypes, and casts."""

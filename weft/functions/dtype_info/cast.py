@@ -23,25 +23,25 @@ def astype(
     x: Any, /, dtype: Any, order: Any = None, casting: str = "unsafe", subok: bool = True, copy: bool = True, *,
     device: Any = None, rounding: str = "nearest", key: Any = None,
 ) -> Array:
-    """``x`` in another dtype.
+    """Return ``x`` converted to another dtype.
 
     Parameters
     ----------
     x : array_like
     dtype : dtype
     order, subok
-        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
+        Ignored: weft's arrays are stored in row-major order and have no subclasses.
     casting : str
-        Which casts may be: "no", "equiv", "safe", "same_kind", or "unsafe" for all.
+        The conversions that are allowed: "no", "equiv", "safe", "same_kind", or "unsafe" for all.
     copy : bool
-        False: an Array of that dtype is handed back as it is.
+        False: return an Array unchanged if it already has the dtype.
     device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+        The device of the result, such as "cpu" or "gpu"; by default the current one.
     rounding : str
-        Of floats: "nearest" (ties to even), "toward zero", "up", "down", or "stochastic": up or down by chance, so that the mean
-        over many casts is the number itself, also where it is smaller than the least that the dtype holds.
+        For float dtypes: "nearest" (ties to even), "toward zero", "up", "down", or "stochastic": up or down at random so that the
+        expected value is the number itself, even below the smallest number of the dtype.
     key : key, optional
-        For "stochastic", as the functions of ``wf.random`` take one: by default the next words of the hidden state.
+        For "stochastic": a key as for the functions of ``wf.random``. By default the hidden state of ``wf.random`` is used.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def astype(
     Raises
     ------
     DTypeError, ValueError
-        An unknown dtype, or one that ``casting`` forbids; complex numbers as real ones, whose imaginary parts would be lost (take
-        ``wf.real(x)``); an unknown device or rounding, or one for what is no float.
+        The dtype is unknown, or ``casting`` forbids it; complex numbers would lose their imaginary parts (use ``wf.real(x)``);
+        the device or the rounding is unknown, or a rounding is given for a dtype that is no float.
 
     Examples
     --------
@@ -62,38 +62,39 @@ def astype(
     layout(order, "astype")
     if device is not None:
         return made_on("astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy)
-    wanted = spelled(dtype)
+    form = spelled(dtype)
     if casting != "unsafe":
-        have = node(x, "astype").dtype
-        if not may_cast(have, wanted, casting, "astype"):
-            raise DTypeError(f"astype: x is {have}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+        source = node(x, "astype").dtype
+        if not may_cast(source, form, casting, "astype"):
+            raise DTypeError(f"astype: x is {source}, not cast to {form} by casting={casting!r}; use 'unsafe'")
     if rounding != "nearest":
         from weft.functions.random.stochastic_rounding import rounded
 
-        return like(x, rounded(node(x, "astype"), wanted, rounding, key))
+        return like(x, rounded(node(x, "astype"), form, rounding, key))
     if not isinstance(x, Array) or x.weak:
-        return like(x, held(x, wanted, "astype", "x"))
-    found = x.node
-    return like(x, cast(found, wanted)) if copy or found.dtype != wanted else x
+        return like(x, held(x, form, "astype", "x"))
+    value = x.node
+    return like(x, cast(value, form)) if copy or value.dtype != form else x
 
 
 def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
-    """An array of its own with the content of ``a``.
+    """Return a new array with the content of ``a``.
 
     Parameters
     ----------
     a : array_like
     order, subok
-        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
+        Ignored: weft's arrays are stored in row-major order and have no subclasses.
 
     Returns
     -------
-    Array of the shape and dtype of ``a``; of a Scalar, a Scalar: ``wf.array(a)`` is an array that can be written to
+    Array
+        With the shape and dtype of ``a``. A Scalar gives a Scalar; ``wf.array(a)`` makes an array that can be written to.
 
     Raises
     ------
     ValueError, TypeError
-        An ``order`` that NumPy does not have.
+        ``order`` is none of NumPy's.
 
     Examples
     --------
@@ -106,15 +107,15 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
 
 
 def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
-    """A number in a dtype; of what has dimensions an array."""
+    """Return a number as a Scalar of the dtype; return an array if ``x`` has dimensions."""
     if imag is not None:
         if dtype.kind != "c":
-            raise TypeError(f"{dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
+            raise TypeError(f"{dtype.name}: takes one number, not two; complex64(real, imag) takes two")
         x = asarray(x) + 1j * asarray(imag)
     form = FROM_NUMPY[dtype]
-    if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):  # as elements have
+    if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):
         return wrap(input_leaf((), form, implementations.number(x, form)))
     if x is None or isinstance(x, str | bytes):
         x = array(x, dtype)
-    found = astype(x, dtype)
-    return found if found.ndim else found[()]
+    result = astype(x, dtype)
+    return result if result.ndim else result[()]

@@ -20,28 +20,31 @@ from weft.functions.support.arguments import node, several
 from weft.functions.support.unbound import unbound
 from weft.runtime import execute
 
-_GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
+_GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # ml_dtypes' floats: no subclasses of np.floating
 
 
 class Kind(type):
-    """The class of the kinds: ``isinstance(x, wf.integer)`` asks for scalars, weft's and NumPy's."""
+    """The metaclass of dtype kinds: ``isinstance(x, wf.integer)`` is True for matching scalars of weft and NumPy."""
 
-    numpys: Any
+    numpy_kind: Any
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, Scalar | np.generic) and cls._holds(x.dtype.type)
+        return isinstance(x, Scalar | np.generic) and cls._contains(x.dtype.type)
 
     def __subclasscheck__(cls, other: Any) -> bool:
-        return cls._holds(other.numpys if isinstance(other, Kind) else other.dtype.type if isinstance(other, DType) else other)
+        return cls._contains(
+            other.numpy_kind if isinstance(other, Kind) else other.dtype.type if isinstance(other, DType) else other
+        )
 
-    def _holds(cls, scalar: Any) -> bool:
+    def _contains(cls, scalar: Any) -> bool:
+        """Return whether a scalar class of NumPy belongs to the kind."""
         if scalar in _GENERIC:
             scalar = np.floating
-        return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpys)
+        return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpy_kind)
 
 
-def _kind(name: str, about: str, example: str) -> Any:
-    doc = f"""{about}, for :func:`issubdtype` and ``isinstance``; no dtype itself.
+def _kind(name: str, description: str, example: str) -> Any:
+    doc = f"""{description}: a kind of dtypes for :func:`issubdtype` and ``isinstance``, not a dtype itself.
 
     Examples
     --------
@@ -49,7 +52,7 @@ def _kind(name: str, about: str, example: str) -> Any:
     >>> wf.issubdtype({example}, wf.{name})
     True
     """
-    return Kind(name, (), {"numpys": getattr(np, name), "__doc__": doc, "__module__": __name__})
+    return Kind(name, (), {"numpy_kind": getattr(np, name), "__doc__": doc, "__module__": __name__})
 
 
 generic = _kind("generic", "Any dtype", "wf.bool")
@@ -57,38 +60,39 @@ number = _kind("number", "Integers and floats", "wf.int8")
 integer = _kind("integer", "Integers", "wf.uint8")
 signedinteger = _kind("signedinteger", "Integers with a sign", "wf.int8")
 unsignedinteger = _kind("unsignedinteger", "Integers without a sign", "wf.uint8")
-inexact = _kind("inexact", "Floats, and what is complex", "wf.bfloat16")
+inexact = _kind("inexact", "Floats and complex numbers", "wf.bfloat16")
 floating = _kind("floating", "Floats", "wf.bfloat16")
 complexfloating = _kind("complexfloating", "Complex numbers", "wf.complex64")
 
 
-def _scalar_type(given: Any, argument: str) -> Any:
-    """NumPy's class of scalars for what the user means by a dtype."""
-    if isinstance(given, Kind):
-        return given.numpys
-    if isinstance(given, type) and builtins.issubclass(given, np.generic):
-        return given
-    if given is float or given is int:
-        return np.float64 if given is float else np.int64
-    if isinstance(given, type) and builtins.issubclass(given, Array):
+def _scalar_type(dtype: Any, argument: str) -> Any:
+    """Return NumPy's scalar class of anything that names a dtype."""
+    if isinstance(dtype, Kind):
+        return dtype.numpy_kind
+    if isinstance(dtype, type) and builtins.issubclass(dtype, np.generic):
+        return dtype
+    if dtype is float or dtype is int:
+        return np.float64 if dtype is float else np.int64
+    if isinstance(dtype, type) and builtins.issubclass(dtype, Array):
         raise DTypeError(
-            f"issubdtype: {argument}={given.__name__} is the class of numbers of every dtype; ask x.dtype in place of type(x)"
+            f"issubdtype: {argument}={dtype.__name__} is the class of numbers of every dtype; use x.dtype instead of type(x)"
         )
     try:
-        return of_any_order(given).numpy.type
+        return of_any_order(dtype).numpy.type
     except DTypeError:
         try:
-            return np.dtype(given).type
+            return np.dtype(dtype).type
         except TypeError:
-            raise DTypeError(f"issubdtype: {argument}={short(given)} is no dtype") from None
+            raise DTypeError(f"issubdtype: {argument}={short(dtype)} is no dtype") from None
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype is another one, or of a kind such as ``wf.integer``.
+    """Return whether a dtype equals another one or is of a kind such as ``wf.integer``.
 
     Parameters
     ----------
-    arg1, arg2 : dtype, or a kind: wf.number, wf.integer, wf.floating, ...
+    arg1, arg2 : dtype or kind
+        Kinds are ``wf.number``, ``wf.integer``, ``wf.floating``, ...
 
     Returns
     -------
@@ -97,7 +101,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     Raises
     ------
     DTypeError
-        No dtype.
+        An argument is no dtype.
 
     Examples
     --------
@@ -113,7 +117,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 @unbound
 def promote_types(type1: Any, type2: Any) -> np.dtype:
-    """The dtype that both become together.
+    """Return the dtype that two dtypes promote to.
 
     Parameters
     ----------
@@ -126,7 +130,7 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
     Raises
     ------
     DTypeError
-        An unknown dtype.
+        An unknown dtype, or two that do not promote.
 
     Examples
     --------
@@ -138,7 +142,7 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
 
 
 def min_scalar_type(a: Any) -> np.dtype:
-    """The smallest dtype that holds a number; the dtype of an array.
+    """Return the smallest dtype that holds a number, or the dtype of an array.
 
     Parameters
     ----------
@@ -151,7 +155,7 @@ def min_scalar_type(a: Any) -> np.dtype:
     Raises
     ------
     DTypeError
-        A number that no dtype of weft holds.
+        No dtype of weft holds the number.
 
     Examples
     --------
@@ -162,10 +166,11 @@ def min_scalar_type(a: Any) -> np.dtype:
     if isinstance(a, Array):
         return a.dtype if a.ndim else np.min_scalar_type(a.numpy())
     with said_by("min_scalar_type"):
-        found = np.min_scalar_type(a)
-    return of_any_order(found).numpy
+        numpy_dtype = np.min_scalar_type(a)
+    return of_any_order(numpy_dtype).numpy
 
-_LETTERS = "bBhHiIlLqQnNpPefdFD?"  # of the dtypes that weft has
+
+_LETTERS = "bBhHiIlLqQnNpPefdFD?"  # type codes of weft's dtypes
 False_, True_ = np.False_, np.True_
 _CODES: dict[str, str] = {str(name): str(letters) for name, letters in vars(np)["typecodes"].items()}
 little_endian = sys.byteorder == "little"
@@ -175,12 +180,12 @@ typecodes = {
     for name, letters in _CODES.items() if any(c in _LETTERS for c in letters)
 }
 sctypeDict = {  # noqa: N816  NumPy's name
-    name: held for name, held in np.sctypeDict.items() if held in {d.type for d in (*ALL, *COMPLEX)} and isinstance(name, str)
+    name: t for name, t in np.sctypeDict.items() if t in {d.type for d in (*ALL, *COMPLEX)} and isinstance(name, str)
 }
 
 
 def typename(char: str) -> str:
-    """What a letter for a dtype means, in words.
+    """Return the description of a dtype's type code.
 
     Parameters
     ----------
@@ -193,7 +198,7 @@ def typename(char: str) -> str:
     Raises
     ------
     KeyError
-        An unknown letter.
+        An unknown code.
 
     Examples
     --------
@@ -201,22 +206,22 @@ def typename(char: str) -> str:
     >>> wf.typename("f")
     'single precision'
     """
-    asked: Any = np.typename
+    lookup: Any = np.typename
     try:
-        return asked(char)
+        return lookup(char)
     except (KeyError, TypeError):
         raise KeyError(f"typename: char={char!r} is no letter of a dtype") from None
 
 
 def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> str:
-    """The letter of the smallest dtype of a set to which all given ones can be cast.
+    """Return the code of the smallest dtype of a set to which all given dtypes can be cast.
 
     Parameters
     ----------
-    typechars : str, or sequence of letters, dtypes and arrays
+    typechars : str, or sequence of codes, dtypes and arrays
     typeset : str or sequence of str
     default : str
-        What is given where none of them is in the set.
+        The result if no dtype of the set is among ``typechars``.
 
     Returns
     -------
@@ -225,7 +230,7 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     Raises
     ------
     DTypeError
-        What has no dtype.
+        An element has no dtype.
 
     Examples
     --------
@@ -233,21 +238,21 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     >>> wf.mintypecode(["d", "f", "D"])
     'D'
     """
-    given = several(typechars, "mintypecode", "typechars")
-    letters = [c if isinstance(c, str) and len(c) == 1 else _letter(c) for c in given]
+    items = several(typechars, "mintypecode", "typechars")
+    letters = [c if isinstance(c, str) and len(c) == 1 else _type_code(c) for c in items]
     with said_by("mintypecode"):
         return np.mintypecode(letters, typeset, default)
 
 
-def _letter(given: Any) -> str:
+def _type_code(item: Any) -> str:
     try:
-        return format_of(given).numpy.char
+        return format_of(item).numpy.char
     except DTypeError:
-        raise DTypeError(f"mintypecode: typechars holds {given!r}, which is no letter, no dtype and no array") from None
+        raise DTypeError(f"mintypecode: typechars holds {item!r}, which is no letter, no dtype and no array") from None
 
 
 def common_type(*arrays: Any) -> Any:
-    """The float or complex dtype that holds all arrays; integers count as the default float.
+    """Return the float or complex dtype that holds all arrays; integers count as the default float.
 
     Parameters
     ----------
@@ -261,7 +266,7 @@ def common_type(*arrays: Any) -> Any:
     Raises
     ------
     DTypeError
-        An array of bools.
+        An array holds bools.
 
     Examples
     --------
@@ -271,22 +276,22 @@ def common_type(*arrays: Any) -> Any:
     """
     import weft
 
-    found = spelled("float16")
+    result = spelled("float16")
     for k, x in enumerate(arrays):
-        have = node(x, "common_type", f"arrays[{k}]").dtype
-        if have not in INEXACT and have.kind == "bool":
+        form = node(x, "common_type", f"arrays[{k}]").dtype
+        if form not in INEXACT and form.kind == "bool":
             raise DTypeError(f"common_type: arrays[{k}] is bool, and bools are no numbers; cast with .astype('float32')")
-        found = promote(found, have if have in FLOATS or have in PAIRS else DEFAULT.real)
-    return getattr(weft, found.name)
+        result = promote(result, form if form in FLOATS or form in PAIRS else DEFAULT.real)
+    return getattr(weft, result.name)
 
 
 __all__ = ["False_", "ScalarType", "True_", "common_type", "little_endian", "mintypecode", "sctypeDict", "typecodes", "typename"]
 
-_STANDARD = tuple(f for f in EVERY.values() if not f.narrow)  # those that the standard names
+_STANDARD = tuple(f for f in EVERY.values() if not f.narrow)  # the dtypes of the array API
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
-    """What the array API asks of a library before it is used.
+    """Return the array API's information about the library.
 
     Returns
     -------
@@ -302,38 +307,38 @@ def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
 
 
 class Info:
-    """The answers."""
+    """The array API's information about weft."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What the library can do: masks as indices, shapes that depend on contents, and how many dimensions there may be."""
+        """Return whether masks are valid indices, whether shapes may depend on values, and the largest number of dimensions."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Where arrays are made: the device in use."""
+        """Return the device in use, on which arrays are created."""
         return execute.device().name
 
     def devices(self) -> tuple[str, ...]:
-        """All devices that can be used here."""
+        """Return all usable devices."""
         return usable()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """The dtypes of what is made without one."""
-        _known("default_dtypes", device)
+        """Return the dtypes of arrays that are created without one."""
+        _check_device("default_dtypes", device)
         whole = int64.dtype
         real, pair = DEFAULT.real.numpy, DEFAULT.complex.numpy
         return {"real floating": real, "complex floating": pair, "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
-        """The standard's dtypes by name, all or those of a kind (as in ``isdtype``)."""
-        _known("dtypes", device)
+        """Return the standard's dtypes by name: all of them, or those of a kind (see ``isdtype``)."""
+        _check_device("dtypes", device)
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not all(k is None or isinstance(k, str) for k in kinds):
             raise DTypeError(f"dtypes: kind={kind!r} must be the name of a kind, or a tuple of such")
         return {f.name: f.numpy for f in _STANDARD if kind is None or isdtype(f.numpy, kind)}
 
 
-def _known(function: str, device: Any) -> None:
-    """Refuse a device that there is not; all have the same dtypes."""
+def _check_device(function: str, device: Any) -> None:
+    """Raise an error if the device does not exist. All devices have the same dtypes."""
     try:
         named("cpu" if device is None else device)
     except ValueError as error:

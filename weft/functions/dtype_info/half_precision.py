@@ -1,4 +1,4 @@
-"""float16 and bfloat16 are storage: what takes several operations is computed in float32, and rounded once."""
+"""Computation of float16 and bfloat16 in float32, with one rounding at the end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weft.functions.creation.fill import asarray
 
 
 def widened(x: Any) -> Array:
-    """``x`` as an Array of float32 or float64: integers, bools, float16 and bfloat16 become float32."""
+    """Return ``x`` as an Array of float32 or float64: integers, bools, float16 and bfloat16 become float32."""
     x = asarray(x)
-    have = x.node.dtype
-    wide = floating(have).computed
-    return x if wide is have else x.astype(wide)
+    form = x.node.dtype
+    wide = floating(form).computed
+    return x if wide is form else x.astype(wide)
 
 
 def narrowed(y: Array, like: Array) -> Array:
-    """``y`` in the dtype of ``like`` where that is float16 or bfloat16."""
+    """Return ``y`` in the dtype of ``like`` if that is a storage-only float, else unchanged."""
     return y.astype(like.dtype) if like.node.dtype.narrow else y

@@ -1,4 +1,4 @@
-"""where, clip and small relatives made of element-wise primitives."""
+"""clip, nan_to_num and comparisons of whole arrays, made of element-wise primitives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.dtypes.formats import COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, For
 from weft.dtypes.parse import layout
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.elementwise.ufuncs import equal, isnan, logical_and, logical_or, special
+from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, logical_or, special
 from weft.functions.reductions.folds import all
 from weft.functions.support.arguments import (
     NUMBERS,
@@ -27,6 +27,7 @@ from weft.functions.support.arguments import (
 from weft.functions.support.comparison_operands import by_value
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
+from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import is_int
 
 
@@ -34,17 +35,15 @@ def clip(
     a: Any, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
     where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
 ) -> Array:
-    """``a`` held between ``min`` and ``max``; None leaves a side open.
+    """Limit ``a`` to the range from ``min`` to ``max``; None leaves a side open.
 
     Parameters
     ----------
     a : array or number
     min, max : array or number, optional
-        The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
-    out : Array, optional
+        The bounds; if they cross, the result is ``max``. NaN in any operand gives NaN.
     a_min, a_max : array or number, optional
         NumPy's other names of ``min`` and ``max``.
-    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -53,8 +52,8 @@ def clip(
 
     Raises
     ------
-    ShapeError, DTypeError
-        Bounds that do not broadcast with ``a``, or an ``out`` that does not fit.
+    ShapeError, DTypeError, TypeError
+        A bound does not broadcast with ``a``, or ``out`` does not fit; a bound is given under both names.
 
     Examples
     --------
@@ -62,15 +61,15 @@ def clip(
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
-    min, max = _either(min, a_min, "min"), _either(max, a_max, "max")
+    min, max = _merge_names(min, a_min, "min"), _merge_names(max, a_max, "max")
     if where is not True or dtype is not None or casting != "same_kind" or order != "K":
         layout(order, "clip")
         sides = [name for name, bound in (("min", min), ("max", max)) if bound is not None]
-        given = (a, *[bound for bound in (min, max) if bound is not None])
-        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", given, out, where, dtype, casting)
+        arguments = (a, *[bound for bound in (min, max) if bound is not None])
+        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", arguments, out, where, dtype, casting)
     value = node(a, "clip", "a")
     if value.dtype in INTEGERS:
-        min, max = _bound(value, min, "min"), _bound(value, max, "max")
+        min, max = _drop_unreachable(value, min, "min"), _drop_unreachable(value, max, "max")
     bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
     if not bounds:
         return finish(value, out, "clip")
@@ -83,15 +82,15 @@ def clip(
     return finish(value, out, "clip")
 
 
-def _either(bound: Any, other: Any, name: str) -> Any:
-    """A bound that has two names."""
+def _merge_names(bound: Any, other: Any, name: str) -> Any:
+    """Return a bound from the name it is given under."""
     if bound is not None and other is not None:
         raise TypeError(f"clip: {name} and a_{name} are two names of one bound; give one of them")
     return other if bound is None else bound
 
 
-def _bound(value: Node, bound: Any, name: str) -> Any:
-    """A bound, None where no element of the dtype can be beyond it."""
+def _drop_unreachable(value: Node, bound: Any, name: str) -> Any:
+    """Return a bound, or None if every element of the dtype satisfies it."""
     if is_int(bound):
         if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
             return None
@@ -101,7 +100,7 @@ def _bound(value: Node, bound: Any, name: str) -> Any:
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
 ) -> Array:
-    """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
+    """Replace NaN and infinities by numbers.
 
     Parameters
     ----------
@@ -109,7 +108,7 @@ def nan_to_num(
     copy : bool
         False: write into ``x``, an Array.
     nan, posinf, neginf : float, optional
-        What stands for NaN and the infinities; None: the largest and the smallest number of the dtype.
+        The replacements; None: the largest and the smallest number of the dtype.
 
     Returns
     -------
@@ -124,9 +123,9 @@ def nan_to_num(
     if not copy and isinstance(x, Array):
         return finish(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
     value = node(x, "nan_to_num")
-    for given, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
-        if given is not None or argument == "nan":
-            real_number(given, "nan_to_num", argument)
+    for replacement, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
+        if replacement is not None or argument == "nan":
+            real_number(replacement, "nan_to_num", argument)
     if value.dtype in COMPLEX:
         parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in parts_of(value)]
         return finish(op("complex", *parts))
@@ -141,24 +140,24 @@ def nan_to_num(
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Whether ``abs(a - b) <= atol + rtol * abs(b)``, infinities being close to themselves.
+    """Return whether ``abs(a - b) <= atol + rtol * abs(b)``; equal infinities are close.
 
     Parameters
     ----------
     a, b : array or number
     rtol, atol : float or array
-        The tolerances, of ``b`` and by itself.
+        The tolerances relative to ``b`` and absolute.
     equal_nan : bool
         Whether NaN is close to NaN.
 
     Returns
     -------
-    Array of bool, of the shape that all broadcast to
+    Array of bool, of the shape that all operands broadcast to
 
     Raises
     ------
     ShapeError
-        Shapes that do not broadcast.
+        The shapes do not broadcast.
 
     Examples
     --------
@@ -172,9 +171,9 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
         raise renamed(error, "isclose", x1="a", x2="b") from None
-    part, finite = _tolerance(rtol, "rtol", b.dtype.part), op("logical_and", op("isfinite", a), op("isfinite", b))
+    part, finite = _tolerance_node(rtol, "rtol", b.dtype.part), op("logical_and", op("isfinite", a), op("isfinite", b))
     try:
-        bound = op("add", _tolerance(atol, "atol", b.dtype.part), op("multiply", part, op("abs", b)))
+        bound = op("add", _tolerance_node(atol, "atol", b.dtype.part), op("multiply", part, op("abs", b)))
         close = op("where", finite, op("less_equal", distance, bound), op("equal", a, b))
     except ShapeError as error:
         raise renamed(error, "isclose", x1="a", x2="the tolerance") from None
@@ -183,20 +182,16 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     return finish(close)
 
 
-def _tolerance(given: Any, argument: str, dtype: Format) -> Node:
-    """Return a tolerance as a node: a Python number belongs to the formula, an array is read as any operand is."""
-    if isinstance(given, list | tuple):
-        return held(given, dtype, "isclose", argument)
-    given = real_number(given, "isclose", argument)
-    return number(given, dtype) if type(given) in NUMBERS else held(given, dtype, "isclose", argument)
+def _tolerance_node(tolerance: Any, argument: str, dtype: Format) -> Node:
+    """Return a tolerance as a node: a Python number is a constant of the formula, an array an operand."""
+    if isinstance(tolerance, list | tuple):
+        return held(tolerance, dtype, "isclose", argument)
+    tolerance = real_number(tolerance, "isclose", argument)
+    return number(tolerance, dtype) if type(tolerance) in NUMBERS else held(tolerance, dtype, "isclose", argument)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close (:func:`isclose`); computes at once.
-
-    Parameters
-    ----------
-    a, b, rtol, atol, equal_nan : as in :func:`isclose`
+    """Return whether all elements are close (:func:`isclose`). Computes immediately.
 
     Returns
     -------
@@ -205,11 +200,10 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     Raises
     ------
     ShapeError, TraceError
-        Shapes that do not broadcast; inside a traced function, where values are not known.
+        The shapes do not broadcast; inside a traced function, where values are not known.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.allclose(wf.array([1.0]), 1.0)
     True
     """
@@ -221,7 +215,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Whether shapes and all elements are equal; computes at once.
+    """Return whether shapes and all elements are equal. Computes immediately.
 
     Parameters
     ----------
@@ -257,28 +251,14 @@ def _equal(a1: Any, a2: Any) -> Array:
 
 
 def _shape(function: str, name: str, x: Any) -> Shape:
-    return () if type(x) is int else node(x, function, name).shape  # it may be larger than any that an array holds
+    return () if type(x) is int else node(x, function, name).shape  # an int may exceed every dtype
 
 
 def array_equiv(a1: Any, a2: Any) -> bool:
-    """Whether two arrays broadcast and are equal then; computes at once.
-
-    Parameters
-    ----------
-    a1, a2 : array
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function, where values are not known.
+    """Return whether two arrays broadcast and are equal then. Computes immediately.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
     True
     """
@@ -287,3 +267,8 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     except ValueError:
         return False
     return bool(all(_equal(a1, a2)))
+
+
+complete_docs(add, clip)
+complete_docs(isclose, allclose)
+complete_docs(array_equal, array_equiv)

@@ -1,4 +1,4 @@
-"""Functions of complex numbers: their parts, conjugates and angles, and which arrays are complex."""
+"""Parts and angles of complex numbers, and queries for complex arrays."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, comple
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import axis_index, broadcast, cast, floating, looked, node, number, op
 from weft.graph.node import Node
+from weft.process.docstrings import complete_docs
 
 
 def real(val: Any) -> Array:
-    """The real parts of ``val``; of real numbers they themselves.
+    """Return the real parts of ``val``; real numbers unchanged.
 
     Parameters
     ----------
@@ -23,7 +24,8 @@ def real(val: Any) -> Array:
 
     Returns
     -------
-    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
+    Array of the shape of ``val``, float32 for complex64, float64 for complex128
+        For a complex Array a view, which writes through.
 
     Examples
     --------
@@ -38,37 +40,28 @@ def real(val: Any) -> Array:
 
 
 def imag(val: Any) -> Array:
-    """The imaginary parts of ``val``; of real numbers zeros.
-
-    Parameters
-    ----------
-    val : array_like
-
-    Returns
-    -------
-    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
+    """Return the imaginary parts of ``val``; zeros for real numbers.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
     [2.0, 0.0]
     """
-    return val.imag if isinstance(val, Array) else wrap(_imaginary(node(val, "imag", "val")))
+    return val.imag if isinstance(val, Array) else wrap(_imaginary_part(node(val, "imag", "val")))
 
 
-def _imaginary(value: Node) -> Node:
+def _imaginary_part(value: Node) -> Node:
     return op("imag", value) if value.dtype in COMPLEX else broadcast(number(0, value.dtype), value.shape)
 
 
 def angle(z: Any, deg: bool = False) -> Array:
-    """The angles of complex numbers, counted from the positive real axis: -pi to pi.
+    """Return the angles of complex numbers from the positive real axis, -pi to pi.
 
     Parameters
     ----------
     z : array_like
     deg : bool
-        In degrees, not radians.
+        In degrees instead of radians.
 
     Returns
     -------
@@ -82,19 +75,19 @@ def angle(z: Any, deg: bool = False) -> Array:
     """
     value = node(z, "angle", "z")
     value = floating(value) if value.dtype is BOOL else cast(value, of_elements(value.dtype))
-    y, x = _imaginary(value), op("real", value) if value.dtype in COMPLEX else value
-    found = op("atan2", y, x)
-    return wrap(op("multiply", found, number(180 / math.pi, found.dtype)) if deg else found)
+    y, x = _imaginary_part(value), op("real", value) if value.dtype in COMPLEX else value
+    angles = op("atan2", y, x)
+    return wrap(op("multiply", angles, number(180 / math.pi, angles.dtype)) if deg else angles)
 
 
 def real_if_close(a: Any, tol: float = 100) -> Array:
-    """The real parts of complex numbers whose imaginary parts are all next to nothing; else ``a`` as it is. They are looked at.
+    """Return the real parts if all imaginary parts are negligible, else ``a``. Complex elements are computed.
 
     Parameters
     ----------
     a : array_like
     tol : float
-        How large imaginary parts may be: above 1 in machine epsilons of the dtype, else as it is.
+        The largest negligible imaginary part: above 1 in machine epsilons of the dtype, else absolute.
 
     Returns
     -------
@@ -103,7 +96,7 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     Raises
     ------
     TraceError
-        Inside a traced function, for the dtype depends on the numbers.
+        Inside a traced function, because the dtype depends on the values.
 
     Examples
     --------
@@ -114,13 +107,13 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     value = asarray(a)
     if value.node.dtype not in COMPLEX:
         return value
-    known = looked(value, "real_if_close", "a")
-    least = tol * np.finfo(known.real.dtype).eps if tol > 1 else tol
-    return wrap(op("real", value.node)) if bool((np.abs(known.imag) < least).all()) else value
+    elements = looked(value, "real_if_close", "a")
+    bound = tol * np.finfo(elements.real.dtype).eps if tol > 1 else tol
+    return wrap(op("real", value.node)) if bool((np.abs(elements.imag) < bound).all()) else value
 
 
 def sort_complex(a: Any) -> Array:
-    """The elements sorted by real parts, then by imaginary ones, along the last axis, as complex numbers.
+    """Sort by real parts, then by imaginary parts, along the last axis; return complex numbers.
 
     Parameters
     ----------
@@ -128,7 +121,7 @@ def sort_complex(a: Any) -> Array:
 
     Returns
     -------
-    Array of complex64, or of complex128 where the numbers have more than float32 or 16 bits hold
+    Array of complex64 or complex128; a complex array keeps its dtype
 
     Raises
     ------
@@ -152,7 +145,7 @@ def sort_complex(a: Any) -> Array:
 
 
 def isreal(x: Any) -> Array:
-    """Whether each element has no imaginary part.
+    """Return whether the imaginary part of each element is zero.
 
     Parameters
     ----------
@@ -168,32 +161,23 @@ def isreal(x: Any) -> Array:
     >>> wf.isreal(wf.array([1 + 2j, 3.0])).tolist()
     [False, True]
     """
-    part = _imaginary(node(x, "isreal"))
+    part = _imaginary_part(node(x, "isreal"))
     return wrap(op("equal", part, number(0, part.dtype)))
 
 
 def iscomplex(x: Any) -> Array:
-    """Whether each element has an imaginary part.
-
-    Parameters
-    ----------
-    x : array_like
-
-    Returns
-    -------
-    Array of bool, of the shape of ``x``
+    """Return whether the imaginary part of each element is not zero.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.iscomplex(wf.array([1 + 2j, 3.0])).tolist()
     [True, False]
     """
-    return wrap(cast(_imaginary(node(x, "iscomplex")), BOOL))
+    return wrap(cast(_imaginary_part(node(x, "iscomplex")), BOOL))
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether an array, a list or a number is of a complex dtype, whatever its elements are.
+    """Return whether an array, a list or a number has a complex dtype, whatever its elements are.
 
     Parameters
     ----------
@@ -213,20 +197,16 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether an array, a list or a number is of a dtype that is not complex.
-
-    Parameters
-    ----------
-    x : array_like
-
-    Returns
-    -------
-    bool
+    """Return whether an array, a list or a number has a dtype that is not complex.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isrealobj(wf.zeros(2)), wf.isrealobj([1j])
     (True, False)
     """
     return not iscomplexobj(x)
+
+
+complete_docs(real, imag)
+complete_docs(isreal, iscomplex)
+complete_docs(iscomplexobj, isrealobj)

@@ -1,4 +1,4 @@
-"""Bits packed into bytes, and taken apart again."""
+"""Packing of bools into the bits of bytes, and unpacking."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weft.errors import DTypeError
 from weft.functions.support.arguments import Node, axis_index, cast, node, number, op, reshaped, whole
 
 
-def _line(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
+def _flatten_without_axis(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
     if axis is None or not value.shape:
         return reshaped(value, (value.size,)), 0
     return value, axis_index(axis, len(value.shape), function)
 
 
-def _shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
+def _bit_shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
     if bitorder not in ("big", "little"):
         raise ValueError(f"{function}: bitorder={bitorder!r} must be 'big' or 'little'")
     order = np.arange(8, dtype=np.uint8)
@@ -27,15 +27,15 @@ def _shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
 
 
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Eight truths a byte, along an axis; zeros fill up the last.
+    """Pack eight bools or integers (true if not zero) into each byte along an axis; zeros fill the last byte.
 
     Parameters
     ----------
     a : array of bools or integers
     axis : int, optional
-        None: of the flattened array.
+        None: the array is flattened.
     bitorder : "big" or "little"
-        Whether the first of eight is the highest bit.
+        "big": the first of eight becomes the highest bit.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     Raises
     ------
     DTypeError, AxisError, ValueError
-        Floats; no such axis; another ``bitorder``.
+        ``a`` holds floats; it has no such axis; ``bitorder`` is unknown.
 
     Examples
     --------
@@ -55,28 +55,28 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     value = node(a, "packbits", "a")
     if value.dtype not in INTEGERS and value.dtype != BOOL:
         raise DTypeError(f"packbits: a must hold bools or integers, but has dtype {value.dtype}")
-    value, axis = _line("packbits", value, axis)
+    value, axis = _flatten_without_axis("packbits", value, axis)
     shape = value.shape
     count = -(-shape[axis] // 8)
     high = tuple(8 * count - n if k == axis else 0 for k, n in enumerate(shape))
     bits = op("pad", cast(cast(value, BOOL), UINT8), low=(0,) * len(shape), high=high, value=0)
     rows = reshaped(bits, (*shape[:axis], count, 8, *shape[axis + 1 :]))
-    by = _shifts("packbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
-    return wrap(cast(op("reduce_sum", op("bitwise_left_shift", rows, by), axes=(axis + 1,), keepdims=False), UINT8))
+    shifts = _bit_shifts("packbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
+    return wrap(cast(op("reduce_sum", op("bitwise_left_shift", rows, shifts), axes=(axis + 1,), keepdims=False), UINT8))
 
 
 def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
-    """The bits of bytes, one an element, along an axis.
+    """Unpack the bits of bytes along an axis, one per element.
 
     Parameters
     ----------
     a : array of uint8
     axis : int, optional
-        None: of the flattened array.
+        None: the array is flattened.
     count : int, optional
-        How many bits of the axis; negative ones are left out at the end, more than there are is filled up with zeros.
+        The number of bits returned along the axis; a negative number drops bits at the end, an excess is filled with zeros.
     bitorder : "big" or "little"
-        Whether the highest bit comes first.
+        "big": the highest bit comes first.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     Raises
     ------
     DTypeError, AxisError, ValueError
-        No bytes; no such axis; another ``bitorder``.
+        ``a`` is not uint8; it has no such axis; ``bitorder`` is unknown, or ``count`` drops more bits than there are.
 
     Examples
     --------
@@ -96,20 +96,20 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     value = node(a, "unpackbits", "a")
     if value.dtype != UINT8:
         raise DTypeError(f"unpackbits: a must hold uint8, but has dtype {value.dtype}")
-    value, axis = _line("unpackbits", value, axis)
+    value, axis = _flatten_without_axis("unpackbits", value, axis)
     shape = value.shape
-    apart = reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    by = _shifts("unpackbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
-    bits = op("bitwise_and", op("bitwise_right_shift", apart, by), number(1, UINT8))
+    separated = reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    shifts = _bit_shifts("unpackbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))
+    bits = op("bitwise_and", op("bitwise_right_shift", separated, shifts), number(1, UINT8))
     extent = 8 * shape[axis]
-    found = wrap(reshaped(bits, (*shape[:axis], extent, *shape[axis + 1 :])))
+    all_bits = wrap(reshaped(bits, (*shape[:axis], extent, *shape[axis + 1 :])))
     if count is None:
-        return found
-    wanted = whole(count, "unpackbits", "count")
-    if wanted < -extent:
-        raise ValueError(f"unpackbits: count={wanted} takes away more than the {extent} bits along axis {axis}")
-    wanted = extent + wanted if wanted < 0 else wanted
-    if wanted > extent:
-        high = tuple(wanted - extent if k == axis else 0 for k in range(len(shape)))
-        return wrap(op("pad", found.node, low=(0,) * len(shape), high=high, value=0))
-    return found[(slice(None),) * axis + (slice(0, wanted),)]
+        return all_bits
+    length = whole(count, "unpackbits", "count")
+    if length < -extent:
+        raise ValueError(f"unpackbits: count={length} takes away more than the {extent} bits along axis {axis}")
+    length = extent + length if length < 0 else length
+    if length > extent:
+        high = tuple(length - extent if k == axis else 0 for k in range(len(shape)))
+        return wrap(op("pad", all_bits.node, low=(0,) * len(shape), high=high, value=0))
+    return all_bits[(slice(None),) * axis + (slice(0, length),)]

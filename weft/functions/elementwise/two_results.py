@@ -1,4 +1,4 @@
-"""Element-wise functions with two results, and those of integers that loop: divmod, modf, frexp, gcd and their kin."""
+"""Element-wise functions with two results, and relatives of rounding and infinity tests: divmod, modf, frexp, fix, isposinf."""
 
 from __future__ import annotations
 
@@ -9,14 +9,25 @@ from weft.array.operations import OPERATIONS, no_complex
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.dtypes.parse import layout, spelled
 from weft.errors import DTypeError, short
-from weft.functions.elementwise.ufuncs import copysign, describe, floor_divide, isinf, logical_and, remainder, signbit, trunc
+from weft.functions.elementwise.ufuncs import (
+    add,
+    copysign,
+    describe,
+    floor_divide,
+    isinf,
+    logical_and,
+    remainder,
+    signbit,
+    trunc,
+)
 from weft.functions.indexing.where import where as choose
 from weft.functions.support.arguments import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_docs
 
 
-def _out(function: str, out: Any, order: str) -> tuple[Any, Any]:
-    """Both places where results go; ``order`` is refused where it is no word."""
+def _parse_outs(function: str, out: Any, order: str) -> tuple[Any, Any]:
+    """Return both arrays of ``out``, and validate ``order``."""
     layout(order, function)
     if out is None:
         return None, None
@@ -30,13 +41,13 @@ def divmod(
     x1: Any, x2: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,
 ) -> tuple[Array, Array]:
-    """``x1 // x2`` and ``x1 % x2``.
+    """Return ``x1 // x2`` and ``x1 % x2``.
 
     Parameters
     ----------
     x1, x2 : array or number
     out : pair of Array, optional
-    where, dtype, casting, order, subok : as in :func:`add`
+        The arrays that the results are written to.
 
     Returns
     -------
@@ -45,7 +56,7 @@ def divmod(
     Raises
     ------
     ShapeError
-        Shapes that do not broadcast.
+        The shapes do not broadcast.
 
     Examples
     --------
@@ -53,7 +64,7 @@ def divmod(
     >>> [x.tolist() for x in wf.divmod(wf.array([7, -7]), 4)]
     [[1, -2], [3, 1]]
     """
-    first, second = _out("divmod", out, order)
+    first, second = _parse_outs("divmod", out, order)
     return floor_divide(x1, x2, first, where, dtype, casting), remainder(x1, x2, second, where, dtype, casting)
 
 
@@ -62,13 +73,11 @@ def modf(
     x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,
 ) -> tuple[Array, Array]:
-    """What stands behind the point, and the whole number in front of it; both have the sign of ``x``.
+    """Return the fractional and the integral part; both have the sign of ``x``.
 
     Parameters
     ----------
     x : array or number
-    out : pair of Array, optional
-    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -77,39 +86,38 @@ def modf(
     Raises
     ------
     DTypeError
-        Complex numbers.
+        ``x`` is complex.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(_elements(_asked("modf", x, dtype, casting)))
-    whole = copysign(trunc(value), value)
-    rest = copysign(choose(isinf(value), 0.0, value - whole), value)
-    first, second = _out("modf", out, order)
-    return _left("modf", rest.node, first, where), _left("modf", whole.node, second, where)
+    value = wrap(_elements(_read_operand("modf", x, dtype, casting)))
+    integral = copysign(trunc(value), value)
+    fraction = copysign(choose(isinf(value), 0.0, value - integral), value)
+    first, second = _parse_outs("modf", out, order)
+    return _write_result("modf", fraction.node, first, where), _write_result("modf", integral.node, second, where)
 
 
-def _asked(function: str, x: Any, dtype: Any, casting: str) -> Node:
-    """The operand in the dtype that was asked for."""
+def _read_operand(function: str, x: Any, dtype: Any, casting: str) -> Node:
+    """Cast the operand to the requested dtype."""
     value = node(x, function)
     if dtype is None:
         return value
-    wanted = spelled(dtype)
-    if not may_cast(value.dtype, wanted, casting, function):
-        raise DTypeError(f"{function}: dtype={wanted} cannot hold an operand of {value.dtype}; cast it, or use casting='unsafe'")
-    return cast(value, wanted)
+    form = spelled(dtype)
+    if not may_cast(value.dtype, form, casting, function):
+        raise DTypeError(f"{function}: dtype={form} cannot hold an operand of {value.dtype}; cast it, or use casting='unsafe'")
+    return cast(value, form)
 
 
-def _left(function: str, found: Node, out: Any, where: Any) -> Array:
-    """A result, where ``where`` holds; elsewhere ``out`` as it is, or zeros."""
+def _write_result(function: str, result: Node, out: Any, where: Any) -> Array:
+    """Write a result to ``out``, where the mask ``where`` holds; without ``out`` the other elements are zero."""
     if where is True:
-        return finish(found, out, function)
-    old = number(0, found.dtype) if out is None else node(out, function, "out")
+        return finish(result, out, function)
+    old = number(0, result.dtype) if out is None else node(out, function, "out")
     mask = cast(node(where, function, "where"), BOOL)
-    return finish(op("where", mask, into(found, old.dtype, function) if out is not None else found, old), out, function)
+    return finish(op("where", mask, into(result, old.dtype, function) if out is not None else result, old), out, function)
 
 
 def _elements(value: Node) -> Node:
@@ -117,17 +125,17 @@ def _elements(value: Node) -> Node:
 
 
 def _exponent(value: Node) -> Node:
-    """The powers of two, as integers of the same width, from the bits of the numbers."""
+    """Compute the exponents of frexp from the bits of the numbers, as integers of the same width."""
     form = value.dtype.computed
     x, bits = cast(value, form), form.integer
-    small = op("less", op("abs", x), number(2.0 ** (2 - form.bias), form))  # denormal numbers are made larger first
+    small = op("less", op("abs", x), number(2.0 ** (2 - form.bias), form))  # subnormal numbers are scaled first
     x = op("where", small, op("multiply", x, number(2.0 ** (form.mantissa + 2), form)), x)
     word = op("bitcast", x, dtype=bits)
     mask = ((1 << form.exponent) - 1) << form.mantissa
     field = op("bitwise_right_shift", op("bitwise_and", word, number(mask, bits)), number(form.mantissa, bits))
     power = op("subtract", field, op("where", small, number(form.bias + form.mantissa + 1, bits), number(form.bias - 1, bits)))
-    plain = op("logical_and", op("isfinite", x), op("not_equal", x, number(0, form)))
-    return op("where", plain, power, number(0, bits))
+    is_regular = op("logical_and", op("isfinite", x), op("not_equal", x, number(0, form)))
+    return op("where", is_regular, power, number(0, bits))
 
 
 @unbound
@@ -135,45 +143,28 @@ def frexp(
     x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,
 ) -> tuple[Array, Array]:
-    """Mantissas from 0.5 to 1 and exponents of 2: ``x`` is ``mantissa * 2**exponent``.
-
-    Parameters
-    ----------
-    x : array or number
-    out : pair of Array, optional
-    where, dtype, casting, order, subok : as in :func:`add`
+    """Return mantissas from 0.5 to 1 and exponents of 2: ``x`` is ``mantissa * 2**exponent``.
 
     Returns
     -------
     Array of floats and Array of int32
 
-    Raises
-    ------
-    DTypeError
-        Complex numbers.
-
     Examples
     --------
-    >>> import weft as wf
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = _elements(_asked("frexp", x, dtype, casting))
+    value = _elements(_read_operand("frexp", x, dtype, casting))
     if value.dtype in COMPLEX:
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
-    mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # so its derivative is that power of two
-    first, second = _out("frexp", out, order)
-    return _left("frexp", mantissa, first, where), _left("frexp", cast(exponent, INT32), second, where)
+    mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # its derivative is that power of two
+    first, second = _parse_outs("frexp", out, order)
+    return _write_result("frexp", mantissa, first, where), _write_result("frexp", cast(exponent, INT32), second, where)
 
 
 def fix(x: Any, out: Array | None = None) -> Array:
-    """Rounded towards zero: :func:`trunc`.
-
-    Parameters
-    ----------
-    x : array or number
-    out : Array, optional
+    """Round towards zero, as :func:`trunc`.
 
     Returns
     -------
@@ -181,14 +172,13 @@ def fix(x: Any, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fix(wf.array([1.5, -1.5])).tolist()
     [1.0, -1.0]
     """
     return trunc(x, out)
 
 
-def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
+def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
     value = wrap(node(x, function))
     if value.node.dtype in COMPLEX:
         raise no_complex(function, value.node.dtype)
@@ -199,12 +189,7 @@ def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
 
 
 def isneginf(x: Any, out: Array | None = None) -> Array:
-    """Whether x is negative infinity.
-
-    Parameters
-    ----------
-    x : array or number
-    out : Array, optional
+    """Return whether each element is negative infinity.
 
     Returns
     -------
@@ -213,42 +198,31 @@ def isneginf(x: Any, out: Array | None = None) -> Array:
     Raises
     ------
     DTypeError
-        Complex numbers.
+        ``x`` is complex.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isneginf(wf.array([-wf.inf, wf.inf])).tolist()
     [True, False]
     """
-    return _infinite("isneginf", x, True, out)
+    return _is_signed_infinity("isneginf", x, True, out)
 
 
 def isposinf(x: Any, out: Array | None = None) -> Array:
-    """Whether x is positive infinity.
-
-    Parameters
-    ----------
-    x : array or number
-    out : Array, optional
-
-    Returns
-    -------
-    Array of bool
-
-    Raises
-    ------
-    DTypeError
-        Complex numbers.
+    """Return whether each element is positive infinity.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isposinf(wf.array([-wf.inf, wf.inf])).tolist()
     [False, True]
     """
-    return _infinite("isposinf", x, False, out)
+    return _is_signed_infinity("isposinf", x, False, out)
 
 
 for _function in (divmod, modf, frexp):
     describe(_function, _function.__name__)
+complete_docs(add, divmod)
+complete_docs(divmod, modf)
+complete_docs(modf, frexp)
+complete_docs(trunc, fix, isneginf)
+complete_docs(isneginf, isposinf)

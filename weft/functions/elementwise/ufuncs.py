@@ -1,8 +1,7 @@
 """Element-wise functions: arithmetic, comparisons, powers, exponentials, trigonometry, bits, special functions.
 
 Each is a :class:`Ufunc` with NumPy's arguments ``out``, ``where``, ``dtype``, ``casting`` and methods ``reduce``, ``accumulate``,
-``outer``, ``at``. What an operation means is a record in ``weft/array/operations.py``, which operators and NumPy's ufuncs use
-too.
+``outer``, ``at``. ``weft/array/operations.py`` defines the operations, which operators and NumPy's ufuncs use as well.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ _GROUPED = frozenset((
 _MONOIDS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "min", "logical_or": "max",
 }
-_PYTHON = (bool, int, float, complex)
-_FOREIGN = frozenset("gGOMmqQ")  # letters of dtypes that weft has not, or that it has under another letter, as int64 is "l"
+_PYTHON_NUMBERS = (bool, int, float, complex)
+_FOREIGN = frozenset("gGOMmqQ")  # letters of dtypes that weft lacks, or has under another letter (int64 is "l")
 _FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
@@ -73,7 +72,7 @@ _IDENTITY: dict[str, Any] = {
 
 
 class Ufunc(Protocol):
-    """What type checkers know of an element-wise function."""
+    """The type of an element-wise function for type checkers."""
 
     nin: int
     nout: int
@@ -95,7 +94,7 @@ class Ufunc(Protocol):
 
 
 def describe(function: Any, name: str, arity: int = 0) -> None:
-    """Give a function the attributes of NumPy's ufunc ``name`` that say what it takes; of its types those that weft has."""
+    """Set the attributes of NumPy's ufunc ``name`` on a function; ``types`` lists only dtypes of weft."""
     numpys: Any = getattr(np, name, None)
     numpys = numpys if isinstance(numpys, np.ufunc) else None
     function.nin, function.nout = (arity, 1) if numpys is None else (numpys.nin, numpys.nout)
@@ -107,7 +106,7 @@ def describe(function: Any, name: str, arity: int = 0) -> None:
 
 
 def equip(function: Any, operation: Operation) -> None:
-    """Give a function of elements what ufuncs have."""
+    """Set the attributes and methods of a ufunc on an element-wise function."""
     describe(function, operation.ufunc, operation.arity)
     function.at = partial(at, operation)
     if operation.arity == 2:
@@ -117,96 +116,96 @@ def equip(function: Any, operation: Operation) -> None:
 
 
 def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
-    """What a function gives for an ``out``: floats made of integers are float64 where that is, which NumPy makes of them."""
-    found = ask(*xs)
-    if found.node.dtype is not FLOAT32 or widened(FLOAT32, out) is not FLOAT64:
-        return found
+    """Call a function for an ``out``: with a float64 ``out``, float results of integers are computed in float64, as in NumPy."""
+    result = ask(*xs)
+    if result.node.dtype is not FLOAT32 or widened(FLOAT32, out) is not FLOAT64:
+        return result
     nodes = [x if type(x) in NUMBERS else node(x, "out") for x in xs]
     if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
-        return found
+        return result
     return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else held(n, FLOAT64, "out", "x")) for n in nodes))
 
 
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
-    """A call with ``where=`` or ``dtype=``."""
+    """Call a function with ``where=``, ``dtype=`` or ``casting=``."""
     refuse_promotion(name, casting, *xs)
-    if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # negative powers that are left out pass
+    if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # masked negative powers are valid
         power = node(xs[1], name)
         mask = cast(node(where, name, "where"), BOOL)
         xs = (xs[0], wrap(op("where", mask, power, number(1, power.dtype))))
     if dtype is not None or casting not in CASTINGS:
-        wanted = spelled(dtype)
-        given = [  # Python's numbers have no dtype of their own
-            in_dtype(x, wanted) if type(x) in _PYTHON and weak(type(x), wanted) is wanted else node(x, name) for x in xs
+        form = spelled(dtype)
+        operands = [  # Python numbers are weak
+            in_dtype(x, form) if type(x) in _PYTHON_NUMBERS and weak(type(x), form) is form else node(x, name) for x in xs
         ]
-        lost = [n for n in given if not may_cast(n.dtype, wanted, casting, name)]
-        sizes = wanted not in COMPLEX and all(n.dtype in COMPLEX for n in lost)  # of complex numbers
-        have = " and ".join(n.dtype.name for n in given)
-        if lost and not sizes and wanted is not BOOL:
-            raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {have}; cast them, or use casting='unsafe'")
-        found = ask(*xs) if lost or wanted is BOOL else ask(*(wrap(cast(n, wanted)) for n in given))  # BOOL: comparisons
-        if found.node.dtype is not wanted:
-            raise DTypeError(f"{name}: dtype={wanted} is not what it makes of {have}: {found.node.dtype}; cast the result")
+        uncastable = [n for n in operands if not may_cast(n.dtype, form, casting, name)]
+        is_magnitude = form not in COMPLEX and all(n.dtype in COMPLEX for n in uncastable)  # abs of complex numbers is real
+        dtypes = " and ".join(n.dtype.name for n in operands)
+        if uncastable and not is_magnitude and form is not BOOL:
+            raise DTypeError(f"{name}: dtype={form} cannot hold operands of {dtypes}; cast them, or use casting='unsafe'")
+        result = ask(*xs) if uncastable or form is BOOL else ask(*(wrap(cast(n, form)) for n in operands))
+        if result.node.dtype is not form:
+            raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
-        found = asked(ask, xs, out)
+        result = asked(ask, xs, out)
     if where is True:
-        return finish(found.node, out, name, casting)
+        return finish(result.node, out, name, casting)
     mask = cast(node(where, name, "where"), BOOL)
-    old = number(0, found.node.dtype) if out is None else node(out, name, "out")
-    chosen = op("where", mask, into(found.node, old.dtype, name, casting) if out is not None else found.node, old)
-    return finish(chosen, out, name)
+    old = number(0, result.node.dtype) if out is None else node(out, name, "out")
+    selected = op("where", mask, into(result.node, old.dtype, name, casting) if out is not None else result.node, old)
+    return finish(selected, out, name)
 
 
-def _plain(method: str, operation: Operation) -> Any:
-    """NumPy's own, of those that go from the left."""
+def _numpy_method(method: str, operation: Operation) -> Any:
+    """Return the method of NumPy's ufunc for an operation."""
     return getattr(getattr(np, operation.ufunc or operation.name), method)
 
 
-def _line(operation: Operation, x: Any, dtype: Any, out: Any = None) -> Node:
-    """The operand in the dtype that a fold is computed in."""
+def _cast_for_fold(operation: Operation, x: Any, dtype: Any, out: Any = None) -> Node:
+    """Cast the operand to the dtype that a fold is computed in."""
     value = node(x, operation.name)
     if dtype is not None:
-        wanted = spelled(dtype)
-        within = BOOL if operation.name.startswith("logical") else operation.rule(operation.name, wanted)[1]
-        if within is not wanted:
-            raise DTypeError(f"{operation.name}: dtype={wanted} is not what it gives: of {wanted} it makes {within}")
-        return cast(value, wanted)
+        form = spelled(dtype)
+        result_form = BOOL if operation.name.startswith("logical") else operation.rule(operation.name, form)[1]
+        if result_form is not form:
+            raise DTypeError(f"{operation.name}: dtype={form} is not possible, because operands of {form} give {result_form}")
+        return cast(value, form)
     if out is not None:
         value = cast(value, widened(value.dtype, out))
     elif operation.name in ("add", "multiply"):
         value = cast(value, summed(value.dtype))
     if operation.name.startswith("logical"):
         return cast(value, BOOL)
-    within = operation.rule(operation.name, value.dtype)[1]  # what the operation refuses it refuses of one element, too
-    return cast(value, within) if operation.name in _FLOATING else value
+    result_form = operation.rule(operation.name, value.dtype)[1]  # raises for dtypes that the operation refuses
+    return cast(value, result_form) if operation.name in _FLOATING else value
 
 
-def _from_left(method: str, operation: Operation, value: Node, **known: Any) -> Node:
-    """What goes from the left, computed at once; floats that NumPy makes of integers are float32."""
-    within = operation.rule(operation.name, value.dtype)[1]
-    like = FLOAT32 if value.dtype not in INEXACT and within is FLOAT32 else None
+def _fold_in_numpy(method: str, operation: Operation, value: Node, **options: Any) -> Node:
+    """Fold from the left in NumPy, immediately. float64 that NumPy makes of integers becomes float32."""
+    form = operation.rule(operation.name, value.dtype)[1]
+    like = FLOAT32 if value.dtype not in INEXACT and form is FLOAT32 else None
     if like is not None:
         value = cast(value, FLOAT64)
-    return of_numpy(_plain(method, operation)(wrap(value).numpy(), **known), like).node
+    return of_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
 
 
-def _joined(operation: Operation, x: Node, y: Node) -> Node:
+def _combine(operation: Operation, x: Node, y: Node) -> Node:
     return operation.node(wrap(x), wrap(y))
 
 
-def _with_axes(value: Node, name: str) -> Node:
+def _require_axes(value: Node, name: str) -> Node:
     if not value.shape:
-        raise DTypeError(f"{name}: the array has no dimensions, so there is nothing to go along")
+        raise DTypeError(f"{name}: the array has no dimensions; at least one is needed")
     return value
 
 
 def _monoid(operation: Operation, value: Node) -> str | None:
-    """What primitives call an operation that they fold numbers by; sums and products of bools are bools."""
+    """Return the name by which primitives fold with an operation, or None; sums and products of bools stay bools."""
     return None if value.dtype is BOOL and operation.name in ("add", "multiply") else _MONOIDS.get(operation.name)
 
 
-def _folded(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
-    """The fold of axes, which have an element; by halves where no primitive does it."""
+def _fold_axes(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
+    """Fold axes that are not empty, by repeated halving if no primitive folds the operation."""
     if all(value.shape[axis] == 1 for axis in axes):
         return value
     monoid = _monoid(operation, value)
@@ -216,7 +215,7 @@ def _folded(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
         while value.shape[axis] > 1:
             extent = value.shape[axis]
             half = extent // 2
-            both = _joined(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
+            both = _combine(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
             value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
     return value
 
@@ -225,62 +224,62 @@ def reduce(
     operation: Operation, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
     initial: Any = None, where: Any = True,
 ) -> Array:
-    """All elements along axes joined; the first axis where none is named."""
+    """Combine all elements along axes, by default the first."""
     name = f"{operation.name}.reduce"
-    value = _line(operation, array, dtype, out)
+    value = _cast_for_fold(operation, array, dtype, out)
     axes = axis_tuple(axis, len(value.shape), name) if value.shape or axis not in (0, -1) else ()
     identity = _IDENTITY.get(operation.name)
     if where is not True and identity is None and initial is None:
         raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
     if operation.name not in _GROUPED:
         if len(axes) > 1 and operation.name != "gcd":
-            raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
-        known = {"initial": initial, "where": where}
-        known = {k: looked(v, name, k) for k, v in known.items() if v is not (True if k == "where" else None)}
-        return finish(_from_left("reduce", operation, value, axis=axes, keepdims=keepdims, **known), out, name)
-    first = None if initial is None else held(initial, value.dtype, name, "initial")
-    neutral = first if identity is None else cast(node(identity, name), value.dtype)  # joined to others it changes nothing
+            raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
+        options = {"initial": initial, "where": where}
+        options = {k: looked(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
+        return finish(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
+    start = None if initial is None else held(initial, value.dtype, name, "initial")
+    neutral = start if identity is None else cast(node(identity, name), value.dtype)  # does not change the others
     if where is not True:
         mask = broadcast(cast(node(where, name, "where"), BOOL), value.shape)
-        assert neutral is not None  # or it was refused
+        assert neutral is not None
         value = op("where", mask, value, neutral)
-    if operation.name == "hypot" and first is None:
-        value = op("abs", value)  # begun with 0: one element alone is a distance, too
+    if operation.name == "hypot" and start is None:
+        value = op("abs", value)  # of a single element as well
     for a in axes:
         if not value.shape[a]:
             if neutral is None:
                 raise ShapeError(f"{name}: an array of shape {value.shape} has no element along axis={a}, and no identity")
             value = broadcast(neutral, tuple(1 if d == a else n for d, n in enumerate(value.shape)))
-    value = _folded(operation, value, axes)
-    if first is not None:
-        value = _joined(operation, value, first)
+    value = _fold_axes(operation, value, axes)
+    if start is not None:
+        value = _combine(operation, value, start)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
     return finish(reshaped(value, shape), out, name)
 
 
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
-    """Each element joined with all before it along an axis."""
+    """Combine each element with all before it along an axis."""
     name = f"{operation.name}.accumulate"
-    value = _with_axes(_line(operation, array, dtype, out), name)
+    value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
     axis = axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
-        return finish(_from_left("accumulate", operation, value, axis=axis), out, name)
+        return finish(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
     monoid = _monoid(operation, value)
     if monoid is not None:
         return finish(op(f"cumulative_{monoid}", value, axis=axis), out, name)
-    by = 1
-    while by < value.shape[axis]:
+    distance = 1
+    while distance < value.shape[axis]:
         extent = value.shape[axis]
-        both = _joined(operation, sliced(value, axis, 0, extent - by), sliced(value, axis, by, extent))
-        value = op("concat", cast(sliced(value, axis, 0, by), both.dtype), both, axis=axis)
-        by *= 2
+        both = _combine(operation, sliced(value, axis, 0, extent - distance), sliced(value, axis, distance, extent))
+        value = op("concat", cast(sliced(value, axis, 0, distance), both.dtype), both, axis=axis)
+        distance *= 2
     return finish(value, out, name)
 
 
 def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
-    """Folds of the slices between indices, which are looked at; where the next one is not larger, one element."""
+    """Fold the slices between indices, which are computed; an index whose successor is not larger selects one element."""
     name = f"{operation.name}.reduceat"
-    value = _with_axes(_line(operation, array, dtype, out), name)
+    value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
     axis = axis_index(axis, len(value.shape), name)
     starts = wrap(integer_node(indices, name, "indices", bools=True)).numpy().reshape(-1).tolist()
     extent = value.shape[axis]
@@ -288,27 +287,27 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
         if not 0 <= i < extent:
             raise IndexError(f"{name}: index {i} is out of bounds for axis {axis} with size {extent}")
     if operation.name not in _GROUPED:
-        return finish(_from_left("reduceat", operation, value, indices=starts, axis=axis), out, name)
+        return finish(_fold_in_numpy("reduceat", operation, value, indices=starts, axis=axis), out, name)
     parts = []
     for k, i in enumerate(starts):
         stop = starts[k + 1] if k + 1 < len(starts) else extent
-        parts.append(_folded(operation, sliced(value, axis, i, stop if stop > i else i + 1), (axis,)))
+        parts.append(_fold_axes(operation, sliced(value, axis, i, stop if stop > i else i + 1), (axis,)))
     if not parts:
         return finish(sliced(value, axis, 0, 0), out, name)
     return finish(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)
 
 
 def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -> Array:
-    """The function of each element of one with each element of the other."""
+    """Apply the function to each pair of an element of ``x1`` and one of ``x2``."""
     a, b = map(wrap, exact_operands(x1, x2))
     return function(a.reshape(a.shape + (1,) * b.ndim), b, **options)
 
 
 def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
-    """Written in place at indices, once for each of equal ones."""
+    """Apply the operation in place at indices, once for every occurrence of an index."""
     if not isinstance(array, Array) or isinstance(array, Scalar):
         raise DTypeError(f"{operation.name}.at: the array must be a weft Array, not {type(array).__name__}: it is written to")
-    _plain("at", operation)(array, indices, *values)
+    _numpy_method("at", operation)(array, indices, *values)
 
 
 __all__ = ["Ufunc"]
@@ -319,23 +318,23 @@ Binary = Ufunc
 # ---- makers
 
 
-def _document(function: Any, name: str, about: str, parameters: str, example: str, shows: str, raises: str = "") -> Any:
+def _document(function: Any, name: str, summary: str, parameters: str, example: str, output: str, raises: str = "") -> Any:
     named(function, name)
-    function.__doc__ = f"""{about}
+    function.__doc__ = f"""{summary}
 
     Parameters
     ----------
 {parameters}
     out : Array, optional
-        Where to write the result; it needs the result's shape and a dtype that can hold it.
+        The array that the result is written to, of the result's shape and a dtype that can hold it.
     where : array of bools, optional
-        Elsewhere ``out`` stays as it is (zeros without an ``out``).
+        The elements to compute. The others keep the value of ``out``, or are zero without an ``out``.
     dtype : dtype, optional
-        What the operands are cast to first.
+        The dtype that the operands are cast to first.
     casting : str, optional
-        Which casts ``dtype`` may ask for: "same_kind", or "unsafe" for all.
+        The casts that ``dtype`` may imply: "same_kind", or "unsafe" for all.
     order, subok
-        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
+        No effect: arrays of weft are stored in row-major order and have no subclasses.
 
     Returns
     -------
@@ -345,19 +344,19 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
     Raises
     ------
     ShapeError, DTypeError
-        Shapes that do not broadcast, or dtypes the function does not take.
+        The shapes do not broadcast, or the function does not take the dtypes.
 {raises}
     Examples
     --------
     >>> import weft as wf
     >>> {example}
-    {shows}
+    {output}
     """
     return as_method(function)
 
 
-def unary(name: str, about: str, example: str, shows: str) -> Unary:
-    """A function of one operand that is an operation; ``example``: what it is called with, and the list that this shows."""
+def unary(name: str, summary: str, example: str, output: str) -> Unary:
+    """Make an element-wise function of one operand, documented by an example: its arguments and its printed list."""
     ask, short = call(name, 1), short_way(name)
 
     def function(
@@ -370,19 +369,19 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
         if out is not None:
             return finish(asked(ask, (x,), out).node, out, name)
         native = short.call
-        found = native(x)
-        if found is not None:
-            return found
+        result = native(x)
+        if result is not None:
+            return result
         if x is None:
-            node(x, name)  # refuses it
+            node(x, name)  # raises
         return ask(x)
 
     equip(function, OPERATIONS[name])
-    return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
+    return _document(function, name, summary, "    x : array or number", f"wf.{name}({example}).tolist()", output)
 
 
-def binary(name: str, about: str, example: str, shows: str, raises: str = "") -> Binary:
-    """The same of two operands."""
+def binary(name: str, summary: str, example: str, output: str, raises: str = "") -> Binary:
+    """Make an element-wise function of two operands, as :func:`unary`."""
     ask, short = call(name, 2), short_way(name)
 
     def function(
@@ -395,76 +394,93 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
         if out is not None:
             return finish(asked(ask, (x1, x2), out).node, out, name)
         native = short.call
-        found = native(x1, x2)
-        return ask(x1, x2) if found is None else found
+        result = native(x1, x2)
+        return ask(x1, x2) if result is None else result
 
     equip(function, OPERATIONS[name])
-    return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)
+    return _document(function, name, summary, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", output, raises)
 
 
 # ---- the table: arithmetic
 
-add = binary("add", "``x1 + x2``; for bools: or.", "wf.array([1.0, 2.0]), 1.0", "[2.0, 3.0]")
-subtract = binary("subtract", "``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.0, 1.0]")
-multiply = binary("multiply", "``x1 * x2``; for bools: and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]")
-divide = binary("divide", "``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]")
+add = binary("add", "Add: ``x1 + x2``; for bools logical or.", "wf.array([1.0, 2.0]), 1.0", "[2.0, 3.0]")
+subtract = binary("subtract", "Subtract: ``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.0, 1.0]")
+multiply = binary("multiply", "Multiply: ``x1 * x2``; for bools logical and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]")
+divide = binary("divide", "Divide: ``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]")
 floor_divide = binary(
-    "floor_divide", "``x1 // x2``, rounded down; integers by zero are 0.", "wf.array([7, -7]), 2", "[3, -4]"
+    "floor_divide", "Divide and round down: ``x1 // x2``; integers divided by zero give 0.", "wf.array([7, -7]), 2", "[3, -4]",
 )
-remainder = binary("remainder", "``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]")
+remainder = binary("remainder", "Compute the remainder ``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]")
 pow = binary(
-    "pow", "``x1 ** x2``; integers stay integers, and have no negative powers.", "wf.array([2.0, 3.0]), 2.0", "[4.0, 9.0]",
-    "    ValueError\n        A negative power of integers, where it is known: a number, or an array that is computed.\n",
+    "pow", "Compute ``x1 ** x2``; integers stay integers and have no negative powers.", "wf.array([2.0, 3.0]), 2.0",
+    "[4.0, 9.0]",
+    "    ValueError\n        An integer is raised to a negative power that is known: a number or a computed array.\n",
 )
-maximum = binary("maximum", "The larger of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
-minimum = binary("minimum", "The smaller of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]")
-fmax = binary("fmax", "The larger of the two; a NaN counts only beside a NaN.", "wf.array([1.0, wf.nan]), 3.0", "[3.0, 3.0]")
-fmin = binary("fmin", "The smaller of the two; a NaN counts only beside a NaN.", "wf.array([1.0, wf.nan]), 3.0", "[1.0, 3.0]")
-fmod = binary("fmod", "What is left of a division that is cut off: it has the sign of ``x1``.", "wf.array([7, -7]), 4", "[3, -3]")
-heaviside = binary("heaviside", "0 below zero, 1 above it, ``x2`` at zero.", "wf.array([-1.0, 0.0, 2.0]), 0.5", "[0.0, 0.5, 1.0]")
-negative = unary("negative", "``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
-positive = unary("positive", "``+x``: the same numbers.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
-abs = unary("abs", "Absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
-sign = unary("sign", "-1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
-square = unary("square", "``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
-sqrt = unary("sqrt", "Square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
-cbrt = unary("cbrt", "Cube root, of negative numbers too.", "wf.array([8.0, -27.0])", "[2.0, -3.0]")
+maximum = binary("maximum", "Return the larger of two elements; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
+minimum = binary(
+    "minimum", "Return the smaller of two elements; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]",
+)
+fmax = binary(
+    "fmax", "Return the larger of two elements; NaN only if both are NaN.", "wf.array([1.0, wf.nan]), 3.0", "[3.0, 3.0]",
+)
+fmin = binary(
+    "fmin", "Return the smaller of two elements; NaN only if both are NaN.", "wf.array([1.0, wf.nan]), 3.0", "[1.0, 3.0]",
+)
+fmod = binary(
+    "fmod", "Compute the remainder of a truncated division, with the sign of ``x1``.", "wf.array([7, -7]), 4", "[3, -3]",
+)
+heaviside = binary(
+    "heaviside", "Return 0 below zero, 1 above it, ``x2`` at zero.", "wf.array([-1.0, 0.0, 2.0]), 0.5", "[0.0, 0.5, 1.0]",
+)
+negative = unary("negative", "Negate: ``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
+positive = unary("positive", "Return the numbers unchanged: ``+x``.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
+abs = unary("abs", "Return the absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
+sign = unary("sign", "Return the sign: -1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
+square = unary("square", "Compute ``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
+sqrt = unary("sqrt", "Compute the square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
+cbrt = unary("cbrt", "Compute the cube root, also of negative numbers.", "wf.array([8.0, -27.0])", "[2.0, -3.0]")
 reciprocal = unary(
-    "reciprocal", "``1 / x``; of integers the whole part: 1 and -1 stay, the rest is 0.", "wf.array([4.0, 0.5])", "[0.25, 2.0]"
+    "reciprocal", "Compute ``1 / x``, truncated for integers: 1 and -1 stay, all others give 0.", "wf.array([4.0, 0.5])",
+    "[0.25, 2.0]",
 )
-fabs = unary("fabs", "Absolute value, as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
+fabs = unary("fabs", "Return the absolute value as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
 
-conj = unary("conj", "The complex conjugates; real numbers as they are.", "wf.array([1 + 2j])", "[(1-2j)]")
+conj = unary("conj", "Return the complex conjugates; real numbers unchanged.", "wf.array([1 + 2j])", "[(1-2j)]")
 
-stop_gradient = unary("stop_gradient", "x, a constant for gradients.", "wf.array([1.0])", "[1.0]")
+stop_gradient = unary("stop_gradient", "Return x as a constant for gradients.", "wf.array([1.0])", "[1.0]")
 
 ldexp = binary(
-    "ldexp", "``x1 * 2**x2`` with integers ``x2``, where the power alone may overflow.", "wf.array([0.75, 1.0]), [2, -1]",
-    "[3.0, 0.5]",
+    "ldexp", "Compute ``x1 * 2**x2`` with integers ``x2``, where the power alone may overflow.",
+    "wf.array([0.75, 1.0]), [2, -1]", "[3.0, 0.5]",
 )
 float_power = binary(
-    "float_power", "``x1 ** x2`` in float64, of complex numbers in complex128.", "wf.array([2, 4]), -1", "[0.5, 0.25]",
+    "float_power", "Compute ``x1 ** x2`` in float64, or complex128 for complex numbers.", "wf.array([2, 4]), -1", "[0.5, 0.25]",
 )
-gcd = binary("gcd", "The greatest common divisor of integers; computes at once, in NumPy.", "wf.array([12, 7]), 8", "[4, 1]")
-lcm = binary("lcm", "The least common multiple of integers; computes at once, in NumPy.", "wf.array([12, 7]), 8", "[24, 56]")
+gcd = binary(
+    "gcd", "Compute the greatest common divisor of integers, immediately and in NumPy.", "wf.array([12, 7]), 8", "[4, 1]",
+)
+lcm = binary(
+    "lcm", "Compute the least common multiple of integers, immediately and in NumPy.", "wf.array([12, 7]), 8", "[24, 56]",
+)
 
 # ---- rounding
 
-floor = unary("floor", "Rounded down.", "wf.array([1.5, -1.5])", "[1.0, -2.0]")
-ceil = unary("ceil", "Rounded up.", "wf.array([1.5, -1.5])", "[2.0, -1.0]")
-trunc = unary("trunc", "Rounded towards zero.", "wf.array([1.5, -1.5])", "[1.0, -1.0]")
-rint = unary("rint", "The nearest whole number, halves to even, as a float.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
+floor = unary("floor", "Round down.", "wf.array([1.5, -1.5])", "[1.0, -2.0]")
+ceil = unary("ceil", "Round up.", "wf.array([1.5, -1.5])", "[2.0, -1.0]")
+trunc = unary("trunc", "Round towards zero.", "wf.array([1.5, -1.5])", "[1.0, -1.0]")
+rint = unary("rint", "Round to the nearest integer, halves to even; return floats.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
 
 
 def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
-    """Rounded to ``decimals`` digits, halves to even.
+    """Round to ``decimals`` digits, halves to even.
 
     Parameters
     ----------
     a : array or number
     decimals : int
-        Digits after the point; below zero, digits in front of it.
+        The number of digits after the decimal point; negative: before it.
     out : Array, optional
+        The array that the result is written to.
 
     Returns
     -------
@@ -473,7 +489,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     Raises
     ------
     ShapeError, DTypeError
-        An ``out`` that does not fit.
+        ``out`` does not fit; bools with ``decimals``.
 
     Examples
     --------
@@ -493,18 +509,18 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:
-        return finish(_tens(value, -decimals) if decimals < 0 else value, out, "round")
+        return finish(_round_integers(value, -decimals) if decimals < 0 else value, out, "round")
     dtype, digits = value.dtype, builtins.min(builtins.abs(decimals), 400)  # float64 ends at 10**308
-    wide = dtype if 10**digits <= dtype.largest else dtype.computed
-    if 10**digits > wide.largest:  # these digits stand behind, or in front of, all that a number of this dtype has
+    form = dtype if 10**digits <= dtype.largest else dtype.computed
+    if 10**digits > form.largest:  # beyond all digits of this dtype
         return finish(value if decimals > 0 else op("multiply", value, number(0, dtype)), out, "round")
-    scale = number(10.0**digits, wide)
-    there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return finish(cast(op(back, op("round", op(there, cast(value, wide), scale)), scale), dtype), out, "round")
+    scale = number(10.0**digits, form)
+    scale_up, scale_down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+    return finish(cast(op(scale_down, op("round", op(scale_up, cast(value, form), scale)), scale), dtype), out, "round")
 
 
-def _tens(value: Node, digits: int) -> Node:
-    """Integers to a multiple of a power of ten, without a detour over floats."""
+def _round_integers(value: Node, digits: int) -> Node:
+    """Round integers to a multiple of a power of ten, without a cast to float."""
     if digits > len(str(value.dtype.greatest)) or 10**digits > value.dtype.greatest:
         return op("broadcast_to", number(0, value.dtype), shape=value.shape)
     scale = 10**digits
@@ -518,68 +534,68 @@ def _tens(value: Node, digits: int) -> Node:
 
 # ---- exponentials and logarithms
 
-exp = unary("exp", "e to the power x.", "wf.array([0.0])", "[1.0]")
-exp2 = unary("exp2", "2 to the power x.", "wf.array([3.0])", "[8.0]")
-expm1 = unary("expm1", "``exp(x) - 1``, exact near zero.", "wf.array([0.0])", "[0.0]")
-log = unary("log", "Natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
-log1p = unary("log1p", "``log(1 + x)``, exact near zero.", "wf.array([0.0])", "[0.0]")
-log2 = unary("log2", "Logarithm to base 2.", "wf.array([1.0])", "[0.0]")
-log10 = unary("log10", "Logarithm to base 10.", "wf.array([1.0])", "[0.0]")
-logaddexp = binary("logaddexp", "``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
-logaddexp2 = binary("logaddexp2", "``log2(2**x1 + 2**x2)`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
+exp = unary("exp", "Compute e to the power x.", "wf.array([0.0])", "[1.0]")
+exp2 = unary("exp2", "Compute 2 to the power x.", "wf.array([3.0])", "[8.0]")
+expm1 = unary("expm1", "Compute ``exp(x) - 1``, accurate near zero.", "wf.array([0.0])", "[0.0]")
+log = unary("log", "Compute the natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
+log1p = unary("log1p", "Compute ``log(1 + x)``, accurate near zero.", "wf.array([0.0])", "[0.0]")
+log2 = unary("log2", "Compute the logarithm to base 2.", "wf.array([1.0])", "[0.0]")
+log10 = unary("log10", "Compute the logarithm to base 10.", "wf.array([1.0])", "[0.0]")
+logaddexp = binary("logaddexp", "Compute ``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
+logaddexp2 = binary("logaddexp2", "Compute ``log2(2**x1 + 2**x2)`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
 
 # ---- trigonometry
 
-sin = unary("sin", "Sine of x in radians.", "wf.array([0.0])", "[0.0]")
-cos = unary("cos", "Cosine of x in radians.", "wf.array([0.0])", "[1.0]")
-tan = unary("tan", "Tangent of x in radians.", "wf.array([0.0])", "[0.0]")
-asin = unary("asin", "Inverse sine; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-acos = unary("acos", "Inverse cosine; NaN outside -1 to 1.", "wf.array([1.0])", "[0.0]")
-atan = unary("atan", "Inverse tangent.", "wf.array([0.0])", "[0.0]")
-atan2 = binary("atan2", "Angle of the point (x2, x1), -pi to pi.", "wf.array([0.0]), 1.0", "[0.0]")
-sinh = unary("sinh", "Hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-cosh = unary("cosh", "Hyperbolic cosine.", "wf.array([0.0])", "[1.0]")
-tanh = unary("tanh", "Hyperbolic tangent.", "wf.array([0.0])", "[0.0]")
-asinh = unary("asinh", "Inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-acosh = unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
-atanh = unary("atanh", "Inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-hypot = binary("hypot", "``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
-degrees = unary("degrees", "Radians as degrees.", "wf.array([0.0])", "[0.0]")
-radians = unary("radians", "Degrees as radians.", "wf.array([0.0])", "[0.0]")
+sin = unary("sin", "Compute the sine of x in radians.", "wf.array([0.0])", "[0.0]")
+cos = unary("cos", "Compute the cosine of x in radians.", "wf.array([0.0])", "[1.0]")
+tan = unary("tan", "Compute the tangent of x in radians.", "wf.array([0.0])", "[0.0]")
+asin = unary("asin", "Compute the inverse sine; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
+acos = unary("acos", "Compute the inverse cosine; NaN outside -1 to 1.", "wf.array([1.0])", "[0.0]")
+atan = unary("atan", "Compute the inverse tangent.", "wf.array([0.0])", "[0.0]")
+atan2 = binary("atan2", "Compute the angle of the point (x2, x1), -pi to pi.", "wf.array([0.0]), 1.0", "[0.0]")
+sinh = unary("sinh", "Compute the hyperbolic sine.", "wf.array([0.0])", "[0.0]")
+cosh = unary("cosh", "Compute the hyperbolic cosine.", "wf.array([0.0])", "[1.0]")
+tanh = unary("tanh", "Compute the hyperbolic tangent.", "wf.array([0.0])", "[0.0]")
+asinh = unary("asinh", "Compute the inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
+acosh = unary("acosh", "Compute the inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
+atanh = unary("atanh", "Compute the inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
+hypot = binary("hypot", "Compute ``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
+degrees = unary("degrees", "Convert radians to degrees.", "wf.array([0.0])", "[0.0]")
+radians = unary("radians", "Convert degrees to radians.", "wf.array([0.0])", "[0.0]")
 
-erf = unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
+erf = unary("erf", "Compute the error function.", "wf.array([0.0])", "[0.0]")
 
 # ---- floating-point bits
 
-copysign = binary("copysign", "``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
-nextafter = binary("nextafter", "The next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
-spacing = unary("spacing", "The distance to the next number, away from zero.", "wf.array([2.0**23])", "[1.0]")
-signbit = unary("signbit", "Whether the sign is negative (true for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
-isnan = unary("isnan", "Whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
-isinf = unary("isinf", "Whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
-isfinite = unary("isfinite", "Neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]")
+copysign = binary("copysign", "Return ``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
+nextafter = binary("nextafter", "Return the next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
+spacing = unary("spacing", "Return the distance to the next number away from zero.", "wf.array([2.0**23])", "[1.0]")
+signbit = unary("signbit", "Return whether the sign bit is set (True for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
+isnan = unary("isnan", "Return whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
+isinf = unary("isinf", "Return whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
+isfinite = unary("isfinite", "Return whether x is neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]")
 
 # ---- comparisons and logic
 
-equal = binary("equal", "``x1 == x2``.", "wf.array([1, 2]), 2", "[False, True]")
-not_equal = binary("not_equal", "``x1 != x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less = binary("less", "``x1 < x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less_equal = binary("less_equal", "``x1 <= x2``.", "wf.array([1, 3]), 2", "[True, False]")
-greater = binary("greater", "``x1 > x2``.", "wf.array([1, 3]), 2", "[False, True]")
-greater_equal = binary("greater_equal", "``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
-logical_and = binary("logical_and", "Whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]")
-logical_or = binary("logical_or", "Whether one of them is true (not zero).", "wf.array([1, 0]), 0", "[True, False]")
-logical_xor = binary("logical_xor", "Whether just one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]")
-logical_not = unary("logical_not", "Whether x is false (zero).", "wf.array([1, 0])", "[False, True]")
-bitwise_and = binary("bitwise_and", "``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]")
-bitwise_or = binary("bitwise_or", "``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
-bitwise_xor = binary("bitwise_xor", "``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
-bitwise_invert = unary("bitwise_invert", "``~x``; for bools: not.", "wf.array([0, 1])", "[-1, -2]")
-bitwise_count = unary("bitwise_count", "How many bits of the absolute value are 1.", "wf.array([7, -8])", "[3, 1]")
+equal = binary("equal", "Return ``x1 == x2``.", "wf.array([1, 2]), 2", "[False, True]")
+not_equal = binary("not_equal", "Return ``x1 != x2``.", "wf.array([1, 2]), 2", "[True, False]")
+less = binary("less", "Return ``x1 < x2``.", "wf.array([1, 2]), 2", "[True, False]")
+less_equal = binary("less_equal", "Return ``x1 <= x2``.", "wf.array([1, 3]), 2", "[True, False]")
+greater = binary("greater", "Return ``x1 > x2``.", "wf.array([1, 3]), 2", "[False, True]")
+greater_equal = binary("greater_equal", "Return ``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
+logical_and = binary("logical_and", "Return whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]")
+logical_or = binary("logical_or", "Return whether at least one is true (not zero).", "wf.array([1, 0]), 0", "[True, False]")
+logical_xor = binary("logical_xor", "Return whether exactly one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]")
+logical_not = unary("logical_not", "Return whether x is false (zero).", "wf.array([1, 0])", "[False, True]")
+bitwise_and = binary("bitwise_and", "Compute ``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]")
+bitwise_or = binary("bitwise_or", "Compute ``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
+bitwise_xor = binary("bitwise_xor", "Compute ``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
+bitwise_invert = unary("bitwise_invert", "Compute ``~x``; for bools logical not.", "wf.array([0, 1])", "[-1, -2]")
+bitwise_count = unary("bitwise_count", "Count the bits of the absolute value that are 1.", "wf.array([7, -8])", "[3, 1]")
 bitwise_left_shift = binary(
-    "bitwise_left_shift", "``x1 << x2``; 0 when all bits have left.", "wf.array([1, 3]), 2", "[4, 12]"
+    "bitwise_left_shift", "Compute ``x1 << x2``; 0 if all bits are shifted out.", "wf.array([1, 3]), 2", "[4, 12]",
 )
-bitwise_right_shift = binary("bitwise_right_shift", "``x1 >> x2``, keeping the sign.", "wf.array([8, -8]), 2", "[2, -2]")
+bitwise_right_shift = binary("bitwise_right_shift", "Compute ``x1 >> x2``, keeping the sign.", "wf.array([8, -8]), 2", "[2, -2]")
 
 # ---- NumPy's names
 
@@ -594,8 +610,8 @@ left_shift, right_shift = bitwise_left_shift, bitwise_right_shift
 
 # ---- erfc
 
-# ((1 + 2 a) exp(a * a) erfc(a) - 1) / s as a polynomial in 2 s - 1, where s is a / (a + 4): interpolated at Chebyshev's points
-# between 0 and the number from which erfc is 0; off by 3e-9 and 5e-18
+# ((1 + 2 a) exp(a * a) erfc(a) - 1) / s as a polynomial in 2 s - 1 with s = a / (a + 4), interpolated at Chebyshev points
+# from 0 to the number where erfc becomes 0; errors 3e-9 and 5e-18
 _ERFC_FLOAT = (
     -0.001369988444, -0.001179898884, 0.01098895757, -0.04305631091, 0.1176210432, -0.2502841119, 0.4377120524,
     -0.6397960258, 0.7759921888, -0.7452324968, 0.465990234,
@@ -610,7 +626,7 @@ _ERFC_DOUBLE = (
 
 
 def _erfc_formula(m: Any, x: Any) -> Any:
-    """exp(-a * a) / (1 + 2 a) is most of it, and 1 + s p of that the rest: exact at 0, and no digits cancel at any a = abs(x)."""
+    """Compute ``exp(-a * a) / (1 + 2 a) * (1 + s p)``: exact at 0, and without cancellation for any a = abs(x)."""
     last, (first, *rest) = (10.5, _ERFC_FLOAT) if x.dtype == FLOAT32 else (28.0, _ERFC_DOUBLE)
     one, two = m.const(1, x), m.const(2, x)
     a = m.abs(x)
@@ -621,7 +637,7 @@ def _erfc_formula(m: Any, x: Any) -> Any:
     for coefficient in rest:
         p = m.add(m.mul(p, q), m.const(coefficient, x))
     square = m.mul(a, a)
-    lost = m.fma(a, a, m.neg(square))  # of the square by rounding: exp would multiply it
+    lost = m.fma(a, a, m.neg(square))  # the rounding error of the square, which exp would amplify
     bell = m.exp(m.neg(square))
     more = m.sub(m.mul(s, p), m.add(lost, m.mul(lost, m.mul(s, p))))
     right = m.div(m.add(bell, m.mul(bell, more)), m.add(m.add(a, a), one))
@@ -634,9 +650,9 @@ entry(
 )
 erfc = unary(
     "erfc",
-    """The complementary error function ``1 - erf(x)``, to a few units of the last digit even where that is tiny.
+    """Compute the complementary error function ``1 - erf(x)``, accurate to a few units in the last place even if tiny.
 
-    By the form of M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf,
+    After M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf,
     Mathematics of Computation 36, 1981.""",
     "wf.array([0.0, 30.0])", "[1.0, 0.0]",
 )

@@ -1,7 +1,7 @@
 """Discrete Fourier transforms with the names, arguments and results of ``numpy.fft``.
 
-float32 gives complex64 and back; integers and narrow floats are cast to float32 first. NumPy computes them on the host, and they
-have derivatives.
+float32 input gives complex64 results and the reverse; integers and storage-only floats are cast to float32 first. NumPy computes
+the transforms on the host. They are differentiable.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.graph.primitives.spectrum import NORMS, SWAPPED
+from weft.process.docstrings import complete_docs
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
-    """The frequencies of :func:`fft`'s elements, in cycles per unit of ``d``.
+    """Return the frequencies of the elements of :func:`fft`, in cycles per unit of ``d``.
 
     Parameters
     ----------
     n : int
-        How many elements are transformed.
+        Number of transformed elements.
     d : float
-        The distance between them.
+        Distance between samples.
     dtype : dtype, optional
-        float32 by default.
+        A float dtype; float32 by default.
     device : str, optional
-        There is only "cpu".
+        The device of the result; only "cpu" exists.
 
     Returns
     -------
@@ -54,7 +55,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        ``n`` is not positive; no float dtype; an unknown device.
+        ``n`` is not positive; ``dtype`` is not a float dtype; the device is unknown.
 
     Examples
     --------
@@ -66,31 +67,14 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
-    """The frequencies of :func:`rfft`'s elements, in cycles per unit of ``d``.
-
-    Parameters
-    ----------
-    n : int
-        How many elements are transformed.
-    d : float
-        The distance between them.
-    dtype : dtype, optional
-        float32 by default.
-    device : str, optional
-        There is only "cpu".
+    """Return the frequencies of the elements of :func:`rfft`, in cycles per unit of ``d``.
 
     Returns
     -------
     (n // 2 + 1,) Array
 
-    Raises
-    ------
-    ShapeError, DTypeError, ValueError
-        ``n`` is not positive; no float dtype; an unknown device.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
@@ -100,27 +84,27 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full: bool) -> Array:
     if device is not None:
         return made_on(function, device, _frequencies, function, n, d, dtype, None, full)
-    count = whole(n, function, "n")
-    if count < 1:
+    extent = whole(n, function, "n")
+    if extent < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
-    wanted: Format = DEFAULT.real if dtype is None else spelled(dtype)
-    if wanted.kind != "float":
-        raise DTypeError(f"{function}: dtype={wanted} cannot hold frequencies; use a float dtype")
-    place = op("iota", shape=(count if full else count // 2 + 1,), dtype=INT64, axis=0)
+    form: Format = DEFAULT.real if dtype is None else spelled(dtype)
+    if form.kind != "float":
+        raise DTypeError(f"{function}: dtype={form} cannot hold frequencies; use a float dtype")
+    index = op("iota", shape=(extent if full else extent // 2 + 1,), dtype=INT64, axis=0)
     if full:
-        upper = op("greater", place, number((count - 1) // 2, INT64))
-        place = op("where", upper, op("subtract", place, number(count, INT64)), place)
-    return wrap(cast(op("divide", cast(place, FLOAT64), number(count * real_number(d, function, "d"), FLOAT64)), wanted))
+        upper = op("greater", index, number((extent - 1) // 2, INT64))
+        index = op("where", upper, op("subtract", index, number(extent, INT64)), index)
+    return wrap(cast(op("divide", cast(index, FLOAT64), number(extent * real_number(d, function, "d"), FLOAT64)), form))
 
 
 def fftshift(x: Any, axes: Any = None) -> Array:
-    """The frequency 0 moved to the middle.
+    """Move the element of frequency 0 to the middle.
 
     Parameters
     ----------
     x : array_like
     axes : int or sequence of int, optional
-        By default all.
+        The shifted axes; all by default.
 
     Returns
     -------
@@ -129,7 +113,7 @@ def fftshift(x: Any, axes: Any = None) -> Array:
     Raises
     ------
     AxisError
-        No such axis.
+        ``x`` has no such axis.
 
     Examples
     --------
@@ -145,26 +129,10 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 
 
 def ifftshift(x: Any, axes: Any = None) -> Array:
-    """The inverse of :func:`fftshift`.
-
-    Parameters
-    ----------
-    x : array_like
-    axes : int or sequence of int, optional
-        By default all.
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
-
-    Raises
-    ------
-    AxisError
-        No such axis.
+    """Undo :func:`fftshift`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.ifftshift(wf.array([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
@@ -174,132 +142,133 @@ def ifftshift(x: Any, axes: Any = None) -> Array:
     places = tuple(axis_index(a, len(shape), "ifftshift", "axes") for a in places)
     return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)
 
+
 Axes = Sequence[int] | None
 
 
-def operand(x: Any, function: str) -> Node:
-    found = floating(node(x, function, "a"))
-    return cast(found, FLOAT32) if found.dtype.narrow else found
+def _operand(x: Any, function: str) -> Node:
+    value = floating(node(x, function, "a"))
+    return cast(value, FLOAT32) if value.dtype.narrow else value
 
 
-def _complex(value: Node) -> Node:
+def _to_complex(value: Node) -> Node:
     return cast(value, complexed(value.dtype))
 
 
-def _norm(function: str, norm: Any) -> str:
+def _parse_norm(function: str, norm: Any) -> str:
     if norm is not None and norm not in NORMS:
         raise ValueError(f"{function}: norm={norm!r} must be 'backward', 'ortho' or 'forward'")
     return norm or "backward"
 
 
-def _resized(function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> Node:
-    """Cut, or filled up with zeros, along some axes; None leaves an axis as it is."""
+def _resize(function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> Node:
+    """Cut each axis or fill it with zeros to the given size; None keeps an axis."""
     ndim = len(value.shape)
     for axis, size in zip(places, sizes, strict=True):
-        have = value.shape[axis]
-        n = have if size is None else size
+        extent = value.shape[axis]
+        n = extent if size is None else size
         if n < 1:
             raise ShapeError(f"{function}: a transform of n={n} elements along axis {axis}; at least one is needed")
-        if n < have:
+        if n < extent:
             value = sliced(value, axis, 0, n)
-        elif n > have:
-            value = op("pad", value, low=(0,) * ndim, high=tuple(n - have if d == axis else 0 for d in range(ndim)), value=0)
+        elif n > extent:
+            value = op("pad", value, low=(0,) * ndim, high=tuple(n - extent if d == axis else 0 for d in range(ndim)), value=0)
     return value
 
 
-def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
-    """The axes to go over, and how long each is to be; None where that is its own."""
+def _parse_axes(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
+    """Return the transformed axes and the requested length of each; None stands for the axis's own length."""
     ndim = len(value.shape)
     sizes = None if s is None else [whole(n, function, "s") for n in several(s, function, "s")]
     if axes is None:
         axes = range(ndim) if sizes is None else range(ndim - len(sizes), ndim)
-    found = tuple(axis_index(a, ndim, function, "axes") for a in several(axes, function, "axes"))
-    if not found:
+    places = tuple(axis_index(a, ndim, function, "axes") for a in several(axes, function, "axes"))
+    if not places:
         raise AxisError(f"{function}: at least one axis is needed")
     if sizes is None:
-        return found, [None] * len(found)
-    if len(sizes) != len(found):
-        raise ShapeError(f"{function}: s={tuple(sizes)} and axes={tuple(axes)} must have one entry an axis")
-    return found, [value.shape[axis] if n == -1 else n for axis, n in zip(found, sizes, strict=True)]
+        return places, [None] * len(places)
+    if len(sizes) != len(places):
+        raise ShapeError(f"{function}: s={tuple(sizes)} and axes={tuple(axes)} must have the same number of entries")
+    return places, [value.shape[axis] if n == -1 else n for axis, n in zip(places, sizes, strict=True)]
 
 
-def _one_by_one(
-    function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None], inverse: bool, way: str,
+def _transform_in_turn(
+    function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None], inverse: bool, norm: str,
 ) -> Node:
-    """Transformed along one axis after the other, each made as long as it is to be when its turn comes: one may come twice."""
+    """Transform one axis after the other, resizing each immediately before its transform: an axis may occur twice."""
     for axis, size in zip(places, sizes, strict=True):
-        value = op("fft", _complex(_resized(function, value, (axis,), (size,))), axes=(axis,), inverse=inverse, norm=way)
+        value = op("fft", _to_complex(_resize(function, value, (axis,), (size,))), axes=(axis,), inverse=inverse, norm=norm)
     return value
 
 
-def _twice(value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> list[int] | None:
-    """How long each axis is to be, where one is named twice; else None."""
+def _repeated_lengths(value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> list[int] | None:
+    """Return the length of each axis if an axis is named twice, else None."""
     if len(set(places)) == len(places):
         return None
     return [value.shape[axis] if n is None else n for axis, n in zip(places, sizes, strict=True)]
 
 
-def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
-    value = operand(x, function)
+def _transform(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
+    value = _operand(x, function)
     if not value.shape and s is None and not axes:
-        return node(x, function, "a")  # along no axes nothing is done
-    places, sizes = _places(function, value, s, axes)
-    lengths = _twice(value, places, sizes)
+        return node(x, function, "a")
+    places, sizes = _parse_axes(function, value, s, axes)
+    lengths = _repeated_lengths(value, places, sizes)
     if lengths is not None:
-        return _one_by_one(function, value, places[::-1], lengths[::-1], inverse, _norm(function, norm))
-    value = _resized(function, value, places, sizes)
-    return op("fft", _complex(value), axes=places, inverse=inverse, norm=_norm(function, norm))
+        return _transform_in_turn(function, value, places[::-1], lengths[::-1], inverse, _parse_norm(function, norm))
+    value = _resize(function, value, places, sizes)
+    return op("fft", _to_complex(value), axes=places, inverse=inverse, norm=_parse_norm(function, norm))
 
 
-def from_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node:
-    value, way = operand(x, function), _norm(function, norm)
+def _transform_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node:
+    value, normalised = _operand(x, function), _parse_norm(function, norm)
     if value.dtype in COMPLEX:
         raise DTypeError(f"{function}: a is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
-    places, sizes = _places(function, value, s, axes)
-    lengths = _twice(value, places, sizes)
+    places, sizes = _parse_axes(function, value, s, axes)
+    lengths = _repeated_lengths(value, places, sizes)
     if lengths is not None:
-        value = op("rfft", _resized(function, value, places[-1:], lengths[-1:]), axis=places[-1], norm=way)
-        return _one_by_one(function, value, places[-2::-1], lengths[-2::-1], False, way)
-    value = _resized(function, value, places, sizes)
-    value = op("rfft", value, axis=places[-1], norm=way)
-    return op("fft", value, axes=places[:-1], inverse=False, norm=way) if places[1:] else value
+        value = op("rfft", _resize(function, value, places[-1:], lengths[-1:]), axis=places[-1], norm=normalised)
+        return _transform_in_turn(function, value, places[-2::-1], lengths[-2::-1], False, normalised)
+    value = _resize(function, value, places, sizes)
+    value = op("rfft", value, axis=places[-1], norm=normalised)
+    return op("fft", value, axes=places[:-1], inverse=False, norm=normalised) if places[1:] else value
 
 
-def to_real(function: str, value: Node, s: Any, axes: Any, norm: Any) -> Node:
-    way = _norm(function, norm)
-    value = _complex(value)
-    places, sizes = _places(function, value, s, axes)
-    lengths = _twice(value, places, sizes)
+def _transform_to_real(function: str, value: Node, s: Any, axes: Any, norm: Any) -> Node:
+    normalised = _parse_norm(function, norm)
+    value = _to_complex(value)
+    places, sizes = _parse_axes(function, value, s, axes)
+    lengths = _repeated_lengths(value, places, sizes)
     if lengths is not None:
-        value = _one_by_one(function, value, places[:-1], lengths[:-1], True, way)
+        value = _transform_in_turn(function, value, places[:-1], lengths[:-1], True, normalised)
         sizes = [*sizes[:-1], 2 * (lengths[-1] - 1) if sizes[-1] is None else sizes[-1]]
     else:
-        value = _resized(function, value, places[:-1], sizes[:-1])
+        value = _resize(function, value, places[:-1], sizes[:-1])
     if places[1:] and lengths is None:
-        value = op("fft", value, axes=places[:-1], inverse=True, norm=way)
+        value = op("fft", value, axes=places[:-1], inverse=True, norm=normalised)
     last = sizes[-1]
     n = 2 * (value.shape[places[-1]] - 1) if last is None else last
     if n < 1:
         raise ShapeError(f"{function}: a transform of n={n} elements along axis {places[-1]}; at least one is needed")
-    value = _resized(function, value, places[-1:], [n // 2 + 1])
-    return op("irfft", value, axis=places[-1], n=n, norm=way)
+    value = _resize(function, value, places[-1:], [n // 2 + 1])
+    return op("irfft", value, axis=places[-1], n=n, norm=normalised)
 
 
-def _pair(n: Any) -> Any:
+def _lengths(n: Any) -> Any:
     return None if n is None else (n,)
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The discrete Fourier transform along an axis.
+    """Compute the discrete Fourier transform along one axis.
 
     Parameters
     ----------
     a : array_like
     n : int, optional
-        How many elements are transformed, cut or filled up with zeros.
+        Number of transformed elements; the axis is cut or filled with zeros.
     axis : int
     norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
+        The transform that is divided: the inverse by n, both by sqrt(n), or the forward one by n.
     out : Array, optional
 
     Returns
@@ -309,7 +278,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
     Raises
     ------
     ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+        There are no elements to transform; a length, an axis or ``out`` does not fit; ``norm`` is unknown.
 
     Examples
     --------
@@ -317,358 +286,220 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(transformed("fft", a, _pair(n), (axis,), norm, False), out, "fft")
+    return finish(_transform("fft", a, _lengths(n), (axis,), norm, False), out, "fft")
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`fft`.
-
-    Parameters
-    ----------
-    a : array_like
-    n, axis, norm, out : as in :func:`fft`
-
-    Returns
-    -------
-    Array of complex64 or complex128
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+    """Compute the inverse of :func:`fft`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.ifft(wf.array([3.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(transformed("ifft", a, _pair(n), (axis,), norm, True), out, "ifft")
+    return finish(_transform("ifft", a, _lengths(n), (axis,), norm, True), out, "ifft")
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The transform of real numbers: the half of the frequencies that tells the other.
-
-    Parameters
-    ----------
-    a : array_like
-    n, axis, norm, out : as in :func:`fft`
+    """Transform real numbers; return the n // 2 + 1 non-negative frequencies, which determine the others.
 
     Returns
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.rfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j)]
     """
-    return finish(from_real("rfft", a, _pair(n), (axis,), norm), out, "rfft")
+    return finish(_transform_real("rfft", a, _lengths(n), (axis,), norm), out, "rfft")
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`rfft`.
+    """Compute the inverse of :func:`rfft`.
 
     Parameters
     ----------
-    a : array_like
     n : int, optional
-        How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
-    axis, norm, out : as in :func:`fft`
+        Length of the result; 2 (m - 1) for m input elements by default. The input is cut or filled with zeros to fit.
 
     Returns
     -------
     Array of floats
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.irfft(wf.array([1.0, 1.0, 1.0])), 3).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
-    return finish(to_real("irfft", operand(a, "irfft"), _pair(n), (axis,), norm), out, "irfft")
+    return finish(_transform_to_real("irfft", _operand(a, "irfft"), _lengths(n), (axis,), norm), out, "irfft")
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The transform of a half of what is symmetric in time, whose spectrum is real.
+    """Transform one half of a Hermitian-symmetric signal, whose spectrum is real.
 
     Parameters
     ----------
-    a : array_like
     n : int, optional
-        How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
-    axis, norm, out : as in :func:`fft`
+        Length of the result; 2 (m - 1) for m input elements by default. The input is cut or filled with zeros to fit.
 
     Returns
     -------
     Array of floats
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return finish(to_real("hfft", conjugated(operand(a, "hfft")), _pair(n), (axis,), SWAPPED[_norm("hfft", norm)]), out, "hfft")
+    spectrum = conjugated(_operand(a, "hfft"))
+    return finish(_transform_to_real("hfft", spectrum, _lengths(n), (axis,), SWAPPED[_parse_norm("hfft", norm)]), out, "hfft")
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`hfft`.
-
-    Parameters
-    ----------
-    a : array_like
-    n, axis, norm, out : as in :func:`fft`
+    """Compute the inverse of :func:`hfft`.
 
     Returns
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
-    return finish(conjugated(from_real("ihfft", a, _pair(n), (axis,), SWAPPED[_norm("ihfft", norm)])), out, "ihfft")
+    spectrum = _transform_real("ihfft", a, _lengths(n), (axis,), SWAPPED[_parse_norm("ihfft", norm)])
+    return finish(conjugated(spectrum), out, "ihfft")
 
 
 def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
-    """The discrete Fourier transform in two dimensions.
+    """Compute the discrete Fourier transform in two dimensions.
 
     Parameters
     ----------
-    a : array_like
     s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+        Number of transformed elements of each axis, which is cut or filled with zeros; -1 for the axis's own length.
     axes : sequence of int, optional
-        By default the last two.
-    norm, out : as in :func:`fft`
-
-    Returns
-    -------
-    Array of complex64 or complex128
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+        The last two by default.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("fft2", a, s, axes, norm, False), out, "fft2")
+    return finish(_transform("fft2", a, s, axes, norm, False), out, "fft2")
 
 
 def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`fft2`.
-
-    Parameters
-    ----------
-    a : array_like
-    s, axes, norm, out : as in :func:`fft2`
-
-    Returns
-    -------
-    Array of complex64 or complex128
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+    """Compute the inverse of :func:`fft2`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("ifft2", a, s, axes, norm, True), out, "ifft2")
+    return finish(_transform("ifft2", a, s, axes, norm, True), out, "ifft2")
 
 
 def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
-    """The transform of real numbers in two dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
-
-    Parameters
-    ----------
-    a : array_like
-    s, axes, norm, out : as in :func:`fft2`
+    """Transform real numbers in two dimensions: :func:`rfft` along the last axis, then :func:`fft` along the others.
 
     Returns
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(from_real("rfft2", a, s, axes, norm), out, "rfft2")
+    return finish(_transform_real("rfft2", a, s, axes, norm), out, "rfft2")
 
 
 def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`rfft2`.
+    """Compute the inverse of :func:`rfft2`.
 
     Parameters
     ----------
-    a : array_like
     s : sequence of int, optional
-        How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
-    axes, norm, out : as in :func:`fft2`
+        Length of the result along each axis; -1 for the axis's own. The input is cut or filled with zeros to fit.
 
     Returns
     -------
     Array of floats
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(to_real("irfft2", operand(a, "irfft2"), s, axes, norm), out, "irfft2")
+    return finish(_transform_to_real("irfft2", _operand(a, "irfft2"), s, axes, norm), out, "irfft2")
 
 
 def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
-    """The discrete Fourier transform in several dimensions.
+    """Compute the discrete Fourier transform in several dimensions.
 
     Parameters
     ----------
-    a : array_like
-    s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
     axes : sequence of int, optional
-        By default all, or as many of the last as ``s`` has entries.
-    norm, out : as in :func:`fft`
-
-    Returns
-    -------
-    Array of complex64 or complex128
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+        All axes by default, or the last ``len(s)``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("fftn", a, s, axes, norm, False), out, "fftn")
+    return finish(_transform("fftn", a, s, axes, norm, False), out, "fftn")
 
 
 def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`fftn`.
-
-    Parameters
-    ----------
-    a : array_like
-    s, axes, norm, out : as in :func:`fftn`
-
-    Returns
-    -------
-    Array of complex64 or complex128
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+    """Compute the inverse of :func:`fftn`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("ifftn", a, s, axes, norm, True), out, "ifftn")
+    return finish(_transform("ifftn", a, s, axes, norm, True), out, "ifftn")
 
 
 def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
-    """The transform of real numbers in several dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
-
-    Parameters
-    ----------
-    a : array_like
-    s, axes, norm, out : as in :func:`fftn`
+    """Transform real numbers in several dimensions: :func:`rfft` along the last axis, then :func:`fft` along the others.
 
     Returns
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(from_real("rfftn", a, s, axes, norm), out, "rfftn")
+    return finish(_transform_real("rfftn", a, s, axes, norm), out, "rfftn")
 
 
 def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
-    """The inverse of :func:`rfftn`.
+    """Compute the inverse of :func:`rfftn`.
 
     Parameters
     ----------
-    a : array_like
     s : sequence of int, optional
-        How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
-    axes, norm, out : as in :func:`fftn`
+        Length of the result along each axis; -1 for the axis's own. The input is cut or filled with zeros to fit.
 
     Returns
     -------
     Array of floats
 
-    Raises
-    ------
-    ShapeError, AxisError, ValueError, DTypeError
-        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(to_real("irfftn", operand(a, "irfftn"), s, axes, norm), out, "irfftn")
+    return finish(_transform_to_real("irfftn", _operand(a, "irfftn"), s, axes, norm), out, "irfftn")
+
+
+complete_docs(fftfreq, rfftfreq)
+complete_docs(fftshift, ifftshift)
+complete_docs(fft, ifft, rfft, irfft, hfft, ihfft, fft2)
+complete_docs(fft2, ifft2, rfft2, irfft2, fftn)
+complete_docs(fftn, ifftn, rfftn, irfftn)

@@ -1,1 +1,1 @@
-"""Reading and writing at indices, and making indices."""
+"""Reading and writing at indices, and functions that make indices."""

@@ -1,4 +1,4 @@
-"""Elements put in, left out and exchanged: new arrays from append to resize, and writes into arrays that are there."""
+"""Functions that add, delete or replace elements, in new arrays or in place."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from weft.functions.support.arguments import (
     reshaped,
     shape_tuple,
 )
+from weft.process.docstrings import complete_docs
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
-    """``arr`` with ``values`` behind it.
+    """Return ``arr`` followed by ``values``.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     Raises
     ------
     ShapeError, AxisError
-        Extents differ; no such axis.
+        The extents differ; the axis does not exist.
 
     Examples
     --------
@@ -62,36 +63,37 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 
 
 def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np.ndarray:
-    """Return the positions that an index along one axis names, which must be known; ``last`` is the largest that is allowed."""
+    """Return the positions along one axis that ``obj`` selects, computed at once; ``last`` is the largest one that is allowed."""
     if isinstance(obj, slice):
         return np.arange(extent)[obj]
-    found = node(obj, function, "obj")
-    if found.dtype == BOOL and len(found.shape) == 1:
-        if found.shape[0] != extent:
-            raise ShapeError(f"{function}: the mask obj has shape {found.shape}, the axis has {extent} elements")
-        return np.flatnonzero(wrap(found).numpy())
-    places = wrap(integer_node(found, function, "obj")).numpy()
+    selector = node(obj, function, "obj")
+    if selector.dtype == BOOL and len(selector.shape) == 1:
+        if selector.shape[0] != extent:
+            raise ShapeError(f"{function}: the mask obj has shape {selector.shape}, the axis has {extent} elements")
+        return np.flatnonzero(wrap(selector).numpy())
+    places = wrap(integer_node(selector, function, "obj")).numpy()
     bad = places[(places < -extent) | (places > last)]
     if bad.size:
         raise IndexError(f"{function}: index {bad.flat[0]} is out of bounds for axis {axis} with size {extent}")
     return np.asarray(places, np.int64)
 
 
-def _taken(value: Node, places: np.ndarray, axis: int) -> Array:
-    got = op("gather", value, numpy_node(places), axes=(axis,))
-    return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
+def _gather_positions(value: Node, places: np.ndarray, axis: int) -> Array:
+    """Return the slices of ``value`` at constant positions along an axis."""
+    slices = op("gather", value, numpy_node(places), axes=(axis,))
+    return wrap(permuted(slices, (*range(1, axis + 1), 0, *range(axis + 1, len(slices.shape)))))
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
-    """``arr`` without some slices along an axis.
+    """Return ``arr`` without some slices along an axis.
 
     Parameters
     ----------
     arr : array
     obj : int, slice, or array of integers or bools
-        Which ones; it is looked at, since the shape depends on it.
+        The slices to delete; computed at once, since the shape depends on it.
     axis : int, optional
-        None: of the flattened array.
+        None: use the flattened array.
 
     Returns
     -------
@@ -100,8 +102,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     Raises
     ------
     IndexError, AxisError, ShapeError, DTypeError, TraceError
-        A position out of range; no such axis; a mask of another length; no integers; ``obj`` is not known inside a traced
-        function.
+        A position is out of range; the axis does not exist; shapes do not fit; ``obj`` holds no integers; the content of ``obj``
+        is not available inside a traced function.
 
     Examples
     --------
@@ -115,34 +117,21 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     axis = axis_index(axis, len(value.shape), "delete")
     extent = value.shape[axis]
     gone = _positions("delete", obj, axis, extent, extent - 1)
-    return _taken(value, np.delete(np.arange(extent), gone), axis)
+    return _gather_positions(value, np.delete(np.arange(extent), gone), axis)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
-    """``arr`` with ``values`` in front of some positions.
+    """Return ``arr`` with ``values`` inserted in front of some positions.
 
     Parameters
     ----------
-    arr : array
     obj : int, slice, or array of integers or bools
-        In front of which positions of ``arr``; looked at, since the shape depends on it.
+        The positions in ``arr``; computed at once, since the shape depends on it.
     values : array
-        In the dtype of ``arr``.
-    axis : int, optional
-        None: of the flattened array.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    IndexError, AxisError, ShapeError, DTypeError, TraceError
-        A position out of range; no such axis; values that do not fit; no integers; ``obj`` is not known inside a traced function.
+        Converted to the dtype of ``arr``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.insert(wf.array([1, 2, 3]), 1, 9).tolist()
     [1, 9, 2, 3]
     """
@@ -154,24 +143,24 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     at = _positions("insert", obj, axis, extent, extent)
     if at.ndim > 1:
         raise ShapeError(f"insert: obj has shape {at.shape}; a number or one dimension is needed")
-    given, count = held(values, value.dtype, "insert", "values"), at.size
-    if count == 1:  # as many are inserted as there are values along the axis
-        given = reshaped(given, (1,) * (len(shape) - len(given.shape)) + given.shape)
-        if not at.ndim:  # NumPy takes the first axis of values for the one along which a number of a place inserts
-            given = permuted(given, (*range(1, axis + 1), 0, *range(axis + 1, len(given.shape))))
-        count = given.shape[axis]
+    inserted, count = held(values, value.dtype, "insert", "values"), at.size
+    if count == 1:  # all values along the axis are inserted here
+        inserted = reshaped(inserted, (1,) * (len(shape) - len(inserted.shape)) + inserted.shape)
+        if not at.ndim:  # if obj is a number, the first axis of values is the axis of insertion, as in NumPy
+            inserted = permuted(inserted, (*range(1, axis + 1), 0, *range(axis + 1, len(inserted.shape))))
+        count = inserted.shape[axis]
         at = np.full(count, at.item())
     wide = (*shape[:axis], count, *shape[axis + 1 :])
     try:
-        given = fitted(given, wide)
+        inserted = fitted(inserted, wide)
     except ShapeError:
-        raise ShapeError(f"insert: values have shape {given.shape}, but the inserted slices have shape {wide}") from None
+        raise ShapeError(f"insert: values have shape {inserted.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
-    return _taken(op("concat", value, given, axis=axis), order, axis)
+    return _gather_positions(op("concat", value, inserted, axis=axis), order, axis)
 
 
 def resize(a: Any, new_shape: Any) -> Array:
-    """The elements in another shape, repeated where they are too few.
+    """Return the elements in another shape, repeated if there are too few.
 
     Parameters
     ----------
@@ -185,7 +174,7 @@ def resize(a: Any, new_shape: Any) -> Array:
     Raises
     ------
     ShapeError
-        A negative extent.
+        An extent is negative.
 
     Examples
     --------
@@ -204,13 +193,13 @@ def resize(a: Any, new_shape: Any) -> Array:
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
-    """Without the zeros in front and behind; computes at once.
+    """Return an array without leading and trailing zeros. Computes at once.
 
     Parameters
     ----------
     filt : array
     trim : "f", "b" or "fb"
-        In front, behind, or both.
+        Remove zeros at the front, at the back, or both.
     axis : int or tuple of int, optional
         None: along all axes.
 
@@ -221,7 +210,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     Raises
     ------
     ValueError, TraceError
-        Another ``trim``; inside a traced function.
+        Another ``trim``; called inside a traced function.
 
     Examples
     --------
@@ -232,10 +221,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     if not isinstance(trim, str) or trim.lower() not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim={trim!r} must be 'f', 'b' or 'fb'")
     (value,) = arrays("trim_zeros", filt=filt)
-    known = looked(value, "trim_zeros", "filt")
-    axes = range(known.ndim) if axis is None else axis_tuple(axis, known.ndim, "trim_zeros")
-    index: list[Any] = [slice(None)] * known.ndim
-    places = np.nonzero(known) if known.ndim else ()
+    content = looked(value, "trim_zeros", "filt")
+    axes = range(content.ndim) if axis is None else axis_tuple(axis, content.ndim, "trim_zeros")
+    index: list[Any] = [slice(None)] * content.ndim
+    places = np.nonzero(content) if content.ndim else ()
     for a in axes:
         low, high = (int(places[a].min()), int(places[a].max()) + 1) if places[a].size else (0, 0)
         index[a] = slice(low if "f" in trim.lower() else 0, high if "b" in trim.lower() or not high else None)
@@ -244,28 +233,28 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
 # ---- written in place
 
-def _target(function: str, x: Any, argument: str) -> Array:
+def _check_target(function: str, x: Any, argument: str) -> Array:
     if not isinstance(x, Array):
         raise DTypeError(f"{function}: {argument} must be a weft Array, not {type(x).__name__}: it is written to")
     return x
 
 
 def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
-    """Write into the main diagonal.
+    """Write into the main diagonal of an array.
 
     Parameters
     ----------
     a : Array with two or more dimensions
-        Written to; more than two need one extent.
+        Modified in place; more than two dimensions must have the same extent.
     val : number or array
         Repeated along the diagonal.
     wrap : bool
-        Of a matrix with more rows than columns: begin anew below each square.
+        Whether the diagonal of a matrix with more rows than columns starts again below each square.
 
     Raises
     ------
     DTypeError, ShapeError
-        ``a`` is no weft Array, or has no diagonal.
+        ``a`` is no weft Array; it has no diagonal.
 
     Examples
     --------
@@ -275,23 +264,23 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     >>> x.tolist()
     [[5.0, 0.0], [0.0, 5.0]]
     """
-    shape = _target("fill_diagonal", a, "a").shape
+    shape = _check_target("fill_diagonal", a, "a").shape
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) != 1):
         raise ShapeError(f"fill_diagonal: a has shape {shape}; a matrix, or dimensions of one extent are needed")
     step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
     stop = None if len(shape) > 2 or wrap else shape[1] * shape[1]
     places = np.arange(math.prod(shape))[:stop:step]
-    given = held(val, a.node.dtype, "fill_diagonal", "val")
-    if 0 in given.shape:
-        return  # nothing is written
-    line = resize(_of(given), places.size) if given.shape else _of(given)
+    values = held(val, a.node.dtype, "fill_diagonal", "val")
+    if 0 in values.shape:
+        return
+    line = resize(_of(values), places.size) if values.shape else _of(values)
     index = np.unravel_index(places, shape)
     if places.size:
         a[index] = line
 
 
-def _of(found: Node) -> Array:
-    return wrap(found)
+def _of(node: Node) -> Array:
+    return wrap(node)
 
 
 def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) -> None:
@@ -300,18 +289,18 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     Parameters
     ----------
     dst : Array
-        Written to.
+        Modified in place.
     src : array or number
         Broadcasts to ``dst``.
     casting : "no", "equiv", "safe", "same_kind" or "unsafe"
-        Which dtypes of ``src`` pass.
+        The conversions that are allowed.
     where : bool or array of bools
-        Where to write.
+        The elements to write.
 
     Raises
     ------
     DTypeError, ShapeError, ValueError
-        ``dst`` is no weft Array, or a dtype that does not pass; ``src`` does not broadcast; another ``casting``.
+        ``dst`` is no weft Array, or ``casting`` forbids the conversion; shapes do not broadcast; another ``casting``.
 
     Examples
     --------
@@ -321,60 +310,65 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     >>> x.tolist()
     [1.0, 0.0, 3.0]
     """
-    have = _target("copyto", dst, "dst").node.dtype
-    given = _dtype(node(src, "copyto", "src") if src is None else src, have)
-    if not may_cast(given, have, casting, "copyto"):
-        what = repr(src) if type(src) in (int, float, complex) else given.name
-        raise DTypeError(f"copyto: src is {what}, dst {have.name}: casting={casting!r} does not allow that")
-    new = held(src, have, "copyto", "src")
+    target_form = _check_target("copyto", dst, "dst").node.dtype
+    source = _casting_dtype(node(src, "copyto", "src") if src is None else src, target_form)
+    if not may_cast(source, target_form, casting, "copyto"):
+        operand = repr(src) if type(src) in (int, float, complex) else source.name
+        raise DTypeError(f"copyto: src is {operand}, dst {target_form.name}: casting={casting!r} does not allow this conversion")
+    values = held(src, target_form, "copyto", "src")
     if where is True:
-        dst[...] = _of(new)
+        dst[...] = _of(values)
     else:
-        _masked(dst, where, _of(new), "copyto", "where")
+        _write_masked(dst, where, _of(values), "copyto", "where")
 
 
-def _masked(target: Array, mask: Any, values: Array, function: str, argument: str) -> None:
-    chosen = cast(node(mask, function, argument), BOOL)
-    if broadcast_shapes(function, target.shape, chosen.shape, values.shape) != target.shape:
-        raise ShapeError(f"{function}: shapes {chosen.shape} and {values.shape} do not broadcast to {target.shape}")
-    target[...] = where(_of(chosen), values, target)
+def _write_masked(target: Array, mask: Any, values: Array, function: str, argument: str) -> None:
+    """Write ``values`` into ``target`` where the mask is true."""
+    condition = cast(node(mask, function, argument), BOOL)
+    if broadcast_shapes(function, target.shape, condition.shape, values.shape) != target.shape:
+        raise ShapeError(f"{function}: shapes {condition.shape} and {values.shape} do not broadcast to {target.shape}")
+    target[...] = where(_of(condition), values, target)
 
 
-def _dtype(x: Any, dtype: Format) -> Format:
-    """The dtype of what is to be written into ``dtype``; Python's numbers of its kind have that one, as in NumPy, and an integer
-    may be unsigned, too. A list of Python's floats has it where it is as wide as the default."""
+def _casting_dtype(x: Any, dtype: Format) -> Format:
+    """Return the format that counts in the check of ``casting`` for a write into ``dtype``.
+
+    As in NumPy, a Python number of the same kind counts as ``dtype``, an int also if ``dtype`` is unsigned. A list of Python
+    floats counts as ``dtype`` if that is at least as wide as the default.
+    """
     kind = type(x)
-    (found,), own = common((x,), promote, weak)
+    (operand,), form = common((x,), promote, weak)
     if kind in (int, float, complex):
-        return dtype if same_kind(own, dtype) or (kind is int and dtype.kind == "unsigned") else own
-    return dtype if type(found) is np.ndarray and holds(dtype, own) else own
+        return dtype if same_kind(form, dtype) or (kind is int and dtype.kind == "unsigned") else form
+    return dtype if type(operand) is np.ndarray and holds(dtype, form) else form
 
 
-def _safely(x: Any, dtype: Format, function: str, argument: str) -> Node:
-    """What is written where a mask says; as in NumPy an array only where no number of its dtype is lost. Scalars count as numbers
-    there."""
-    given: Any = x
-    array = isinstance(x, Array | np.ndarray) and not getattr(given, "is_value", False)
-    have = node(x, function, argument).dtype if array or bool(getattr(given, "shape", ())) else dtype
-    if not may_cast(have, dtype, "safe", function):
-        raise DTypeError(f"{function}: {argument} has dtype {have}, which {dtype} cannot hold safely; cast with .astype first")
+def _convert_safely(x: Any, dtype: Format, function: str, argument: str) -> Node:
+    """Convert values for a masked write. Like NumPy, refuse arrays whose numbers ``dtype`` may not hold; Scalars count as
+    numbers."""
+    operand: Any = x
+    array = isinstance(x, Array | np.ndarray) and not getattr(operand, "is_value", False)
+    source = node(x, function, argument).dtype if array or bool(getattr(operand, "shape", ())) else dtype
+    if not may_cast(source, dtype, "safe", function):
+        raise DTypeError(f"{function}: {argument} has dtype {source}, which {dtype} cannot hold safely; cast with .astype first")
     return held(x, dtype, function, argument)
 
 
 def putmask(a: Array, mask: Any, values: Any) -> None:
-    """Write where a mask is true, each place the value at its own place; ``values`` are repeated where too few.
+    """Write the elements of ``values`` at the same positions where a mask is true; ``values`` are repeated if there are too few.
 
     Parameters
     ----------
     a : Array
-        Written to.
-    mask : array of bools of the shape of ``a``
+        Modified in place.
+    mask : array of bools
+        With as many elements as ``a``.
     values : array or number
 
     Raises
     ------
     DTypeError, ShapeError
-        ``a`` is no weft Array; a mask of another shape.
+        ``a`` is no weft Array, or cannot hold ``values`` safely; the mask has another size.
 
     Examples
     --------
@@ -384,61 +378,60 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
     >>> x.tolist()
     [0, 1, 0, 0]
     """
-    shape = _target("putmask", a, "a").shape
-    chosen = cast(node(mask, "putmask", "mask"), BOOL)
-    if math.prod(chosen.shape) != a.size:
-        raise ShapeError(f"putmask: mask has shape {chosen.shape}, a has shape {shape}")
-    given = _safely(values, a.node.dtype, "putmask", "values")
-    if given.size and a.size:
-        _masked(a, _of(reshaped(chosen, shape)), resize(_of(given), shape), "putmask", "mask")
+    shape = _check_target("putmask", a, "a").shape
+    condition = cast(node(mask, "putmask", "mask"), BOOL)
+    if math.prod(condition.shape) != a.size:
+        raise ShapeError(f"putmask: mask has shape {condition.shape}, a has shape {shape}")
+    updates = _convert_safely(values, a.node.dtype, "putmask", "values")
+    if updates.size and a.size:
+        _write_masked(a, _of(reshaped(condition, shape)), resize(_of(updates), shape), "putmask", "mask")
 
 
 def place(arr: Array, mask: Any, vals: Any) -> None:
-    """Write ``vals`` one after the other where a mask is true, again from the first where they are too few.
+    """Write ``vals`` one after the other where a mask is true, starting again from the first if there are too few.
 
     Parameters
     ----------
     arr : Array
-        Written to.
-    mask : array of bools, as many as ``arr`` has elements
+        Modified in place.
+    mask : array of bools
+        With as many elements as ``arr``.
     vals : array
 
     Raises
     ------
     DTypeError, ShapeError, ValueError
-        ``arr`` is no weft Array; a mask of another size; no value for a place.
+        ``arr`` is no weft Array, or cannot hold ``vals`` safely; the mask has another size; ``vals`` is empty and a mask element
+        is true.
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.place(x, x > 0, [7, 8])
     >>> x.tolist()
     [0, 7, 8, 7]
     """
-    shape = _target("place", arr, "arr").shape
-    chosen = cast(node(mask, "place", "mask"), BOOL)
-    if math.prod(chosen.shape) != arr.size:
-        raise ShapeError(f"place: mask has shape {chosen.shape}, arr has shape {shape}")
-    given = _safely(vals, arr.node.dtype, "place", "vals")
-    if not given.size:
-        if arr.size and wrap(chosen).numpy().any():
+    shape = _check_target("place", arr, "arr").shape
+    condition = cast(node(mask, "place", "mask"), BOOL)
+    if math.prod(condition.shape) != arr.size:
+        raise ShapeError(f"place: mask has shape {condition.shape}, arr has shape {shape}")
+    updates = _convert_safely(vals, arr.node.dtype, "place", "vals")
+    if not updates.size:
+        if arr.size and wrap(condition).numpy().any():
             raise ValueError("place: vals is empty, but there are places to write to")
         return
-    flat = cast(reshaped(chosen, (arr.size,)), INT64)
+    flat = cast(reshaped(condition, (arr.size,)), INT64)
     count = op("subtract", op("cumulative_sum", flat, axis=0), cast(node(1, "place"), INT64))
-    turn = op("remainder", op("maximum", count, cast(node(0, "place"), INT64)), cast(node(given.size, "place"), INT64))
-    line = op("gather", reshaped(given, (given.size,)), turn, axes=(0,))
-    _masked(arr, _of(reshaped(chosen, shape)), _of(reshaped(line, shape)), "place", "mask")
+    turn = op("remainder", op("maximum", count, cast(node(0, "place"), INT64)), cast(node(updates.size, "place"), INT64))
+    line = op("gather", reshaped(updates, (updates.size,)), turn, axes=(0,))
+    _write_masked(arr, _of(reshaped(condition, shape)), _of(reshaped(line, shape)), "place", "mask")
 
 
 def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Write at places of the flattened array; values are repeated where too few.
+    """Write into elements of the flattened array; values are repeated if there are too few.
 
     Parameters
     ----------
-    a : Array
-        Written to.
     ind : array of integers
         Negative ones count from the end. Bools are 0 and 1, as in NumPy; ``a[mask] = v`` takes masks.
     v : array or number
@@ -448,23 +441,26 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     Raises
     ------
     DTypeError, ValueError, IndexError
-        ``a`` is no weft Array, or ``ind`` holds no integers; another ``mode``; an index out of range.
+        ``a`` is no weft Array, or ``ind`` holds no integers; another ``mode``; an index is out of range.
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.put(x, [0, -1], 9)
     >>> x.tolist()
     [9, 1, 2, 9]
     """
-    value = _target("put", a, "a").node
+    value = _check_target("put", a, "a").node
     index = integer_node(ind, "put", "ind", bools=True)
-    given = held(v, value.dtype, "put", "v")
-    if not index.size or not given.size:
+    updates = held(v, value.dtype, "put", "v")
+    if not index.size or not updates.size:
         return
     places = bounded("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
     refuse_at_once([places])
-    new = resize(wrap(given), index.size).node
-    flat = op("scatter", reshaped(value, (value.size,)), new, places, axes=(0,), mode="set")
+    repeated = resize(wrap(updates), index.size).node
+    flat = op("scatter", reshaped(value, (value.size,)), repeated, places, axes=(0,), mode="set")
     a[...] = wrap(reshaped(flat, value.shape))
+
+
+complete_docs(delete, insert)
+complete_docs(putmask, place, put)

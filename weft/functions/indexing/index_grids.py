@@ -1,4 +1,4 @@
-"""Indices of grids, triangles and diagonals, between flat and many dimensions; all known from shapes."""
+"""Indices of grids, triangles and diagonals, and conversion between flat and multi-dimensional indices."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from weft.functions.support.arguments import (
     shape_tuple,
     whole,
 )
+from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
-    """The coordinates of every place of a grid.
+    """Return the coordinates of every element of a grid.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     dtype : dtype, optional
         int64 by default.
     sparse : bool
-        A tuple of arrays that broadcast to the grid, instead of one.
+        Return a tuple of arrays that broadcast to the grid instead of one array.
 
     Returns
     -------
@@ -50,7 +51,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     Raises
     ------
     ShapeError, DTypeError
-        A negative extent; an unknown dtype.
+        An extent is negative; the dtype is unknown.
 
     Examples
     --------
@@ -59,41 +60,42 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
     shape = shape_tuple(dimensions, "indices", "dimensions")
-    wanted = INT64 if dtype is None else spelled(dtype)
+    form = INT64 if dtype is None else spelled(dtype)
     lines = []
     for axis in range(len(shape)):
         thin = tuple(n if a == axis else 1 for a, n in enumerate(shape))
-        lines.append(cast(op("iota", shape=thin, dtype=INT64, axis=axis), wanted))
+        lines.append(cast(op("iota", shape=thin, dtype=INT64, axis=axis), form))
     if sparse:
         return tuple(wrap(line) for line in lines)
     if not lines:
-        return wrap(cast(node(np.zeros((0,)), "indices"), wanted))
+        return wrap(cast(node(np.zeros((0,)), "indices"), form))
     rows = [reshaped(broadcast(line, shape), (1, *shape)) for line in lines]
     return wrap(rows[0] if len(rows) == 1 else op("concat", *rows, axis=0))
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, like: Any = None, **kwargs: Any) -> Any:
-    """What a function gives for the coordinates of a grid: it is called once, with arrays.
+    """Call a function once with the coordinates of a grid, as arrays, and return its result.
 
     Parameters
     ----------
     function : callable
-        Takes as many arrays as there are dimensions.
+        Takes one array per dimension.
     shape : tuple of int
     dtype : dtype, optional
-        Of the coordinates; float32 by default.
+        The dtype of the coordinates; float32 by default.
     kwargs
-        Handed to the function.
-    like : as in :func:`zeros`
+        Passed to the function.
+    like : array, optional
+        Ignored: the coordinates are always Arrays.
 
     Returns
     -------
-    what the function gives
+    the result of ``function``
 
     Raises
     ------
     ShapeError, DTypeError
-        As :func:`indices`.
+        An extent is negative; the dtype is unknown, or ``function`` is not callable.
 
     Examples
     --------
@@ -108,21 +110,22 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
 
 
 def ix_(*args: Any) -> tuple[Array, ...]:
-    """Index arrays for a block of an array: vectors along axes of their own; masks are looked at.
+    """Return index arrays for a block of an array: each vector along an axis of its own. Masks are computed at once.
 
     Parameters
     ----------
     args : (N,) array
-        Of integers, or of bools.
+        Of integers or bools.
 
     Returns
     -------
-    tuple of Array, which broadcast with each other
+    tuple of Array
+        They broadcast with each other.
 
     Raises
     ------
     ShapeError, TraceError
-        No vectors; a mask inside a traced function.
+        An argument is no vector; a mask is given inside a traced function.
 
     Examples
     --------
@@ -131,8 +134,8 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     [[1, 2], [7, 8]]
     """
     out = []
-    for k, given in enumerate(args):
-        value = node(given, "ix_", f"args[{k}]")
+    for k, argument in enumerate(args):
+        value = node(argument, "ix_", f"args[{k}]")
         if len(value.shape) != 1:
             raise ShapeError(f"ix_: args[{k}] has shape {value.shape}; a vector is needed")
         if value.dtype == BOOL:
@@ -145,23 +148,23 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array, Array]:
     rows, columns = shape_tuple((n, n if m is None else m), function, "n, m")
-    k = max(-rows - 1, min(whole(k, function, "k"), columns + 1))  # all diagonals outside of the matrix choose alike
+    k = max(-rows - 1, min(whole(k, function, "k"), columns + 1))  # all diagonals outside of the matrix have the same effect
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
     return of_numpy(first), of_numpy(second)
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the places on and below a diagonal.
+    """Return the rows and columns of the elements on and below a diagonal.
 
     Parameters
     ----------
     n : int
-        How many rows.
+        The number of rows.
     k : int
-        The last diagonal that counts.
+        The last diagonal that is included.
     m : int, optional
-        How many columns; None: as many as rows.
+        The number of columns; by default ``n``.
 
     Returns
     -------
@@ -170,7 +173,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     Raises
     ------
     ShapeError
-        A negative extent.
+        An extent is negative.
 
     Examples
     --------
@@ -182,24 +185,15 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Rows and columns of the places on and above a diagonal.
+    """Return the rows and columns of the elements on and above a diagonal.
 
     Parameters
     ----------
-    n, k, m : as in :func:`tril_indices`, ``k`` the first diagonal that counts
-
-    Returns
-    -------
-    two (K,) Arrays of int64
-
-    Raises
-    ------
-    ShapeError
-        A negative extent.
+    k : int
+        The first diagonal that is included.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -215,25 +209,19 @@ def _extents(function: str, arr: Any) -> tuple[int, int]:
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
-    """:func:`tril_indices` for a matrix.
+    """Return :func:`tril_indices` for a matrix.
 
     Parameters
     ----------
     arr : (M, N) array
-    k : int
-
-    Returns
-    -------
-    two (K,) Arrays of int64
 
     Raises
     ------
     ShapeError
-        No matrix.
+        ``arr`` is no matrix.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.tril_indices_from(wf.ones((2, 2)))]
     [[0, 1, 1], [0, 0, 1]]
     """
@@ -242,25 +230,21 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
-    """:func:`triu_indices` for a matrix.
+    """Return :func:`triu_indices` for a matrix.
 
     Parameters
     ----------
     arr : (M, N) array
     k : int
-
-    Returns
-    -------
-    two (K,) Arrays of int64
+        The first diagonal that is included.
 
     Raises
     ------
     ShapeError
-        No matrix.
+        ``arr`` is no matrix.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.triu_indices_from(wf.ones((2, 2)))]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -269,28 +253,23 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Array, Array]:
-    """Rows and columns of the places that a function such as :func:`triu` leaves.
+    """Return the rows and columns of the elements that a function such as :func:`triu` does not set to zero.
 
     Parameters
     ----------
     n : int
-        Of the square matrix.
+        The extent of the square matrix.
     mask_func : callable
         Called with a matrix of ones and ``k``.
     k : any
 
-    Returns
-    -------
-    two (K,) Arrays of int64
-
     Raises
     ------
     ShapeError, DTypeError
-        A negative extent; no function.
+        The extent is negative; ``mask_func`` is not callable.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.mask_indices(2, wf.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -303,7 +282,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the main diagonal of an array of ``ndim`` dimensions of one extent.
+    """Return the indices of the main diagonal of an array whose ``ndim`` dimensions all have extent ``n``.
 
     Parameters
     ----------
@@ -316,7 +295,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     Raises
     ------
     ShapeError
-        A negative extent.
+        An extent is negative.
 
     Examples
     --------
@@ -329,24 +308,19 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:
-    """:func:`diag_indices` for an array.
+    """Return :func:`diag_indices` for an array.
 
     Parameters
     ----------
-    arr : array of two or more dimensions of one extent
-
-    Returns
-    -------
-    tuple of (N,) Arrays of int64
+    arr : array of two or more dimensions of equal extent
 
     Raises
     ------
     ShapeError
-        Fewer dimensions, or different extents.
+        ``arr`` has fewer dimensions, or different extents.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.diag_indices_from(wf.ones((2, 2)))]
     [[0, 1], [0, 1]]
     """
@@ -356,8 +330,8 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     return diag_indices(value.shape[0], value.ndim)
 
 
-def _order(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list[int]]:
-    """The extents, and how far apart neighbours along each are in the flattened array."""
+def _extents_and_strides(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list[int]]:
+    """Return the extents, and the distance between neighbours along each axis in the flattened array."""
     order = layout(order, function, "CF")
     extents = shape_tuple(shape, function)
     if math.prod(extents) > INT64.greatest:
@@ -366,39 +340,40 @@ def _order(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list
     return extents, steps
 
 
-def _places(function: str, argument: str, given: Any, size: int, axis: int, mode: str) -> Any:
-    """Indices from 0 to ``size - 1``; here negative ones do not count from the end."""
-    index = integer_node(given, function, argument, bools=True)
+def _check_places(function: str, argument: str, indices: Any, size: int, axis: int, mode: str) -> Any:
+    """Return indices checked to lie between 0 and ``size - 1``; negative ones do not count from the end."""
+    index = integer_node(indices, function, argument, bools=True)
     if mode != "raise":
-        return wrap(cast(bounded(function, given, index, size, axis, mode), INT64))
-    if isinstance(given, Array) and (index.value is None or LOCAL.trace is not None):  # its numbers are told when they are read
+        return wrap(cast(bounded(function, indices, index, size, axis, mode), INT64))
+    if isinstance(indices, Array) and (index.value is None or LOCAL.trace is not None):  # checked when the result is computed
         return wrap(op("in_bounds", cast(index, INT64), extent=size, axis=axis, from_end=False))
-    known = wrap(index).numpy()
-    wrong = known[(known < 0) | (known >= size)]
+    content = wrap(index).numpy()
+    wrong = content[(content < 0) | (content >= size)]
     if wrong.size:
         raise ValueError(f"{function}: {argument} holds {wrong.flat[0]}, which is not from 0 to {size - 1}")
     return wrap(cast(index, INT64))
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ...]:
-    """Places in a flattened array as indices of its dimensions.
+    """Convert indices of the flattened array into indices along each dimension.
 
     Parameters
     ----------
     indices : array of integers
     shape : tuple of int
     order : "C" or "F"
-        Which dimension runs fastest in the flattened array: the last, or the first.
+        Whether the last ("C") or the first ("F") dimension runs fastest in the flattened array.
 
     Returns
     -------
-    tuple of Arrays of int64, one a dimension
+    tuple of Arrays of int64, one per dimension
 
     Raises
     ------
-    ValueError, DTypeError, ShapeError, IndexError
-        Another ``order``, or an index out of range; no integers; a negative extent; an index of a pending Array out of range,
-        when it is read.
+    ValueError, DTypeError, ShapeError
+        An index is out of range, or another ``order``; the indices are no integers; an extent is negative.
+    IndexError
+        An index of a pending Array is out of range; raised when the result is computed.
 
     Examples
     --------
@@ -406,46 +381,42 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
     >>> [int(i) for i in wf.unravel_index(5, (2, 3))]
     [1, 2]
     """
-    extents, steps = _order("unravel_index", shape, order)
-    flat = _places("unravel_index", "indices", indices, math.prod(extents), 0, "raise")
+    extents, steps = _extents_and_strides("unravel_index", shape, order)
+    flat = _check_places("unravel_index", "indices", indices, math.prod(extents), 0, "raise")
     return tuple(flat // step % extent for extent, step in zip(extents, steps, strict=True))
 
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Array:
-    """Indices of dimensions as places in the flattened array.
+    """Convert indices along each dimension into indices of the flattened array.
 
     Parameters
     ----------
     multi_index : tuple of arrays of integers
-        One a dimension.
+        One per dimension.
     dims : tuple of int
     mode : "raise", "clip" or "wrap", or a tuple of these
         As in :func:`take`.
-    order : "C" or "F"
-        As in :func:`unravel_index`.
 
     Returns
     -------
     Array of int64
 
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError, IndexError
-        Another ``mode`` or ``order``, or an index out of range; no integers; not as many as dimensions; an index of a pending
-        Array out of range, when it is read.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ravel_multi_index(([0, 1], [2, 0]), (2, 3)).tolist()
     [2, 3]
     """
-    extents, steps = _order("ravel_multi_index", dims, order)
-    given = tuple(several(multi_index, "ravel_multi_index", "multi_index"))
-    if len(given) != len(extents):
-        raise ShapeError(f"ravel_multi_index: {len(given)} index arrays are given for {len(extents)} dimensions")
+    extents, steps = _extents_and_strides("ravel_multi_index", dims, order)
+    index_arrays = tuple(several(multi_index, "ravel_multi_index", "multi_index"))
+    if len(index_arrays) != len(extents):
+        raise ShapeError(f"ravel_multi_index: {len(index_arrays)} index arrays are given for {len(extents)} dimensions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(extents)
     total: Any = wrap(number(0, INT64))
-    for k, (index, how) in enumerate(zip(given, modes, strict=True)):
-        total = total + _places("ravel_multi_index", f"multi_index[{k}]", index, extents[k], k, how) * steps[k]
+    for k, (index, how) in enumerate(zip(index_arrays, modes, strict=True)):
+        total = total + _check_places("ravel_multi_index", f"multi_index[{k}]", index, extents[k], k, how) * steps[k]
     return total
+
+
+complete_docs(tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices)
+complete_docs(diag_indices, diag_indices_from)
+complete_docs(unravel_index, ravel_multi_index)

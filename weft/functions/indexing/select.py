@@ -1,4 +1,4 @@
-"""Elements chosen among several arrays: select, piecewise, choose, compress."""
+"""Functions that choose elements among several arrays: select, piecewise, choose, compress."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from weft.functions.support.arguments import (
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
-    """For each place the element of the first choice whose condition holds there.
+    """Return, for each element, the element of the first choice whose condition holds.
 
     Parameters
     ----------
     condlist : sequence of arrays of bools
     choicelist : sequence of arrays
-        As many.
+        As many as conditions.
     default : number or array
-        Where none holds.
+        Used where no condition holds.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     Raises
     ------
     ShapeError, DTypeError
-        No condition, or not as many choices, or shapes that do not broadcast; a condition that is not bool.
+        There is no condition, the numbers of conditions and choices differ, or shapes do not broadcast; a condition is not bool.
 
     Examples
     --------
@@ -63,29 +63,30 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     """
     conditions, choices = several(condlist, "select", "condlist"), several(choicelist, "select", "choicelist")
     if len(conditions) != len(choices) or not conditions:
-        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; as many of both are needed, and one")
+        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; give equally many, and at least one")
     for k, c in enumerate(conditions):
         if node(c, "select", f"condlist[{k}]").dtype != BOOL:
             raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
     *values, last = operands(*choices, default)
-    found = wrap(last)
+    result = wrap(last)
     for condition, value in zip(reversed(conditions), reversed(values), strict=True):
-        found = where(condition, wrap(value), found)
-    return found
+        result = where(condition, wrap(value), result)
+    return result
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
-    """A function made of pieces: each is computed everywhere, and taken where its condition holds; the last one counts.
+    """Evaluate a function that is defined in pieces. Every piece is computed everywhere; of several true conditions the last
+    counts.
 
     Parameters
     ----------
     x : array
     condlist : array of bools, or a sequence of them
     funclist : sequence of callables and numbers
-        As many as conditions, or one more: for where none holds, else 0. Callables are given all of ``x``; several numbers are
-        those of the elements that the condition chooses.
+        One per condition, and optionally one more for elements without a true condition (0 by default). A callable receives all
+        of ``x``; an array of numbers has one per selected element.
     args, kw
-        Handed to the callables.
+        Passed to the callables.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     Raises
     ------
     ShapeError, IndexError
-        Not as many functions as conditions, or one more; a condition of another shape than ``x``.
+        The number of functions does not fit; a condition has another shape than ``x``.
 
     Examples
     --------
@@ -111,7 +112,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
 
-    def made(piece: Any) -> Any:
+    def evaluate(piece: Any) -> Any:
         return piece(value, *args, **kw) if callable(piece) else piece
 
     masks = []
@@ -120,20 +121,20 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             raise IndexError(f"piecewise: condlist[{k}] has shape {c.shape}, but x has shape {value.shape}")
         masks.append(reshaped(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
     if len(pieces) > len(conditions):
-        some = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
-        masks.append(op("logical_not", some))
-    found = zeros_like(value)
+        any_mask = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
+        masks.append(op("logical_not", any_mask))
+    result = zeros_like(value)
     for mask, piece in zip(masks, pieces, strict=True):
-        part = held(made(piece), value.node.dtype, "piecewise", "funclist")
+        part = held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
         if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
-            found = where(wrap(mask), wrap(part), found)
-        else:  # one number for each element that the condition chooses
-            found[wrap(broadcast(mask, value.shape))] = wrap(part)
-    return found
+            result = where(wrap(mask), wrap(part), result)
+        else:  # one number per selected element
+            result[wrap(broadcast(mask, value.shape))] = wrap(part)
+    return result
 
 
 def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
-    """For each place the element of the choice that ``a`` numbers there.
+    """Return, for each element of ``a``, the element of the choice with that number.
 
     Parameters
     ----------
@@ -141,8 +142,9 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     choices : sequence of arrays
         They broadcast with ``a``.
     out : Array, optional
+        Receives the result.
     mode : "raise", "clip" or "wrap"
-        What becomes of numbers out of range, as in :func:`take`.
+        The treatment of numbers out of range, as in :func:`take`.
 
     Returns
     -------
@@ -151,7 +153,8 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     Raises
     ------
     DTypeError, ShapeError, ValueError, IndexError
-        No integers; no choice, or shapes that do not broadcast; another ``mode``, or a number out of range.
+        ``a`` holds no integers; there is no choice, or shapes do not broadcast; another ``mode``, or a negative number; a number
+        is out of range.
 
     Examples
     --------
@@ -162,30 +165,31 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     index = integer_node(a, "choose", "a", bools=True)
     values = operands(*list(choices)) if len(choices) else ()
     if not values:
-        raise ShapeError("choose: there is no choice")
+        raise ShapeError("choose: choices is empty; give at least one array")
     if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
         raise ValueError("choose: a holds a negative number")
-    if mode == "raise" and index.dtype.kind == "signed":  # negative numbers do not count from the end here
+    if mode == "raise" and index.dtype.kind == "signed":  # negative numbers are out of range
         index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
     shape = broadcast_shapes("choose", index.shape, *(v.shape for v in values))
     index = broadcast(bounded("choose", a, index, len(values), 0, mode), shape)
-    found = broadcast(values[0], shape)
+    result = broadcast(values[0], shape)
     for k, value in enumerate(values[1:], 1):
-        found = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, found)
-    return finish(found, out, "choose")
+        result = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, result)
+    return finish(result, out, "choose")
 
 
 def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None = None) -> Array:
-    """The slices along an axis where a condition holds; it is looked at, since the shape depends on it.
+    """Return the slices along an axis where a condition holds. The condition is computed at once, since the shape depends on it.
 
     Parameters
     ----------
     condition : (N,) array of bools
-        Perhaps shorter than the axis.
+        May be shorter than the axis.
     a : array
     axis : int, optional
-        None: of the flattened array.
+        None: use the flattened array.
     out : Array, optional
+        Receives the result.
 
     Returns
     -------
@@ -194,7 +198,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     Raises
     ------
     ShapeError, AxisError, IndexError, TraceError
-        No vector; no such axis; it holds behind the end; ``condition`` is not known inside a traced function.
+        ``condition`` is no vector; the axis does not exist; a true element lies beyond the end; the content of ``condition`` is
+        not available inside a traced function.
 
     Examples
     --------
@@ -202,7 +207,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
     [1, 3]
     """
-    known = looked(condition, "compress", "condition")
-    if known.ndim != 1:
-        raise ShapeError(f"compress: condition has shape {known.shape}; a vector is needed")
-    return take(a, np.flatnonzero(known), axis, out)
+    mask = looked(condition, "compress", "condition")
+    if mask.ndim != 1:
+        raise ShapeError(f"compress: condition has shape {mask.shape}; a vector is needed")
+    return take(a, np.flatnonzero(mask), axis, out)

@@ -1,4 +1,4 @@
-"""Elements picked and written by integer indices, one-hot, and what needs concrete values."""
+"""Read and write elements by integer indices, one-hot vectors, and indices of nonzero elements."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.try_numpy import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
+from weft.process.docstrings import complete_docs
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
-    """Elements at ``indices`` along an axis.
+    """Return the elements of ``a`` at indices along an axis.
 
     Parameters
     ----------
@@ -42,11 +43,12 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     indices : array of integers, of any shape
         Negative ones count from the end.
     axis : int, optional
-        None: of the flattened array.
+        None: index the flattened array.
     out : Array, optional
+        Receives the result.
     mode : "raise", "clip" or "wrap"
-        What becomes of indices out of range: IndexError when they are read, the nearest end (negative ones are 0 then), or the
-        remainder.
+        The treatment of indices out of range: raise IndexError when they are read, use the nearest end (negative ones become 0),
+        or take the remainder.
 
     Returns
     -------
@@ -56,9 +58,9 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     Raises
     ------
     DTypeError, AxisError, ValueError
-        Indices that are not integers; no such axis; another ``mode``.
+        The indices are no integers; the axis does not exist; another ``mode``.
     IndexError
-        An index is out of range: at once where the indices are no Array, else when the result is computed.
+        An index is out of range. Raised at once if ``indices`` is no Array, else when the result is computed.
 
     Examples
     --------
@@ -67,25 +69,27 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     [[2, 1], [4, 3]]
     """
     if out is None and mode == "raise" and type(a) is type(indices) is ndarray:
-        found = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
-        if found is not None:
-            return found
+        result = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
+        if result is not None:
+            return result
     value, index = node(a, "take", "a"), integer_node(indices, "take", bools=True)
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take")
     index = bounded("take", indices, index, value.shape[axis], axis, mode)
-    got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
-    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))
-    return finish(permuted(got, order), out, "take")
+    picked, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
+    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(picked.shape)))
+    return finish(permuted(picked, order), out, "take")
 
 
-def _along(
-    function: str, value: Node, given: Any, axis: int | None, mode: str,
+def _full_indices(
+    function: str, value: Node, indices: Any, axis: int | None, mode: str,
 ) -> tuple[Node, list[Node], tuple[int, ...]]:
-    """The array, flat where ``axis`` is None; one index array an axis: ``given`` along ``axis``, each place's own number along
-    the others; and the shape that these have together."""
-    index = integer_node(given, function)
+    """Return the array (flat if ``axis`` is None), one index array per axis, and the shape of the result.
+
+    The index array of ``axis`` is ``indices``; along every other axis each element keeps its own index.
+    """
+    index = integer_node(indices, function)
     if axis is None:
         if len(index.shape) != 1:
             raise ShapeError(f"{function}: indices have shape {index.shape}; with axis=None they need one dimension")
@@ -93,43 +97,44 @@ def _along(
     axis = axis_index(axis, len(value.shape), function)
     if len(index.shape) != len(value.shape):
         raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
-    others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
-    shape = list(broadcast_shapes(function, *others))
+    other_extents = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
+    shape = list(broadcast_shapes(function, *other_extents))
     shape[axis] = index.shape[axis]
-    index = bounded(function, given, index, value.shape[axis], axis, mode)
+    index = bounded(function, indices, index, value.shape[axis], axis, mode)
     places = []
     for a in range(len(shape)):
         if a == axis:
             places.append(broadcast(index, tuple(shape)))
             continue
-        own = op("iota", shape=tuple(n if b == a else 1 for b, n in enumerate(value.shape)), dtype=INT64, axis=a)
-        places.append(own)
+        line = op("iota", shape=tuple(n if b == a else 1 for b, n in enumerate(value.shape)), dtype=INT64, axis=a)
+        places.append(line)
     return value, places, tuple(shape)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "raise") -> Array:
-    """For each place of ``indices``, the element of ``arr`` at that index along the axis.
+    """Return, for each element of ``indices``, the element of ``arr`` at that index along the axis.
 
     Parameters
     ----------
     arr : array
     indices : array of integers
-        As many dimensions as ``arr``; the others broadcast.
-    axis : int
-        None: of the flattened array; the indices have one dimension then.
-    mode : as in :func:`take`
+        With as many dimensions as ``arr``; the other ones broadcast.
+    axis : int, optional
+        None: index the flattened array; ``indices`` must have one dimension.
+    mode : "raise", "clip" or "wrap"
+        As in :func:`take`.
 
     Returns
     -------
     Array
-        Of the shape of ``indices``, its other dimensions broadcast with those of ``arr``.
+        With the shape of ``indices``, broadcast with ``arr`` along the other axes.
 
     Raises
     ------
     DTypeError, ShapeError, AxisError, ValueError
-        Indices that are not integers or of another number of dimensions; no such axis; another ``mode``.
+        The indices are no integers; they have another number of dimensions; the axis does not exist; another ``mode``.
     IndexError
-        As :func:`take`.
+        An index is out of range, as in :func:`take`.
 
     Examples
     --------
@@ -138,33 +143,29 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
     >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
-    value, places, _ = _along("take_along_axis", node(arr, "take_along_axis", "arr"), indices, axis, mode)
+    value, places, _ = _full_indices("take_along_axis", node(arr, "take_along_axis", "arr"), indices, axis, mode)
     return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
 
 
 def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1, mode: str = "raise") -> None:
-    """Write ``values`` into ``arr`` where :func:`take_along_axis` would read.
+    """Write ``values`` into the elements of ``arr`` that :func:`take_along_axis` would read.
 
     Parameters
     ----------
     arr : Array
-        Written to.
+        Modified in place.
     indices : array of integers
-        As many dimensions as ``arr``; of repeated places the last counts.
+        With as many dimensions as ``arr``; if an element occurs repeatedly, the last value counts.
     values : array or number
         Broadcasts to the shape of ``indices``.
-    axis : int, optional
-        None: of the flattened array; the indices have one dimension then.
-    mode : as in :func:`take`
 
     Raises
     ------
     DTypeError, ShapeError, AxisError, ValueError, IndexError
-        As :func:`take_along_axis`; ``arr`` is no weft Array.
+        As in :func:`take_along_axis`; ``arr`` is no weft Array.
 
     Examples
     --------
-    >>> import weft as wf
     >>> arr = wf.zeros((2, 3))
     >>> wf.put_along_axis(arr, wf.array([[0], [2]]), 1.0, axis=1)
     >>> arr.tolist()
@@ -172,15 +173,15 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     """
     if not isinstance(arr, Array):
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
-    value, places, shape = _along("put_along_axis", arr.node, indices, axis, mode)
-    given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
+    value, places, shape = _full_indices("put_along_axis", arr.node, indices, axis, mode)
+    updates = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
     refuse_at_once(places)
-    found = op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set")
-    arr[...] = wrap(reshaped(found, arr.shape))
+    result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
+    arr[...] = wrap(reshaped(result, arr.shape))
 
 
 def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:
-    """Slices of ``x`` at integer indices, which broadcast with each other.
+    """Return slices of ``x`` at integer indices, which broadcast with each other.
 
     Parameters
     ----------
@@ -188,20 +189,21 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
     *indices : arrays of integers
         Negative ones count from the end.
     axes : tuple of int, optional
-        The axes that the indices belong to; by default the first ones.
-    mode : as in :func:`take`
+        The axes that are indexed; by default the first ones.
+    mode : "raise", "clip" or "wrap"
+        As in :func:`take`.
 
     Returns
     -------
     Array
-        The shape of the indices, then the shape of ``x`` without ``axes``.
+        The shape of the indices, followed by the shape of ``x`` without ``axes``.
 
     Raises
     ------
     DTypeError, AxisError, ShapeError, ValueError
-        Indices that are not integers; no such axis; indices that do not broadcast; another ``mode``.
+        The indices are no integers; an axis does not exist; shapes do not broadcast; another ``mode``.
     IndexError
-        As :func:`take`.
+        An index is out of range, as in :func:`take`.
 
     Examples
     --------
@@ -216,60 +218,50 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
 
 
 def _bounded(
-    function: str, value: Node, given: Sequence[Any], places: list[Node], axes: tuple[int, ...], mode: str,
+    function: str, value: Node, indices: Sequence[Any], places: list[Node], axes: tuple[int, ...], mode: str,
 ) -> list[Node]:
+    """Return the indices checked or adjusted according to ``mode``."""
     if len(places) != len(axes):
-        return places  # the primitive says what does not fit
-    return [bounded(function, i, p, value.shape[a], a, mode) for i, p, a in zip(given, places, axes, strict=True)]
+        return places  # the primitive raises the error
+    return [bounded(function, i, p, value.shape[a], a, mode) for i, p, a in zip(indices, places, axes, strict=True)]
 
 
 def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
-    given = tuple(range(len(places))) if axes is None else to_tuple(axes)
-    return tuple(axis_index(a, len(value.shape), function, "axes") for a in given)
+    axis_numbers = tuple(range(len(places))) if axes is None else to_tuple(axes)
+    return tuple(axis_index(a, len(value.shape), function, "axes") for a in axis_numbers)
 
 
 def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: Any, mode: str) -> Array:
     value = node(x, function)
-    given = indices if isinstance(indices, tuple) else (indices,)
-    places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(given)]
+    index_arrays = indices if isinstance(indices, tuple) else (indices,)
+    places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(index_arrays)]
     where = _axes(value, places, axes, function)
     lead = broadcast_shapes(function, *(p.shape for p in places))
     shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
-    new = held(updates, value.dtype, function, "updates")
-    if broadcast_shapes(function, new.shape, shape) != shape:
-        raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
-    places = _bounded(function, value, given, places, where, mode)
+    values = held(updates, value.dtype, function, "updates")
+    if broadcast_shapes(function, values.shape, shape) != shape:
+        raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
+    places = _bounded(function, value, index_arrays, places, where, mode)
     how = adding(value.dtype) if how == ADD else how
-    return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=how))
+    return wrap(op("scatter", value, broadcast(values, shape), *places, axes=where, mode=how))
 
 
 def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
-    """A copy of ``x`` with ``updates`` added at the indices; repeated indices add up.
+    """Return a copy of ``x`` with ``updates`` added at the indices; repeated indices accumulate.
 
     Parameters
     ----------
-    x : array
-    indices : array of integers, or a tuple of them, one an axis
+    indices : array of integers, or a tuple of them
+        One array per axis in ``axes``. Negative ones count from the end.
     updates : array
         Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
-    axes : tuple of int, optional
-        The axes that the indices belong to; by default the first ones.
-    mode : as in :func:`take`
 
     Returns
     -------
     Array of the shape and dtype of ``x``
 
-    Raises
-    ------
-    DTypeError, AxisError, ShapeError, ValueError
-        Indices that are not integers; no such axis; updates that do not fit; another ``mode``.
-    IndexError
-        As :func:`take`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
@@ -277,24 +269,21 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
 
 
 def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
-    """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts.
+    """Return a copy of ``x`` with ``updates`` written at the indices; of repeated indices the last one counts.
 
     Parameters
     ----------
-    x, indices, updates, axes, mode : as in :func:`scatter_add`
+    indices : array of integers, or a tuple of them
+        One array per axis in ``axes``. Negative ones count from the end.
+    updates : array
+        Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
 
     Returns
     -------
     Array of the shape and dtype of ``x``
 
-    Raises
-    ------
-    DTypeError, AxisError, ShapeError, ValueError, IndexError
-        As :func:`scatter_add`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
     [5.0, 0.0, 5.0]
     """
@@ -302,13 +291,14 @@ def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
 
 
 def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
-    """Along a new last axis, 1 at the class and 0 elsewhere; a class out of range gives zeros.
+    """Return 1 at the class and 0 elsewhere along a new last axis; a class out of range gives zeros.
 
     Parameters
     ----------
     x : array_like of integers
     num_classes : int
-    dtype : of the result, default float32
+    dtype : dtype, optional
+        float32 by default.
 
     Returns
     -------
@@ -335,7 +325,7 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
 
 def nonzero(a: Any) -> tuple[Array, ...]:
-    """The indices of elements that are not zero; computes at once.
+    """Return the indices of the nonzero elements. Computes at once.
 
     Parameters
     ----------
@@ -343,12 +333,12 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
     Returns
     -------
-    tuple of (K,) int64 Arrays, one an axis
+    tuple of (K,) int64 Arrays, one per axis
 
     Raises
     ------
     TraceError, ShapeError
-        Inside a traced function (the shape depends on values); ``a`` has no dimensions.
+        Called inside a traced function, since the shape depends on values; ``a`` has no dimensions.
 
     Examples
     --------
@@ -356,18 +346,14 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
     [1, 2]
     """
-    found = node(a, "nonzero", "a")
-    if not found.shape:
+    value = node(a, "nonzero", "a")
+    if not value.shape:
         raise ShapeError("nonzero: a has no dimensions; reshape it to (1,) first")
-    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(found)).numpy()))
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(value)).numpy()))
 
 
 def argwhere(a: Any) -> Array:
-    """The indices of elements that are not zero, a row each; computes at once.
-
-    Parameters
-    ----------
-    a : array_like
+    """Return the indices of the nonzero elements as the rows of a matrix. Computes at once.
 
     Returns
     -------
@@ -376,11 +362,10 @@ def argwhere(a: Any) -> Array:
     Raises
     ------
     TraceError
-        As :func:`nonzero`.
+        Called inside a traced function, since the shape depends on values.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
@@ -388,11 +373,7 @@ def argwhere(a: Any) -> Array:
 
 
 def flatnonzero(a: Any) -> Array:
-    """The indices of elements that are not zero in the flattened array; computes at once.
-
-    Parameters
-    ----------
-    a : array_like
+    """Return the indices of the nonzero elements of the flattened array. Computes at once.
 
     Returns
     -------
@@ -401,11 +382,10 @@ def flatnonzero(a: Any) -> Array:
     Raises
     ------
     TraceError
-        As :func:`nonzero`.
+        Called inside a traced function, since the shape depends on values.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
@@ -413,11 +393,12 @@ def flatnonzero(a: Any) -> Array:
 
 
 def extract(condition: Any, arr: Any) -> Array:
-    """The elements of ``arr`` where the condition holds, in one dimension; computes at once.
+    """Return the elements of ``arr`` at which the condition holds, in one dimension. Computes at once.
 
     Parameters
     ----------
-    condition : array_like, as long as ``arr``
+    condition : array_like
+        With as many elements as ``arr``.
     arr : array_like
 
     Returns
@@ -427,14 +408,18 @@ def extract(condition: Any, arr: Any) -> Array:
     Raises
     ------
     TraceError
-        As :func:`nonzero`.
+        Called inside a traced function, since the shape depends on values.
 
     Examples
     --------
-    >>> import weft as wf
     >>> arr = wf.array([1, 5, 7])
     >>> wf.extract(arr > 2, arr).tolist()
     [5, 7]
     """
-    chosen = wrap(truth(node(condition, "extract", "condition"))).numpy()
-    return take(arr, np.flatnonzero(chosen))
+    mask = wrap(truth(node(condition, "extract", "condition"))).numpy()
+    return take(arr, np.flatnonzero(mask))
+
+
+complete_docs(take_along_axis, put_along_axis)
+complete_docs(gather, scatter_add, scatter_set)
+complete_docs(nonzero, argwhere, flatnonzero, extract)

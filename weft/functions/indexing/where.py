@@ -11,25 +11,25 @@ from weft.functions.support.arguments import cast, finish, node, op
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
-    """``x1`` where the condition holds, ``x2`` elsewhere; with the condition alone: :func:`nonzero`.
+    """Return ``x1`` where the condition holds and ``x2`` elsewhere; with the condition alone, call :func:`nonzero`.
 
     Parameters
     ----------
     condition : array or bool
-        Numbers count as true when they are not zero.
+        Nonzero numbers count as true.
     x1, x2 : array or number
 
     Returns
     -------
     Array
-        Of the shape all three broadcast to and the dtype ``x1`` and ``x2`` promote to.
+        With the shape that all three broadcast to and the dtype that ``x1`` and ``x2`` promote to.
 
     Raises
     ------
     ShapeError
-        Shapes that do not broadcast.
+        The shapes do not broadcast.
     ValueError
-        Only one of ``x1`` and ``x2`` was given.
+        Only one of ``x1`` and ``x2`` is given.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``wf.linalg``: products of matrices, norms, and what needs LAPACK, which is loaded when it is first used."""
+"""``wf.linalg``: products of matrices, norms, and functions that need LAPACK; these are imported at their first use."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ __all__ += _HOME
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
-    return found
+    function = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return function

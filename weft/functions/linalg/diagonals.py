@@ -1,4 +1,4 @@
-"""Diagonals of matrices: taken out, summed, and made into matrices."""
+"""Diagonals of matrices: read, summed, and made into matrices."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from weft.errors import ShapeError
 from weft.functions.creation.matrices import diagonal_number
 from weft.functions.support.arguments import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
 from weft.functions.support.try_numpy import by_numpy
+from weft.process.docstrings import complete_docs
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
-    """The diagonals of the matrices in two axes, along a new last axis."""
+    """Return the diagonals of the matrices in two axes, along a new last axis."""
     value = node(x, function, "a")
     ndim = len(value.shape)
     if ndim < 2:
@@ -37,24 +38,24 @@ def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The diagonal of matrices, along a new last axis.
+    """Return the diagonal of matrices, along a new last axis.
 
     Parameters
     ----------
     a : array_like with two or more dimensions
     offset : int
-        Above 0 to the right of the main diagonal.
+        Positive: a diagonal to the right of the main one.
     axis1, axis2 : int
-        Of the matrices.
+        The axes of the matrices.
 
     Returns
     -------
-    Array, the diagonal along its last axis
+    Array with the diagonal along its last axis
 
     Raises
     ------
     ShapeError, AxisError
-        ``a`` holds no matrix, or both axes are one; no such axis.
+        ``a`` has fewer than two dimensions, or both axes are the same; ``a`` has no such axis.
 
     Examples
     --------
@@ -66,17 +67,17 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
 
 
 def diag(v: Any, k: int = 0) -> Array:
-    """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
+    """Return the k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
 
     Parameters
     ----------
     v : (N,) or (M, N)
     k : int
-        Above 0 to the right of the main diagonal.
+        Positive: a diagonal to the right of the main one.
 
     Returns
     -------
-    (N + abs(k), N + abs(k)) for a vector, the diagonal of a matrix
+    (N + abs(k), N + abs(k)) Array for a vector, the diagonal for a matrix
 
     Raises
     ------
@@ -90,9 +91,9 @@ def diag(v: Any, k: int = 0) -> Array:
     [[1, 0], [0, 2]]
     """
     if type(v) is ndarray and type(k) is int:
-        found = by_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
-        if found is not None:
-            return found
+        result = by_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
+        if result is not None:
+            return result
     value = node(v, "diag", "v")
     if len(value.shape) == 2:
         return wrap(line_of("diag", v, k, 0, 1))
@@ -106,13 +107,13 @@ def diag(v: Any, k: int = 0) -> Array:
 
 
 def diagflat(v: Any, k: int = 0) -> Array:
-    """The matrix with the elements of an array, flattened, on its k-th diagonal.
+    """Return the matrix with the elements of a flattened array on its k-th diagonal.
 
     Parameters
     ----------
     v : array
     k : int
-        Above 0 to the right of the main diagonal.
+        Positive: a diagonal to the right of the main one.
 
     Returns
     -------
@@ -131,14 +132,14 @@ def diagflat(v: Any, k: int = 0) -> Array:
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Array | None = None,
 ) -> Array:
-    """Sum of the diagonal of matrices.
+    """Sum the diagonal of matrices.
 
     Parameters
     ----------
-    a, offset, axis1, axis2 : as in :func:`diagonal`
     dtype : dtype, optional
-        Of the sum; by default as in :func:`weft.sum`.
+        The dtype of the result; by default as for :func:`weft.sum`.
     out : Array, optional
+        The array that the result is written to.
 
     Returns
     -------
@@ -147,11 +148,10 @@ def trace(
     Raises
     ------
     ShapeError, AxisError, DTypeError
-        As :func:`diagonal`; an unknown dtype.
+        As :func:`diagonal`; ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
     5
     """
@@ -159,7 +159,10 @@ def trace(
 
 
 def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:
-    """The sums of the diagonals of the matrices in two axes."""
+    """Return the sums of the diagonals of the matrices in two axes."""
     line = line_of(function, x, offset, axis1, axis2)
     line = cast(line, summed(line.dtype) if dtype is None else spelled(dtype))
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
+
+
+complete_docs(diagonal, trace)

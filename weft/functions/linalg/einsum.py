@@ -1,4 +1,4 @@
-"""einsum: opt_einsum chooses the order, each step is one dot_general, or a product that fuses."""
+"""einsum: opt_einsum chooses the order; each step is one dot_general, or a product that fuses."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from weft.graph.primitives.precision import asked
 def einsum(
     *args: Any, out: Array | None = None, dtype: Any = None, casting: str = "safe", optimize: Any = "auto", order: Any = "K",
 ) -> Array:
-    """Sums of products in index notation.
+    """Sum products in index notation.
 
     Parameters
     ----------
     args : str, then arrays
-        Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in
-        one operand is a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
+        Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in one
+        operand selects a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is accepted as well.
     out : Array, optional
+        The array that the result is written to.
     dtype : dtype, optional
-        What the operands are cast to.
+        The dtype that the operands are cast to.
     casting : "no", "equiv", "safe", "same_kind" or "unsafe"
-        What ``dtype`` may make of the operands, and ``out`` of the result.
+        The casts of operands to ``dtype`` and of the result to ``out`` that are permitted.
     optimize : str, bool or path
-        How the order is chosen: a name that ``opt_einsum`` knows, one with the most elements that a result between may have
-        (``("greedy", 1000)``), or the path that :func:`einsum_path` gives.
+        The choice of the order: a name that ``opt_einsum`` knows, such a name and the largest number of elements of an
+        intermediate result (``("greedy", 1000)``), or a path returned by :func:`einsum_path`.
     order : str
-        Does nothing: arrays of weft lie row by row.
+        Has no effect: arrays of weft are stored in row-major order.
 
     Returns
     -------
     Array
-        Of the shape that the letters behind ``->`` name.
+        Of the shape that the letters after ``->`` name.
 
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Operands that do not fit the subscripts, or ``dtype``; another ``casting``; a path that does not fit the operands; no
-        path; an unknown name.
+        Operands do not fit the subscripts or ``dtype``; ``casting`` or the name of an order is unknown; ``optimize`` is not a
+        path, or one that does not fit the operands.
 
     Examples
     --------
@@ -57,21 +58,21 @@ def einsum(
     if order != "K":
         layout(order, "einsum")
     refuse_promotion("einsum", casting, *args)
-    terms, result, nodes = _parsed(args, dtype, casting)
-    truth = nodes[0].dtype == BOOL
-    if truth:
+    terms, result, nodes = _parse_arguments(args, dtype, casting)
+    is_bool = nodes[0].dtype == BOOL
+    if is_bool:
         nodes = [cast(n, INT64) for n in nodes]
-    sizes = _sizes(terms, nodes)
-    work = [_prepared(n, t, sizes) for n, t in zip(nodes, terms, strict=True)]
-    for picked in _path(terms, result, nodes, optimize):
-        chosen = [work[k] for k in picked]
-        work = [w for k, w in enumerate(work) if k not in picked]
-        later = set(result).union(*(labels for _, labels in work))
+    sizes = _read_extents(terms, nodes)
+    work = [_prepare_operand(n, t, sizes) for n, t in zip(nodes, terms, strict=True)]
+    for step in _choose_path(terms, result, nodes, optimize):
+        chosen = [work[k] for k in step]
+        work = [w for k, w in enumerate(work) if k not in step]
+        needed = set(result).union(*(labels for _, labels in work))
         while len(chosen) > 1:
             b, a = chosen.pop(), chosen.pop()
-            wanted = later.union(*(labels for _, labels in chosen))
-            chosen.append(_pair(a, b, wanted))
-        work.append(_summed(*chosen[0], later))
+            needed_next = needed.union(*(labels for _, labels in chosen))
+            chosen.append(_multiply_pair(a, b, needed_next))
+        work.append(_sum_unneeded(*chosen[0], needed))
     value, labels = work[0]
     missing = [c for c in result if c not in labels]
     value = reshaped(value, (*value.shape, *(1 for _ in missing)))
@@ -80,71 +81,71 @@ def einsum(
     shape = tuple(sizes[c] for c in result)
     if value.shape != shape:
         value = op("broadcast_to", value, shape=shape)
-    return finish(cast(value, BOOL) if truth else value, out, "einsum", casting)
+    return finish(cast(value, BOOL) if is_bool else value, out, "einsum", casting)
 
 
-def _cast(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
-    """The operands in one dtype, the given one or that which they have together."""
+def _cast_operands(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
+    """Cast the operands to ``dtype``, or to their common dtype."""
     if dtype is None:
         return list(array_operands(*xs))
-    wanted, found = spelled(dtype), [node(x, "einsum", "operands") for x in xs]
-    for k, n in enumerate(found):
-        if not may_cast(n.dtype, wanted, casting, "einsum"):
-            raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
-    return [cast(n, wanted) for n in found]
+    form, nodes = spelled(dtype), [node(x, "einsum", "operands") for x in xs]
+    for k, n in enumerate(nodes):
+        if not may_cast(n.dtype, form, casting, "einsum"):
+            raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
+    return [cast(n, form) for n in nodes]
 
 
-def _parsed(args: tuple[Any, ...], dtype: Any = None, casting: str = "safe") -> tuple[list[str], str, list[Node]]:
+def _parse_arguments(args: tuple[Any, ...], dtype: Any = None, casting: str = "safe") -> tuple[list[str], str, list[Node]]:
     from opt_einsum.parser import parse_einsum_input
 
     if len(args) < 2:
         raise ShapeError("einsum: subscripts and at least one array are needed")
     if isinstance(args[0], str):
-        nodes = _cast(args[1:], dtype, casting)
-        given: list[Any] = [args[0], *(n.shape for n in nodes)]
+        nodes = _cast_operands(args[1:], dtype, casting)
+        arguments: list[Any] = [args[0], *(n.shape for n in nodes)]
     else:
         pairs = len(args) // 2
-        nodes = _cast(args[: 2 * pairs : 2], dtype, casting)
-        given = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
-        given += args[2 * pairs :]
+        nodes = _cast_operands(args[: 2 * pairs : 2], dtype, casting)
+        arguments = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
+        arguments += args[2 * pairs :]
     try:
-        left, right, _ = parse_einsum_input(given, shapes=True)
+        left, right, _ = parse_einsum_input(arguments, shapes=True)
     except (ValueError, TypeError, KeyError) as error:
         raise ShapeError(f"einsum: {error}; subscripts {args[0]!r}, shapes {[n.shape for n in nodes]}") from None
     return left.split(","), right, nodes
 
 
-def _sizes(terms: list[str], nodes: list[Node]) -> dict[str, int]:
+def _read_extents(terms: list[str], nodes: list[Node]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for k, (term, found) in enumerate(zip(terms, nodes, strict=True)):
-        if len(term) != len(found.shape):
-            raise ShapeError(f"einsum: operand {k} has shape {found.shape}, but its subscripts {term!r} name {len(term)} axes")
-        for c, n in zip(term, found.shape, strict=True):
-            have = sizes.setdefault(c, n)
-            if have != n and 1 not in (have, n):
-                raise ShapeError(f"einsum: {c!r} has extent {have} and, in operand {k} {found.shape}, {n}")
-            sizes[c] = n if have == 1 else have
+    for k, (term, operand) in enumerate(zip(terms, nodes, strict=True)):
+        if len(term) != len(operand.shape):
+            raise ShapeError(f"einsum: operand {k} has shape {operand.shape}, but its subscripts {term!r} name {len(term)} axes")
+        for c, n in zip(term, operand.shape, strict=True):
+            extent = sizes.setdefault(c, n)
+            if extent != n and 1 not in (extent, n):
+                raise ShapeError(f"einsum: {c!r} has extent {extent} and, in operand {k} {operand.shape}, {n}")
+            sizes[c] = n if extent == 1 else extent
     return sizes
 
 
 def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
-    """In which order :func:`einsum` would join its operands, and what that costs, in NumPy's words.
+    """Return the order in which :func:`einsum` would multiply its operands, and NumPy's report of the costs.
 
     Parameters
     ----------
-    operands : as those of :func:`einsum`
+    operands : as for :func:`einsum`
     optimize : bool, str or path
         "greedy", "optimal", or as in NumPy.
 
     Returns
     -------
     (list, str)
-        "einsum_path" and the pairs that are joined, for ``einsum(..., optimize=path)``; a report to print.
+        "einsum_path" followed by the pairs of operands, for ``einsum(..., optimize=path)``; a report to print.
 
     Raises
     ------
-    ShapeError
-        Operands that do not fit the subscripts.
+    ShapeError, DTypeError
+        Operands do not fit the subscripts; an argument has a wrong type.
 
     Examples
     --------
@@ -152,29 +153,29 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     >>> wf.einsum_path("ij,jk,kl->il", wf.ones((2, 9)), wf.ones((9, 9)), wf.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    beside = bool(operands) and not isinstance(operands[0], str)  # the form einsum_path(x, [0, 1], y, [1, 2])
-    plain: list[Any] = []
+    is_interleaved = bool(operands) and not isinstance(operands[0], str)  # the form einsum_path(x, [0, 1], y, [1, 2])
+    arguments: list[Any] = []
     for k, x in enumerate(operands):
-        if isinstance(x, Array):  # of operands shapes are enough
-            x = x.tolist() if beside and k % 2 else np.broadcast_to(np.zeros((), np.float32), x.shape)
-        plain.append(x)
+        if isinstance(x, Array):  # the path depends on shapes only
+            x = x.tolist() if is_interleaved and k % 2 else np.broadcast_to(np.zeros((), np.float32), x.shape)
+        arguments.append(x)
     try:
-        asked: Any = np.einsum_path
-        path, report = asked(*plain, optimize=optimize)
+        path_of_numpy: Any = np.einsum_path
+        path, report = path_of_numpy(*arguments, optimize=optimize)
     except (TypeError, ValueError) as error:
         kind = DTypeError if isinstance(error, TypeError) else ShapeError
         raise kind(f"einsum_path: {error}") from None
     return list(path), str(report)
 
 
-def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
+def _choose_path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
     limit = None
     if isinstance(optimize, Sequence) and not isinstance(optimize, str):
-        how, *more = optimize or [None]
-        if how != "einsum_path" and isinstance(how, str) and len(more) == 1 and isinstance(more[0], int | float):
-            optimize, limit = how, int(more[0])
+        strategy, *rest = optimize or [None]
+        if strategy != "einsum_path" and isinstance(strategy, str) and len(rest) == 1 and isinstance(rest[0], int | float):
+            optimize, limit = strategy, int(rest[0])
         else:
-            return _given_path(more if how == "einsum_path" else list(optimize), len(nodes))
+            return _parse_path(rest if strategy == "einsum_path" else list(optimize), len(nodes))
     if not (isinstance(optimize, bool | str | None) or callable(optimize)):
         raise DTypeError(f"einsum: optimize must be a bool, a name such as 'greedy', or a path, not {short(optimize)}")
     if len(nodes) < 3 or not optimize:
@@ -182,18 +183,18 @@ def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> li
     import opt_einsum
 
     shapes = [n.shape for n in nodes]
-    how = "auto" if optimize is True else optimize
+    strategy = "auto" if optimize is True else optimize
     try:
         path, _ = opt_einsum.contract_path(
-            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=how, memory_limit=limit,
+            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=strategy, memory_limit=limit,
         )
     except KeyError:
-        raise ValueError(f"einsum: optimize={how!r} is no order known here; 'greedy', 'optimal' and 'auto' are") from None
+        raise ValueError(f"einsum: optimize={strategy!r} is unknown; use 'greedy', 'optimal' or 'auto'") from None
     return [tuple(step) for step in path]
 
 
-def _given_path(steps: Sequence[Any], count: int) -> list[tuple[int, ...]]:
-    """Return the steps of a user's path: the operands that each joins; what it makes of them stands behind the rest."""
+def _parse_path(steps: Sequence[Any], count: int) -> list[tuple[int, ...]]:
+    """Return the steps of a user's path: the operands that each step joins. The result of a step becomes the last operand."""
     path, left = [read_integers(step, "einsum: each step of optimize") for step in steps], count
     for step in path:
         if not step or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
@@ -204,16 +205,16 @@ def _given_path(steps: Sequence[Any], count: int) -> list[tuple[int, ...]]:
     return path
 
 
-def _prepared(value: Node, term: str, sizes: dict[str, int]) -> tuple[Node, str]:
-    """Diagonals of repeated letters taken, and axes dropped that only broadcast."""
+def _prepare_operand(value: Node, term: str, sizes: dict[str, int]) -> tuple[Node, str]:
+    """Take diagonals of repeated letters and drop axes that only broadcast."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
-            value, term = _diagonal(value, term, c)
-    keep = [a for a, c in enumerate(term) if not (value.shape[a] == 1 and sizes[c] != 1)]
-    return reshaped(value, tuple(value.shape[a] for a in keep)), "".join(term[a] for a in keep)
+            value, term = _take_diagonal(value, term, c)
+    kept_axes = [a for a, c in enumerate(term) if not (value.shape[a] == 1 and sizes[c] != 1)]
+    return reshaped(value, tuple(value.shape[a] for a in kept_axes)), "".join(term[a] for a in kept_axes)
 
 
-def _diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
+def _take_diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
     first, second = term.index(c), term.rindex(c)
     extent = value.shape[first]
     if value.shape[second] != extent:
@@ -226,20 +227,20 @@ def _diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
     return line, "".join(term[a] for a in rest) + c
 
 
-def _summed(value: Node, labels: str, wanted: set[str]) -> tuple[Node, str]:
-    axes = tuple(a for a, c in enumerate(labels) if c not in wanted)
+def _sum_unneeded(value: Node, labels: str, needed: set[str]) -> tuple[Node, str]:
+    axes = tuple(a for a, c in enumerate(labels) if c not in needed)
     if not axes:
         return value, labels
-    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in wanted)
+    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in needed)
 
 
-def _pair(a: tuple[Node, str], b: tuple[Node, str], wanted: set[str]) -> tuple[Node, str]:
-    """The product of two, summed over the letters that nobody wants any more."""
-    x, x_labels = _summed(*a, wanted | set(b[1]))
-    y, y_labels = _summed(*b, wanted | set(a[1]))
+def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -> tuple[Node, str]:
+    """Multiply two operands and sum over the letters that are not needed afterwards."""
+    x, x_labels = _sum_unneeded(*a, needed | set(b[1]))
+    y, y_labels = _sum_unneeded(*b, needed | set(a[1]))
     both = [c for c in x_labels if c in y_labels]
-    contract = [c for c in both if c not in wanted]
-    batch = [c for c in both if c in wanted]
+    contract = [c for c in both if c not in needed]
+    batch = [c for c in both if c in needed]
     x_free = [c for c in x_labels if c not in both]
     y_free = [c for c in y_labels if c not in both]
     labels = "".join((*batch, *x_free, *y_free))

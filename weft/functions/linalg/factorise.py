@@ -1,4 +1,4 @@
-"""Factorisations of matrices, their eigenvalues and singular values, and what follows from these: ``wf.linalg``."""
+"""Factorisations of matrices, eigenvalues and singular values, and functions of these: ``wf.linalg``."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from weft.functions.linalg.norms import norm
 from weft.functions.linalg.solvers import inv, matrix, slogdet
 from weft.functions.support.arguments import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
 from weft.graph.primitives.linear_algebra import check, qr_parts, svd_parts, transposed, unpacked
+from weft.process.docstrings import complete_docs
 
 
 class EighResult(NamedTuple):
-    """What :func:`eigh` gives."""
+    """The result of :func:`eigh`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EigResult(NamedTuple):
-    """What :func:`eig` gives."""
+    """The result of :func:`eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class QRResult(NamedTuple):
-    """What :func:`qr` gives."""
+    """The result of :func:`qr`."""
 
     Q: Array
     R: Array
 
 
 class SVDResult(NamedTuple):
-    """What :func:`svd` gives."""
+    """The result of :func:`svd`."""
 
     U: Array
     S: Array
@@ -52,14 +53,14 @@ def _real(value: Node) -> Node:
 
 
 def cholesky(a: Any, *, upper: bool = False) -> Array:
-    """The triangular matrices L for which ``L @ L.T`` (conjugated) is ``a``.
+    """Return the triangular matrices L for which ``L @ L.T`` (conjugated) is ``a``.
 
     Parameters
     ----------
     a : (..., M, M), symmetric (Hermitian) and positive definite
-        One triangle is read: the lower, with ``upper`` the upper one. The derivative is that of symmetric matrices.
+        Only one triangle is read: the lower one, or the upper one with ``upper``. The derivative is that of symmetric matrices.
     upper : bool
-        The conjugated transposes of L.
+        Return the conjugate transposes of L.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     Raises
     ------
     LinAlgError, DTypeError
-        No square matrix, or (when it is computed) one that is not positive definite; a dtype that LAPACK lacks.
+        ``a`` is not a square matrix, or (when it is computed) not positive definite; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -84,14 +85,14 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Orthonormal columns Q and triangular R whose product is ``a``.
+    """Factorise ``a`` into orthonormal columns Q and triangular R.
 
     Parameters
     ----------
     a : (..., M, N)
     mode : "reduced", "complete", "r" or "raw"
-        K = min(M, N) columns, or all M of them (then without a derivative where M > N); R alone; or what LAPACK's routine leaves:
-        its array, transposed, and the factors of its reflectors, computed at once.
+        K = min(M, N) columns; all M columns (not differentiable if M > N); R alone; or LAPACK's own result, computed immediately:
+        its transposed array and the factors of its reflectors.
 
     Returns
     -------
@@ -100,7 +101,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     Raises
     ------
     LinAlgError, ValueError, DTypeError
-        No matrix; another mode; a dtype that LAPACK lacks.
+        ``a`` is not a matrix; ``mode`` is unknown; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -114,34 +115,35 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     value = matrix(a, "qr")
     check("qr", value)
     if mode == "raw":
-        left: Any = np.linalg.qr(wrap(value).numpy(), mode="raw")
-        return of_numpy(left[0]), of_numpy(left[1])
-    wanted = "reduced" if mode == "r" else mode
-    q, r = unpacked(op("qr", value, mode=wanted), *qr_parts(value.shape, wanted))
+        parts: Any = np.linalg.qr(wrap(value).numpy(), mode="raw")
+        return of_numpy(parts[0]), of_numpy(parts[1])
+    form = "reduced" if mode == "r" else mode
+    q, r = unpacked(op("qr", value, mode=form), *qr_parts(value.shape, form))
     return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Singular values S, and the vectors U and Vh: ``U @ diag(S) @ Vh`` is ``a``.
+    """Compute the singular values S and the vectors U and Vh: ``U @ diag(S) @ Vh`` is ``a``.
 
     Parameters
     ----------
     a : (..., M, N)
     full_matrices : bool
-        U and Vh are square; else they have K = min(M, N) vectors. Full ones have no derivative unless M is N.
+        Make U and Vh square (not differentiable unless M is N); else they have K = min(M, N) vectors.
     compute_uv : bool
-        False: the singular values alone, as :func:`svdvals`.
+        False: return the singular values alone, as :func:`svdvals`.
     hermitian : bool
-        Whether ``a`` is symmetric; it changes nothing here.
+        Has no effect.
 
     Returns
     -------
-    (U, S, Vh) : (..., M, M), (..., K) and (..., N, N) Arrays, the singular values falling; signs of vectors are LAPACK's choice
+    (U, S, Vh) : (..., M, M), (..., K) and (..., N, N) Arrays
+        The singular values fall; the signs of vectors are LAPACK's choice.
 
     Raises
     ------
     LinAlgError, DTypeError
-        No matrix; (when it is computed) it does not converge; a dtype that LAPACK lacks.
+        The argument is not a matrix, or (when it is computed) does not converge; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 
 def svdvals(x: Any, /) -> Array:
-    """The singular values of matrices, falling.
+    """Compute the singular values of matrices, in falling order.
 
     Parameters
     ----------
@@ -169,45 +171,40 @@ def svdvals(x: Any, /) -> Array:
     -------
     (..., min(M, N)) Array of floats
 
-    Raises
-    ------
-    LinAlgError, DTypeError
-        As :func:`svd`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.svdvals(wf.array([[0.0, 2.0], [3.0, 0.0]])).tolist()
     [3.0, 2.0]
     """
     return wrap(op("svdvals", matrix(x, "svdvals", "x")))
 
 
-def _lower(function: str, triangle: str) -> bool:
+def _reads_lower(function: str, triangle: str) -> bool:
     if triangle not in ("L", "U", "l", "u"):
         raise ValueError(f"{function}: UPLO={triangle!r} must be 'L' or 'U'")
     return triangle in "Ll"
 
 
 def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
-    """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
+    """Compute eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
 
     Parameters
     ----------
     a : (..., M, M)
-        Symmetric: one triangle is read, as in NumPy. The derivative is that of symmetric matrices; of equal eigenvalues the
-        vectors are free to turn, and have none.
+        Symmetric: only one triangle is read, as in NumPy. The derivative is that of symmetric matrices; eigenvectors of equal
+        eigenvalues are not unique and have no derivative.
     UPLO : "L" or "U"
-        Which triangle.
+        The triangle that is read.
 
     Returns
     -------
-    (eigenvalues, eigenvectors) : (..., M) Array, rising, and (..., M, M) Array of columns, whose signs are LAPACK's choice
+    (eigenvalues, eigenvectors) : (..., M) and (..., M, M) Arrays
+        The eigenvalues rise; the vectors are columns, whose signs are LAPACK's choice.
 
     Raises
     ------
     LinAlgError, ValueError, DTypeError
-        No square matrix, or (when it is computed) it does not converge; another ``UPLO``; a dtype that LAPACK lacks.
+        ``a`` is not a square matrix, or (when it is computed) does not converge; ``UPLO`` is unknown; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -218,37 +215,27 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
     value = matrix(a, "eigh")
     check("eigh", value, True)
     n = value.shape[-1]
-    w, v = unpacked(op("eigh", value, lower=_lower("eigh", UPLO)), (n,), (n, n))
+    w, v = unpacked(op("eigh", value, lower=_reads_lower("eigh", UPLO)), (n,), (n, n))
     return EighResult(wrap(_real(w)), wrap(v))
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
-    """The eigenvalues of symmetric (Hermitian) matrices, rising.
-
-    Parameters
-    ----------
-    a, UPLO : as in :func:`eigh`
+    """Compute the eigenvalues of symmetric (Hermitian) matrices, in rising order.
 
     Returns
     -------
     (..., M) Array of floats
 
-    Raises
-    ------
-    LinAlgError, ValueError, DTypeError
-        As :func:`eigh`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.eigvalsh(wf.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 2.0]
     """
-    return wrap(op("eigvalsh", matrix(a, "eigvalsh"), lower=_lower("eigvalsh", UPLO)))
+    return wrap(op("eigvalsh", matrix(a, "eigvalsh"), lower=_reads_lower("eigvalsh", UPLO)))
 
 
 def eig(a: Any) -> EigResult:
-    """Eigenvalues and eigenvectors of square matrices, complex always: what they are is not known before they are computed.
+    """Compute eigenvalues and eigenvectors of square matrices. Both are always complex: a dtype cannot depend on values.
 
     Parameters
     ----------
@@ -256,12 +243,13 @@ def eig(a: Any) -> EigResult:
 
     Returns
     -------
-    (eigenvalues, eigenvectors) : (..., M) and (..., M, M) complex Arrays; vectors are columns of length 1
+    (eigenvalues, eigenvectors) : (..., M) and (..., M, M) complex Arrays
+        The vectors are columns of length 1.
 
     Raises
     ------
     LinAlgError, DTypeError
-        No square matrix, or (when it is computed) it does not converge; a dtype that LAPACK lacks.
+        ``a`` is not a square matrix, or (when it is computed) does not converge; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -277,24 +265,14 @@ def eig(a: Any) -> EigResult:
 
 
 def eigvals(a: Any) -> Array:
-    """The eigenvalues of square matrices, complex always.
-
-    Parameters
-    ----------
-    a : (..., M, M)
+    """Compute the eigenvalues of square matrices. They are always complex.
 
     Returns
     -------
     (..., M) complex Array
 
-    Raises
-    ------
-    LinAlgError, DTypeError
-        As :func:`eig`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.eigvals(wf.array([[2.0, 1.0], [0.0, 1.0]])).tolist()
     [(2+0j), (1+0j)]
     """
@@ -302,62 +280,57 @@ def eigvals(a: Any) -> Array:
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
-    """The ranks of matrices: how many singular values are not negligible.
+    """Compute the ranks of matrices: the numbers of singular values that are not negligible.
 
     Parameters
     ----------
-    A : (..., M, N), or a vector, whose rank is 1 unless it is zero
+    A : (..., M, N) or a vector
+        The rank of a vector is 1, or 0 if it is zero.
     tol, rtol : number or (...) array, optional
-        What is negligible: values up to ``tol``, or up to ``rtol`` times the largest. By default ``rtol`` is max(M, N) times the
-        distance of 1 to the next number.
+        Values up to ``tol``, or up to ``rtol`` times the largest, are negligible. By default ``rtol`` is max(M, N) times the
+        machine epsilon of the dtype.
     hermitian : bool
-        Whether ``A`` is symmetric; it changes nothing here.
+        Has no effect.
 
     Returns
     -------
     (...) Array of int64
 
-    Raises
-    ------
-    LinAlgError, DTypeError
-        As :func:`svd`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.matrix_rank(wf.array([[1.0, 2.0], [2.0, 4.0]])).tolist()
     1
     """
     value = matrix(A, "matrix_rank")
     if len(value.shape) < 2:
-        some = op("not_equal", value, number(0, value.dtype))
+        nonzero = op("not_equal", value, number(0, value.dtype))
         axes = tuple(range(len(value.shape)))
-        return wrap(reduced("reduce_max", cast(some, INT64), axes) if value.size else number(0, INT64))
+        return wrap(reduced("reduce_max", cast(nonzero, INT64), axes) if value.size else number(0, INT64))
     values = op("svdvals", value)
     last = len(values.shape) - 1
     if not values.shape[-1]:
         return wrap(reduced("reduce_sum", cast(values, INT64), (last,)))
     if tol is None:
-        share = max(value.shape[-2:]) * 2.0**-values.dtype.mantissa if rtol is None else rtol
-        bound = op("multiply", reduced("reduce_max", values, (last,), True), _column(share, values, last))
+        relative = max(value.shape[-2:]) * 2.0**-values.dtype.mantissa if rtol is None else rtol
+        bound = op("multiply", reduced("reduce_max", values, (last,), True), _column(relative, values, last))
     else:
         bound = _column(tol, values, last)
     return wrap(reduced("reduce_sum", cast(op("greater", values, bound), INT64), (last,)))
 
 
 def _column(tolerance: Any, values: Node, last: int) -> Node:
-    found = cast(node(tolerance, "matrix_rank", "tol"), values.dtype)
-    return reshaped(found, (*found.shape, 1)) if found.shape else found
+    column = cast(node(tolerance, "matrix_rank", "tol"), values.dtype)
+    return reshaped(column, (*column.shape, 1)) if column.shape else column
 
 
 def cond(x: Any, p: Any = None) -> Array:
-    """Condition numbers of matrices: how much of an error in ``b`` may be one in ``solve(x, b)``.
+    """Compute condition numbers of matrices: the largest factor by which a relative error in ``b`` grows in ``solve(x, b)``.
 
     Parameters
     ----------
     x : (..., M, N); square unless ``p`` is None, 2 or -2
     p : optional
-        The norm (:func:`norm`); None and 2: the largest singular value by the smallest, -2: the other way.
+        The norm (:func:`norm`); None and 2: the largest singular value divided by the smallest, -2: the reciprocal.
 
     Returns
     -------
@@ -365,8 +338,8 @@ def cond(x: Any, p: Any = None) -> Array:
 
     Raises
     ------
-    LinAlgError, ValueError, DTypeError
-        No matrix, or for other norms no square one; an unknown norm; a dtype that LAPACK lacks.
+    LinAlgError, ShapeError, ValueError, DTypeError
+        ``x`` is not a matrix, or not square for other norms; it has no elements; ``p`` is unknown; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -382,11 +355,16 @@ def cond(x: Any, p: Any = None) -> Array:
         values = op("svdvals", value)
         last = len(values.shape) - 1
         high, low = (reduced(f"reduce_{name}", values, (last,)) for name in ("max", "min"))
-        found = op("divide", low, high) if p == -2 else op("divide", high, low)
+        ratio = op("divide", low, high) if p == -2 else op("divide", high, low)
     else:
         sign, _ = slogdet(wrap(value))
-        singular = equal(sign, 0)  # what inv would refuse
-        safe = where(singular[..., None, None], eye(value.shape[-1], dtype=value.dtype.numpy), wrap(value))
-        found = where(singular, np.inf, norm(wrap(value), ord=p, axis=(-2, -1)) * norm(inv(safe), ord=p, axis=(-2, -1))).node
-    lost = wrap(found)
-    return where(isnan(lost) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, lost)  # 0 / 0, and infinity times 0
+        singular = equal(sign, 0)  # inv would raise
+        regular = where(singular[..., None, None], eye(value.shape[-1], dtype=value.dtype.numpy), wrap(value))
+        ratio = where(singular, np.inf, norm(wrap(value), ord=p, axis=(-2, -1)) * norm(inv(regular), ord=p, axis=(-2, -1))).node
+    result = wrap(ratio)
+    return where(isnan(result) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, result)  # 0 / 0, and infinity times 0
+
+
+complete_docs(svd, svdvals, matrix_rank)
+complete_docs(eigh, eigvalsh)
+complete_docs(eig, eigvals)

@@ -1,4 +1,4 @@
-"""Powers and chains of matrices, and cross products: ``wf.linalg``'s products that ``wf`` itself has not."""
+"""Matrix powers, chains of products and cross products: the products that are in ``wf.linalg`` only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft.graph.primitives.linear_algebra import MatrixError
 
 
 def matrix_power(a: Any, n: int) -> Array:
-    """Square matrices multiplied by themselves; for negative ``n`` their inverses.
+    """Raise square matrices to an integer power; negative powers use the inverse.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def matrix_power(a: Any, n: int) -> Array:
     Raises
     ------
     LinAlgError, TypeError
-        No square matrix; ``n`` is no integer.
+        ``a`` is not a square matrix; ``n`` is not an integer.
 
     Examples
     --------
@@ -57,24 +57,25 @@ def matrix_power(a: Any, n: int) -> Array:
         if not times:
             return wrap(broadcast(eye(value.shape[-1], dtype=value.dtype.numpy).node, value.shape))
         value, times = op("inv", floating(value)), -times
-    while not times & 1:  # by its binary digits
+    while not times & 1:  # exponentiation by squaring
         value, times = product(value, value), times >> 1
-    found = value
+    result = value
     while times := times >> 1:
         value = product(value, value)
         if times & 1:
-            found = product(found, value)
-    return wrap(found)
+            result = product(result, value)
+    return wrap(result)
 
 
 def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
-    """The product of several matrices, in the order that takes the fewest multiplications.
+    """Multiply several matrices in the order that takes the fewest multiplications.
 
     Parameters
     ----------
     arrays : two matrices or more
         The first and the last may be vectors.
     out : Array, optional
+        The array that the result is written to.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     Raises
     ------
     ValueError, ShapeError
-        Fewer than two; shapes that do not fit.
+        There are fewer than two arrays; shapes do not fit.
 
     Examples
     --------
@@ -91,8 +92,8 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    given = several(arrays, "multi_dot", "arrays")
-    nodes = list(operands(*given)) if len(given) > 1 else []
+    operand_list = several(arrays, "multi_dot", "arrays")
+    nodes = list(operands(*operand_list)) if len(operand_list) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")
     if len(nodes) == 2:
@@ -104,12 +105,12 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
         nodes[-1] = reshaped(nodes[-1], (*nodes[-1].shape, 1))
     if any(len(n.shape) != 2 for n in nodes):
         raise MatrixError(f"multi_dot: matrices are needed, not shapes {', '.join(str(n.shape) for n in nodes)}.")
-    found = _cheapest(nodes)
-    return finish(reshaped(found, tuple(n for n, end in zip(found.shape, ends, strict=True) if not end)), out, "multi_dot")
+    result = _multiply_chain(nodes)
+    return finish(reshaped(result, tuple(n for n, end in zip(result.shape, ends, strict=True) if not end)), out, "multi_dot")
 
 
-def _cheapest(nodes: list[Node]) -> Node:
-    """Cut where the two halves and their product cost least; every span of matrices is asked for once."""
+def _multiply_chain(nodes: list[Node]) -> Node:
+    """Multiply a chain of matrices in the cheapest order, found by dynamic programming over spans of matrices."""
     extents = [n.shape[0] for n in nodes] + [nodes[-1].shape[1]]
     best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(nodes))}
     for span in range(1, len(nodes)):
@@ -119,18 +120,18 @@ def _cheapest(nodes: list[Node]) -> Node:
                 (best[i, k][0] + best[k + 1, j][0] + extents[i] * extents[k + 1] * extents[j + 1], k) for k in range(i, j)
             )
 
-    def made(i: int, j: int) -> Node:
-        return nodes[i] if i == j else product(made(i, best[i, j][1]), made(best[i, j][1] + 1, j))
+    def multiply(i: int, j: int) -> Node:
+        return nodes[i] if i == j else product(multiply(i, best[i, j][1]), multiply(best[i, j][1] + 1, j))
 
-    return made(0, len(nodes) - 1)
+    return multiply(0, len(nodes) - 1)
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """Cross products of vectors in three dimensions.
+    """Compute cross products of vectors in three dimensions.
 
     Parameters
     ----------
-    x1, x2 : array_like, with 3 elements along ``axis``; the other axes broadcast
+    x1, x2 : array_like with 3 elements along ``axis``; the other axes broadcast
     axis : int
 
     Returns
@@ -140,7 +141,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     Raises
     ------
     ShapeError, AxisError
-        Not 3 elements; no such axis.
+        An operand does not have 3 elements along ``axis``; it has no such axis.
 
     Examples
     --------
@@ -152,11 +153,11 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     for value, name in ((a, "x1"), (b, "x2")):
         if value.shape[axis_index(axis, len(value.shape), "cross")] != 3:
             raise ShapeError(f"cross: {name} has shape {value.shape}; 3 elements along axis {axis} are needed")
-    forward = op("multiply", _turned(a, axis, 1), _turned(b, axis, 2))
-    return wrap(op("subtract", forward, op("multiply", _turned(a, axis, 2), _turned(b, axis, 1))))
+    forward = op("multiply", _rotate(a, axis, 1), _rotate(b, axis, 2))
+    return wrap(op("subtract", forward, op("multiply", _rotate(a, axis, 2), _rotate(b, axis, 1))))
 
 
-def _turned(value: Node, axis: int, by: int) -> Node:
-    """The elements along an axis moved up in a circle."""
+def _rotate(value: Node, axis: int, by: int) -> Node:
+    """Rotate the elements along an axis by ``by`` positions."""
     at = axis % len(value.shape)
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)

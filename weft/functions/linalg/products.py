@@ -38,6 +38,7 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.try_numpy import by_numpy
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_docs
 
 
 @unbound
@@ -45,34 +46,35 @@ def matmul(
     x1: Any, x2: Any, /, out: Array | None = None, *, casting: str = "same_kind", order: str = "K", dtype: Any = None,
     subok: bool = True, axes: Any = None,
 ) -> Array:
-    """Matrix product, as the operator ``@``.
+    """Compute the matrix product, as the operator ``@``.
 
     Parameters
     ----------
     x1, x2 : array
-        Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: a row in front, a column behind.
+        Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: ``x1`` as a row, ``x2`` as a column.
     out : Array, optional
+        The array that the result is written to.
     dtype : dtype, optional
-        What both operands become as they are read, and what is added up: ``int32`` for products of 8-bit integers, which would
-        wrap, ``float32`` for those of 8-bit floats, be they of both kinds. No array of that dtype is made.
+        The dtype to which the operands are cast as they are read, and in which products are summed: ``int32`` for 8-bit integers,
+        which would wrap, ``float32`` for 8-bit floats, also of two different formats. No cast array is stored.
     casting : str
-        Which casts that may be.
+        The casts that ``dtype`` may imply.
     axes : list of tuples of int, optional
-        Where the dimensions of matrices and vectors are: of the operands, then of the result; by default the last ones.
+        The axes of the matrices and vectors, of the operands, then of the result; the last ones by default.
     order, subok
-        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
+        No effect: arrays of weft are stored in row-major order and have no subclasses.
 
     Returns
     -------
     Array
-        (..., M, N) for matrices; a vector's dimension is missing.
+        (..., M, N) for matrices; without the dimension of a vector.
 
     Raises
     ------
     ShapeError
         The inner extents differ, or an operand has no dimensions.
     DTypeError
-        ``dtype`` cannot hold an operand: floats where integers are asked for.
+        ``dtype`` cannot hold an operand, such as an integer dtype for floats.
 
     Examples
     --------
@@ -90,7 +92,7 @@ def matmul(
 
 
 def _is_matmul(a: Any, b: Any, most: int) -> bool:
-    """Whether two arrays of at most so many dimensions are what ``a @ b`` takes: it costs less to ask."""
+    """Return whether ``a @ b`` computes the result: the operands are arrays of at most ``most`` dimensions that fit."""
     if type(a) is not ndarray or type(b) is not ndarray:
         return False
     x, y = a.node.shape, b.node.shape
@@ -98,12 +100,13 @@ def _is_matmul(a: Any, b: Any, most: int) -> bool:
 
 
 def dot(a: Any, b: Any, out: Array | None = None) -> Array:
-    """NumPy's dot: the last axis of ``a`` with the last but one of ``b``; with a number, the plain product.
+    """Compute NumPy's dot: sum over the last axis of ``a`` and the second to last of ``b``; with a number, multiply.
 
     Parameters
     ----------
     a, b : array_like
     out : Array, optional
+        The array that the result is written to.
 
     Returns
     -------
@@ -126,11 +129,11 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
     if not a.shape or not b.shape:
         return finish(op("multiply", a, b), out, "dot")
     inside = max(len(b.shape) - 2, 0)
-    _same_extent("dot", a, b, (len(a.shape) - 1,), (inside,))
+    _check_extents("dot", a, b, (len(a.shape) - 1,), (inside,))
     return finish(contracted(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
 
 
-def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
+def _check_extents(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
     for i, j in zip(a_axes, b_axes, strict=True):
         if a.shape[i] != b.shape[j]:
             raise ShapeError(
@@ -140,11 +143,11 @@ def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes:
 
 
 def vdot(x1: Any, x2: Any, /) -> Array:
-    """Sum of the products of all elements, both flattened; complex ones of ``x1`` are conjugated.
+    """Sum the products of all elements of two flattened arrays; complex elements of ``x1`` are conjugated.
 
     Parameters
     ----------
-    x1, x2 : array_like of one number of elements
+    x1, x2 : array_like with the same number of elements
 
     Returns
     -------
@@ -168,7 +171,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
 
 
 def inner(a: Any, b: Any) -> Array:
-    """Sum of the products along the last axis of both; with a number, the plain product.
+    """Sum the products along the last axis of both arrays; with a number, multiply.
 
     Parameters
     ----------
@@ -195,17 +198,12 @@ def inner(a: Any, b: Any) -> Array:
     if not a.shape or not b.shape:
         return wrap(op("multiply", a, b))
     last = (len(a.shape) - 1,), (len(b.shape) - 1,)
-    _same_extent("inner", a, b, *last)
+    _check_extents("inner", a, b, *last)
     return wrap(contracted(a, b, *last))
 
 
 def outer(a: Any, b: Any, out: Array | None = None) -> Array:
-    """All products of an element of ``a`` with one of ``b``, both flattened: a matrix.
-
-    Parameters
-    ----------
-    a, b : array_like
-    out : Array, optional
+    """Multiply each element of ``a`` by each of ``b``; both are flattened.
 
     Returns
     -------
@@ -214,30 +212,29 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     Raises
     ------
     DTypeError, ShapeError
-        What cannot be an array; an ``out`` that does not fit.
+        An operand is not an array; ``out`` does not fit.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
     if out is None and type(a) is type(b) is ndarray and a.dtype == b.dtype:
-        found = by_numpy(np.outer, a, b, most=a.size * b.size)
-        if found is not None:
-            return found
+        result = by_numpy(np.outer, a, b, most=a.size * b.size)
+        if result is not None:
+            return result
     a, b = array_operands(a, b)
     return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
-    """Sum of products over several axes.
+    """Sum products over several axes.
 
     Parameters
     ----------
     a, b : array
     axes : int or (axes of a, axes of b)
-        A number n: the last n of ``a`` with the first n of ``b``.
+        A number n stands for the last n axes of ``a`` and the first n of ``b``.
 
     Returns
     -------
@@ -247,7 +244,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     Raises
     ------
     ShapeError, AxisError
-        Extents or numbers of axes differ; no such axis.
+        Extents or the numbers of axes differ; an array has no such axis.
 
     Examples
     --------
@@ -263,13 +260,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        given = [to_tuple(g) for g in several(axes, "tensordot", "axes")]
-        if len(given) != 2 or len(given[0]) != len(given[1]):
+        lists = [to_tuple(g) for g in several(axes, "tensordot", "axes")]
+        if len(lists) != 2 or len(lists[0]) != len(lists[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
-        for g, n, name in zip(given, (a, b), ("axes of a", "axes of b"), strict=True):
+        for g, n, name in zip(lists, (a, b), ("axes of a", "axes of b"), strict=True):
             axis_tuple(g, len(n.shape), "tensordot", name)
-        pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(given, (a, b), strict=True))  # type: ignore
-    _same_extent("tensordot", a, b, *pair)
+        pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(lists, (a, b), strict=True))  # type: ignore
+    _check_extents("tensordot", a, b, *pair)
     return wrap(contracted(a, b, *pair))
 
 
@@ -278,17 +275,15 @@ def vecdot(
     x1: Any, x2: Any, /, out: Array | None = None, *, axis: int | None = None, axes: Any = None, keepdims: bool = False,
     casting: str = "same_kind", order: str = "K", dtype: Any = None, subok: bool = True,
 ) -> Array:
-    """Sum of products along one axis; the others broadcast. Complex numbers of ``x1`` are conjugated.
+    """Sum products along one axis; the others broadcast. Complex elements of ``x1`` are conjugated.
 
     Parameters
     ----------
-    x1, x2 : array_like, of one length along ``axis``
-    out : Array, optional
+    x1, x2 : array_like of the same length along ``axis``
     axis : int, optional
-        None: the last.
+        None for the last.
     keepdims : bool
         Keep the axis with extent 1.
-    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
@@ -297,11 +292,10 @@ def vecdot(
     Raises
     ------
     ShapeError, AxisError
-        The lengths differ, or the other axes do not broadcast; no such axis.
+        The lengths differ, or the other axes do not broadcast; an operand has no such axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
     [3.0, 3.0]
     """
@@ -316,30 +310,30 @@ def _vecdot(a: Node, b: Node) -> Node:
     if a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along the axis, the last of these")
     product = op("multiply", conjugated(a), b)
-    terms = cast(product, INT64) if a.dtype == BOOL else product  # of bools: whether one product is true
+    terms = cast(product, INT64) if a.dtype == BOOL else product  # bools: the result is true if a product is
     return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
 
 
-# ---- diagonals, of the last two axes as everywhere in numpy.linalg
+# ---- diagonals of the last two axes, as in numpy.linalg
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """The diagonals of the matrices in the last two axes.
+    """Return the diagonals of the matrices in the last two axes.
 
     Parameters
     ----------
     x : (..., M, N)
     offset : int
-        Above 0 to the right of the main diagonal.
+        Positive: a diagonal to the right of the main one.
 
     Returns
     -------
-    Array, the diagonal along its last axis
+    Array with the diagonal along its last axis
 
     Raises
     ------
     ShapeError
-        ``x`` holds no matrix.
+        ``x`` has fewer than two dimensions.
 
     Examples
     --------
@@ -351,13 +345,12 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Array:
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
-    """Sums of the diagonals of the matrices in the last two axes.
+    """Sum the diagonals of the matrices in the last two axes.
 
     Parameters
     ----------
-    x, offset : as in :func:`diagonal`
     dtype : dtype, optional
-        Of the sum; by default as in :func:`weft.sum`.
+        The dtype of the result; by default as for :func:`weft.sum`.
 
     Returns
     -------
@@ -366,11 +359,10 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
     Raises
     ------
     ShapeError, DTypeError
-        ``x`` holds no matrix; an unknown dtype.
+        ``x`` has fewer than two dimensions; ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.trace(wf.array([[[1, 2], [3, 4]]])).tolist()
     [5]
     """
@@ -382,7 +374,7 @@ for _function in (matmul, vecdot):
 
 
 def kron(a: Any, b: Any) -> Array:
-    """The product of Kronecker: blocks of ``b``, each times an element of ``a``.
+    """Compute the Kronecker product: blocks of ``b``, each multiplied by an element of ``a``.
 
     Parameters
     ----------
@@ -390,7 +382,7 @@ def kron(a: Any, b: Any) -> Array:
 
     Returns
     -------
-    Array, along each axis as long as both extents multiplied
+    Array whose extents are the products of those of ``a`` and ``b``
 
     Examples
     --------
@@ -408,24 +400,24 @@ def kron(a: Any, b: Any) -> Array:
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Array:
-    """The cross product of vectors of three, or of two, elements.
+    """Compute cross products of vectors of three, or two, elements.
 
     Parameters
     ----------
     a, b : array
     axisa, axisb, axisc : int
-        Along which axes the vectors lie in both, and in the result.
+        The axes of the vectors in ``a``, in ``b`` and in the result.
     axis : int, optional
-        For all three.
+        Replaces all three.
 
     Returns
     -------
-    Array; of two vectors of two elements only the third component, without the axis
+    Array; for vectors of two elements only the third component, without the axis
 
     Raises
     ------
     ShapeError, AxisError
-        Vectors of other lengths, or shapes that do not broadcast; no such axis.
+        Vectors have another length, or shapes do not broadcast; an operand has no such axis.
 
     Examples
     --------
@@ -446,19 +438,19 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     lead = broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
     flat = all([n.shape[-1] == 2 for n in sides])
     place = 0 if flat else axis_index(axisc, len(lead) + 1, "cross", "axisc")
-    known = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else at_hand(*sides)
-    if known is not None:
+    components = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else at_hand(*sides)
+    if components is not None:
         with np.errstate(all="ignore"):
-            parts = _crossed(*[[side[..., k] for k in range(side.shape[-1])] for side in known])
+            parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])
         return of_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
     u, v = ([wrap(broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
-    parts = _crossed(u, v)
+    parts = _cross_components(u, v)
     return parts[0] if flat else concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)
 
 
-def _crossed(u: list[Any], v: list[Any]) -> list[Any]:
-    """The components of a cross product of components, arrays of weft or of NumPy; one where both have two."""
+def _cross_components(u: list[Any], v: list[Any]) -> list[Any]:
+    """Return the components of a cross product, from arrays of weft or NumPy; one component if both vectors have two."""
     third = u[0] * v[1] - u[1] * v[0]
     if len(u) == len(v) == 2:
         return [third]
@@ -472,14 +464,12 @@ def matvec(
     x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
     dtype: Any = None, subok: bool = True,
 ) -> Array:
-    """Matrices times vectors.
+    """Multiply matrices by vectors.
 
     Parameters
     ----------
     x1 : (..., M, N) array
     x2 : (..., N) array
-    out : Array, optional
-    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
@@ -488,11 +478,10 @@ def matvec(
     Raises
     ------
     ShapeError
-        Shapes that do not fit.
+        The shapes do not fit.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.matvec(wf.array([[1, 2], [3, 4]]), [1, 1]).tolist()
     [3, 7]
     """
@@ -504,8 +493,8 @@ def matvec(
 def _matvec(a: Node, b: Node) -> Node:
     if len(a.shape) < 2 or not b.shape or a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"matvec: shapes {a.shape} and {b.shape} do not fit: (..., M, N) and (..., N) are needed")
-    found = matmul(wrap(a), wrap(op("reshape", b, shape=(*b.shape, 1))))
-    return found.reshape(found.shape[:-1]).node
+    column = matmul(wrap(a), wrap(op("reshape", b, shape=(*b.shape, 1))))
+    return column.reshape(column.shape[:-1]).node
 
 
 @unbound
@@ -513,27 +502,19 @@ def vecmat(
     x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
     dtype: Any = None, subok: bool = True,
 ) -> Array:
-    """Vectors times matrices. Complex numbers of ``x1`` are conjugated, as in :func:`vecdot`.
+    """Multiply vectors by matrices. Complex elements of ``x1`` are conjugated, as in :func:`vecdot`.
 
     Parameters
     ----------
     x1 : (..., M) array
     x2 : (..., M, N) array
-    out : Array, optional
-    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
     (..., N) Array
 
-    Raises
-    ------
-    ShapeError
-        Shapes that do not fit.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
     [4, 6]
     """
@@ -545,9 +526,15 @@ def vecmat(
 def _vecmat(a: Node, b: Node) -> Node:
     if len(b.shape) < 2 or not a.shape or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
-    found = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
-    return found.reshape((*found.shape[:-2], found.shape[-1])).node
+    row = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
+    return row.reshape((*row.shape[:-2], row.shape[-1])).node
 
 
 for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
+
+
+complete_docs(dot, outer)
+complete_docs(matmul, vecdot, matvec)
+complete_docs(matvec, vecmat)
+complete_docs(diagonal, trace)

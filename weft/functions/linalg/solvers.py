@@ -28,17 +28,18 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, svd_parts, unpacked
+from weft.process.docstrings import complete_docs
 
 
 class SlogdetResult(NamedTuple):
-    """What :func:`slogdet` gives."""
+    """The result of :func:`slogdet`."""
 
     sign: Array
     logabsdet: Array
 
 
 class LstsqResult(NamedTuple):
-    """What :func:`lstsq` gives."""
+    """The result of :func:`lstsq`."""
 
     x: Array
     residuals: Array
@@ -47,12 +48,12 @@ class LstsqResult(NamedTuple):
 
 
 def matrix(x: Any, function: str, argument: str = "a") -> Node:
-    """An operand that LAPACK takes: integers become float32."""
+    """Return an operand as LAPACK takes it: integers become float32."""
     return floating(node(x, function, argument))
 
 
 def solve(a: Any, b: Any) -> Array:
-    """``x`` for which ``a @ x == b``.
+    """Solve ``a @ x == b`` for ``x``.
 
     Parameters
     ----------
@@ -62,12 +63,12 @@ def solve(a: Any, b: Any) -> Array:
 
     Returns
     -------
-    Array of the shape of ``b``, of all leading extents together
+    Array of the shape of ``b``, with broadcast leading extents
 
     Raises
     ------
     ShapeError, LinAlgError, DTypeError
-        Shapes that do not fit; ``a`` is no square matrix, or (when it is computed) a singular one; a dtype that LAPACK lacks.
+        The shapes do not fit; ``a`` is not a square matrix, or (when it is computed) is singular; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -82,12 +83,12 @@ def solve(a: Any, b: Any) -> Array:
         if right.shape[0] != left.shape[-1]:
             raise ShapeError(f"solve: a {left.shape} and b {right.shape} do not fit: b must have as many elements as a has rows.")
         right = reshaped(right, (*right.shape, 1))
-    found = op("solve", left, right)
-    return wrap(reshaped(found, found.shape[:-1]) if vector else found)
+    solution = op("solve", left, right)
+    return wrap(reshaped(solution, solution.shape[:-1]) if vector else solution)
 
 
 def inv(a: Any) -> Array:
-    """The inverses of square matrices.
+    """Compute the inverses of square matrices.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def inv(a: Any) -> Array:
     Raises
     ------
     LinAlgError, DTypeError
-        No square matrix, or (when it is computed) a singular one; a dtype that LAPACK lacks.
+        ``a`` is not a square matrix, or (when it is computed) is singular; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -112,11 +113,7 @@ def inv(a: Any) -> Array:
 
 
 def det(a: Any) -> Array:
-    """The determinants of square matrices.
-
-    Parameters
-    ----------
-    a : (..., M, M)
+    """Compute the determinants of square matrices.
 
     Returns
     -------
@@ -125,11 +122,10 @@ def det(a: Any) -> Array:
     Raises
     ------
     LinAlgError, DTypeError
-        No square matrix; a dtype that LAPACK lacks.
+        The argument is not a square matrix; LAPACK lacks the dtype.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.det(wf.array([[2.0, 1.0], [0.0, 4.0]])).tolist()
     8.0
     """
@@ -137,24 +133,15 @@ def det(a: Any) -> Array:
 
 
 def slogdet(a: Any) -> SlogdetResult:
-    """Signs of determinants, and the logarithms of their absolute values, which neither overflow nor underflow.
-
-    Parameters
-    ----------
-    a : (..., M, M)
+    """Compute signs and logarithms of absolute values of determinants, which neither overflow nor underflow.
 
     Returns
     -------
-    (sign, logabsdet) : (...) Arrays; the sign of a complex determinant is a number of length 1, of a singular matrix 0
-
-    Raises
-    ------
-    LinAlgError, DTypeError
-        No square matrix; a dtype that LAPACK lacks.
+    (sign, logabsdet) : (...) Arrays
+        The sign of a complex determinant is a number of absolute value 1; the sign for a singular matrix is 0.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.slogdet(wf.eye(3) * 1e-20).sign.tolist()
     1.0
     """
@@ -164,16 +151,16 @@ def slogdet(a: Any) -> SlogdetResult:
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
-    """The pseudo-inverses of matrices (Moore and Penrose).
+    """Compute the pseudo-inverses of matrices (Moore and Penrose).
 
     Parameters
     ----------
     a : (..., M, N)
     rcond, rtol : number or (...) array, optional
-        Singular values below so many times the largest count as 0. By default 1e-15 for NumPy's ``rcond`` and, where nothing is
-        said, max(M, N) times the distance of 1 to the next number. Two names for one thing.
+        Singular values below this multiple of the largest count as 0; by default max(M, N) times the machine epsilon of the
+        dtype. Both names have the same meaning.
     hermitian : bool
-        Whether ``a`` is symmetric; it changes nothing here.
+        Has no effect.
 
     Returns
     -------
@@ -182,7 +169,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
     Raises
     ------
     LinAlgError, ShapeError, DTypeError
-        No matrix; a tolerance that does not broadcast; a dtype that LAPACK lacks.
+        ``a`` is not a matrix; the tolerance does not broadcast; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -192,37 +179,38 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
     """
     value = matrix(a, "pinv")
     check("pinv", value)
-    given = rcond if rtol is None else rtol
-    tolerance = number(_least(value), value.dtype.part) if given is None else cast(node(given, "pinv", "rcond"), value.dtype.part)
+    bound = rcond if rtol is None else rtol
+    dtype = value.dtype.part
+    tolerance = number(_default_rtol(value), dtype) if bound is None else cast(node(bound, "pinv", "rcond"), dtype)
     return wrap(op("pinv", value, tolerance))
 
 
-def _least(value: Node) -> float:
-    """The tolerance where none is given."""
+def _default_rtol(value: Node) -> float:
+    """Return the default tolerance."""
     return max(value.shape[-2:]) * 2.0**-value.dtype.part.mantissa
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
-    """``x`` for which ``a @ x`` comes closest to ``b``, the shortest where there are several.
+    """Find the ``x`` for which ``a @ x`` is closest to ``b``; the shortest one if there are several.
 
     Parameters
     ----------
     a : (M, N)
     b : (M,) or (M, K)
     rcond : float, optional
-        Singular values of at most so many times the largest count as 0; by default max(M, N) times the distance of 1 to the next
-        number. As in NumPy, half this distance stands for what is not between 0 and 1, such as -1.
+        Singular values up to this multiple of the largest count as 0; by default max(M, N) times the machine epsilon of the
+        dtype. As in NumPy, a value that is not between 0 and 1, such as -1, is replaced by half of that epsilon.
 
     Returns
     -------
-    (x, residuals, rank, s) : (N,) or (N, K) Array; the summed squares of what is left over, empty as in NumPy where ``a`` has
-        fewer rows than columns or (outside of traced functions, where that is known) not the full rank; its rank, and its
-        singular values
+    (x, residuals, rank, s) : (N,) or (N, K), (K,), () and (min(M, N),) Arrays
+        The solution, the sums of squared residuals, the rank and the singular values of ``a``. As in NumPy, ``residuals`` is
+        empty if M <= N or (known outside of traced functions only) ``a`` does not have full rank.
 
     Raises
     ------
     LinAlgError, ShapeError, DTypeError
-        No matrices, or of different numbers of rows; a dtype that LAPACK lacks.
+        An operand is not a matrix, or the numbers of rows differ; LAPACK lacks the dtype.
 
     Examples
     --------
@@ -244,25 +232,25 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     u, s, vh = unpacked(op("svd", left, full=False), *svd_parts(left.shape, False))
     real = op("real", s) if s.dtype is not s.dtype.part else s
     if rcond is not None and not 0 < rcond < 1:
-        rcond = 2.0 ** -(real.dtype.mantissa + 1)  # what LAPACK takes instead: half the distance of 1 to the next number
-    least = number(_least(left) if rcond is None else rcond, real.dtype)
-    top = part(real, 0, 0, 1) if real.size else real
-    counts = op("greater", real, op("multiply", top, least)) if real.size else op("greater", real, real)
-    safe = op("where", counts, s, number(1, s.dtype))
+        rcond = 2.0 ** -(real.dtype.mantissa + 1)  # LAPACK's replacement: half the machine epsilon
+    threshold = number(_default_rtol(left) if rcond is None else rcond, real.dtype)
+    largest = part(real, 0, 0, 1) if real.size else real
+    is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
+    divisor = op("where", is_counted, s, number(1, s.dtype))
     inner = product(permuted(conjugated(u), (1, 0)), columns)
-    inner = op("where", reshaped(counts, (*counts.shape, 1)), op("divide", inner, reshaped(safe, (*s.shape, 1))),
+    inner = op("where", reshaped(is_counted, (*is_counted.shape, 1)), op("divide", inner, reshaped(divisor, (*s.shape, 1))),
                number(0, inner.dtype))
     x = product(permuted(conjugated(vh), (1, 0)), inner)
-    rank = op("reduce_sum", cast(counts, INT64), axes=(0,), keepdims=False)
-    left_over = op("abs", op("subtract", columns, product(left, x)))
-    residuals = op("reduce_sum", op("square", left_over), axes=(0,), keepdims=False)
+    rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
+    residual = op("abs", op("subtract", columns, product(left, x)))
+    residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
     if m <= n or (known(rank) and int(look(rank, free=True)) < n):
         residuals = part(residuals, 0, 0, 0)
     return LstsqResult(wrap(reshaped(x, (n,)) if len(right.shape) == 1 else x), wrap(residuals), wrap(rank), wrap(real))
 
 
 def expm(x: Any, /) -> Array:
-    """The exponentials of square matrices, as ``scipy.linalg.expm``.
+    """Compute the exponentials of square matrices, as ``scipy.linalg.expm``.
 
     Parameters
     ----------
@@ -272,14 +260,8 @@ def expm(x: Any, /) -> Array:
     -------
     Array of the shape of ``x``
 
-    Raises
-    ------
-    LinAlgError, DTypeError
-        No square matrix; a dtype that LAPACK lacks.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.expm(wf.array([[0.0, 3.0], [0.0, 0.0]])).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
     """
@@ -287,11 +269,11 @@ def expm(x: Any, /) -> Array:
 
 
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
-    """``x`` for which the sum of products of ``a`` and ``x``, over all axes of ``x``, is ``b``.
+    """Find the ``x`` for which the sum of products of ``a`` and ``x``, over all axes of ``x``, is ``b``.
 
     Parameters
     ----------
-    a : array, whose first axes are those of ``b``
+    a : array whose first axes are those of ``b``
     b : array
     axes : tuple of int, optional
         Axes of ``a`` that are moved to its end first.
@@ -303,7 +285,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     Raises
     ------
     LinAlgError, AxisError
-        ``a`` has not as many elements as a square needs; no such axis.
+        The rows and columns of ``a`` differ in number; ``a`` has no such axis.
 
     Examples
     --------
@@ -323,13 +305,13 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Array:
-    """The array whose products with ``a``, summed over ``ind`` axes, are those of an identity.
+    """Compute the inverse of an array for the products summed over ``ind`` axes.
 
     Parameters
     ----------
     a : array
     ind : int
-        How many of its axes are the rows.
+        The number of first axes that form the rows.
 
     Returns
     -------
@@ -338,7 +320,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     Raises
     ------
     ValueError, LinAlgError
-        ``ind`` is not positive; rows and columns are not as many.
+        ``ind`` is not positive; the numbers of rows and columns differ.
 
     Examples
     --------
@@ -352,5 +334,9 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     rows, columns = value.shape[:ind], value.shape[ind:]
     n = math.prod(rows)
     if n != math.prod(columns):
-        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is no square: {n} rows and {math.prod(columns)} columns.")
+        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is not square: {n} rows and {math.prod(columns)} columns.")
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
+
+
+complete_docs(inv, det)
+complete_docs(det, slogdet, expm)

@@ -1,1 +1,1 @@
-"""Names of NumPy's namespace that compute nothing of their own: iterators, index objects, testing."""
+"""Names of NumPy's namespace that add no computation: iterators, index objects, testing."""

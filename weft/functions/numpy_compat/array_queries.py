@@ -1,4 +1,4 @@
-"""What form things have, scalars, lists or arrays: asked of what is no array yet, or made so."""
+"""Queries about arrays and array-likes, and NumPy's other names for ``asarray``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.support.arguments import axis_tuple, looked, node, several, whole
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_docs
 from weft.runtime import execute
 
 
 def isscalar(element: Any) -> bool:
-    """Whether something is a number: Python's, NumPy's or weft's, and no array of no dimensions.
+    """Return whether ``element`` is a number of Python, NumPy or weft. An array without dimensions is not.
 
     Parameters
     ----------
@@ -41,19 +42,14 @@ def isscalar(element: Any) -> bool:
 
 
 def iterable(y: Any) -> bool:
-    """Whether something can be iterated over.
+    """Return whether ``y`` can be iterated over.
 
     Parameters
     ----------
     y : any
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.iterable(wf.ones(2)), wf.iterable(2)
     (True, False)
     """
@@ -65,7 +61,7 @@ def iterable(y: Any) -> bool:
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The extents of an array, or of what can be one.
+    """Return the shape of an array or array-like.
 
     Parameters
     ----------
@@ -85,11 +81,7 @@ def shape(a: Any) -> tuple[int, ...]:
 
 
 def ndim(a: Any) -> int:
-    """The number of dimensions of an array, or of what can be one.
-
-    Parameters
-    ----------
-    a : array_like
+    """Return the number of dimensions of an array or array-like.
 
     Returns
     -------
@@ -97,7 +89,6 @@ def ndim(a: Any) -> int:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ndim([[1, 2]])
     2
     """
@@ -105,11 +96,10 @@ def ndim(a: Any) -> int:
 
 
 def size(a: Any, axis: Any = None) -> int:
-    """How many elements there are, in all or along axes.
+    """Return the number of elements, in total or along axes.
 
     Parameters
     ----------
-    a : array_like
     axis : int or tuple of int, optional
 
     Returns
@@ -119,11 +109,10 @@ def size(a: Any, axis: Any = None) -> int:
     Raises
     ------
     AxisError
-        No such axis.
+        The axis does not exist.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.size(wf.ones((2, 3))), wf.size(wf.ones((2, 3)), 1)
     (6, 3)
     """
@@ -134,19 +123,14 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 def isfortran(a: Any) -> bool:
-    """Whether an array lies column by column: none of weft's does.
+    """Return whether an array is stored in column-major order only; always False for weft's arrays.
 
     Parameters
     ----------
     a : array
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isfortran(wf.ones((2, 3)))
     False
     """
@@ -154,14 +138,16 @@ def isfortran(a: Any) -> bool:
 
 
 def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
-    """Whether two arrays show an element in common: views of one array, or an array and what ``numpy.asarray`` gives of it.
+    """Return whether two arrays have an element in common.
+
+    Views of one array can, and so can an array and the result of ``numpy.asarray`` for it.
 
     Parameters
     ----------
     a, b : array
-        Of weft or of NumPy.
+        Of weft or NumPy.
     max_work : int, optional
-        How long is searched, as in NumPy; by default until it is known.
+        The effort of the search, as in NumPy; unlimited by default.
 
     Returns
     -------
@@ -170,7 +156,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     Raises
     ------
     DTypeError, ValueError, RuntimeError
-        ``max_work`` is no integer from -1 on; it is not enough to know the answer.
+        ``max_work`` is no integer; it is below -1; it does not suffice to find the answer.
 
     Examples
     --------
@@ -181,87 +167,61 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     """
     most: Any = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
     with said_by("shares_memory"):
-        return bool(builtins.any([np.shares_memory(*pair, most) for pair in _memories(a, b)]))
+        return bool(builtins.any([np.shares_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 
 
 def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
-    """Whether the memory of one array begins before that of another ends, and ends after it begins.
+    """Return whether the memory ranges of two arrays overlap.
 
     Parameters
     ----------
-    a, b : array
-        Of weft or of NumPy.
     max_work : int, optional
-        As in :func:`shares_memory`; by default nothing is searched.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    DTypeError, ValueError, RuntimeError
-        ``max_work`` is no integer from -1 on; it is not enough to know the answer.
+        As in :func:`shares_memory`; by default there is no search, only the bounds are compared.
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.ones(4)
     >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
     """
     most: Any = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
     with said_by("may_share_memory"):
-        return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _memories(a, b)]))
+        return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 
 
-def _memories(a: Any, b: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of NumPy's arrays of which one pair overlaps if the given arrays do. Nothing is computed for that."""
+def _overlap_candidates(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of NumPy arrays, one of which overlaps if the given arrays do. Nothing is computed."""
     if isinstance(a, Scalar) or isinstance(b, Scalar):
         return []
     if isinstance(a, Array) and isinstance(b, Array):
         memory = unused_memory(a.cell.shape, a.cell.node.dtype)
-        return [(_shown(memory, a), _shown(memory, b))] if a.cell is b.cell else []
-    return [(x, y) for x in _seen(a) for y in _seen(b)]
+        return [(_view_of_memory(memory, a), _view_of_memory(memory, b))] if a.cell is b.cell else []
+    return [(x, y) for x in _numpy_memories(a) for y in _numpy_memories(b)]
 
 
-def _shown(memory: np.ndarray, x: Array) -> np.ndarray:
-    """Return the view of its cell's memory that an Array is; all of it for what NumPy would copy, which may lie anywhere."""
-    seen = memory if x.cell is x else shown(memory, x._path)
-    return memory if seen is None else seen
+def _view_of_memory(memory: np.ndarray, x: Array) -> np.ndarray:
+    """Return the view of its cell's memory that an Array is; all of the memory if NumPy would have copied the view."""
+    view = memory if x.cell is x else shown(memory, x._path)
+    return memory if view is None else view
 
 
-def _seen(x: Any) -> list[Any]:
-    """Return what ``numpy.asarray`` has given of an Array if it was called: its cell's memory, or what a view was copied to."""
+def _numpy_memories(x: Any) -> list[Any]:
+    """Return the arrays that ``numpy.asarray`` may have returned for ``x``: its cell's memory, or the copy of a view."""
     if not isinstance(x, Array):
         return [x] if isinstance(x, np.ndarray) else []
-    there = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
-    memory = {n: execute.memory(n.value, n.shape, n.dtype) for n in there}
-    return [_shown(m, x) if n is x.cell._node else m for n, m in memory.items()]
+    cpu_nodes = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
+    memory = {n: execute.memory(n.value, n.shape, n.dtype) for n in cpu_nodes}
+    return [_view_of_memory(m, x) if n is x.cell._node else m for n, m in memory.items()]
 
 
 @unbound
 def asanyarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
 ) -> Array:
-    """:func:`asarray`: weft has no other classes of arrays.
-
-    Parameters
-    ----------
-    a, dtype, order, device, copy, like : as in :func:`asarray`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ValueError
-        As :func:`asarray`.
+    """Return :func:`asarray` of ``a``: weft's arrays have no subclasses.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
@@ -272,58 +232,44 @@ def asanyarray(
 
 @unbound
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
-    """``a`` as an array of one dimension at least, whose elements lie row by row: a view is copied.
-
-    Parameters
-    ----------
-    a : array_like
-    dtype : dtype, optional
-    like : as in :func:`array`
+    """Return ``a`` as a contiguous array of at least one dimension; a strided view is copied.
 
     Returns
     -------
-    Array
+    Array with one or more dimensions
 
     Raises
     ------
     DTypeError
-        As :func:`array`.
+        ``a`` cannot become an array, or ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
     (3, 2)
     """
     liked(like, "ascontiguousarray")
-    found = asarray(a, dtype)
-    if not found.ndim:
-        return own(found.node).reshape(1)
-    return found if found._in_order() else own(found.node)
+    result = asarray(a, dtype)
+    if not result.ndim:
+        return own(result.node).reshape(1)
+    return result if result._in_order() else own(result.node)
 
 
 @unbound
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
-    """``a`` as an array. Its elements lie row by row all the same: how they lie shows nowhere but in time.
-
-    Parameters
-    ----------
-    a : array_like
-    dtype : dtype, optional
-    like : as in :func:`array`
+    """Return ``a`` as an array, in row-major order all the same: the order of elements in memory affects speed only.
 
     Returns
     -------
-    Array
+    Array with one or more dimensions
 
     Raises
     ------
     DTypeError
-        As :func:`array`.
+        ``a`` cannot become an array, or ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
     """
@@ -332,39 +278,27 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 
 
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
-    """:func:`asarray` of what holds neither NaN nor infinities; looks whether that is so.
-
-    Parameters
-    ----------
-    a : array_like
-    dtype : dtype, optional
-    order : any
-        Does nothing.
-
-    Returns
-    -------
-    Array
+    """Return :func:`asarray` of ``a`` after checking that it holds no NaN and no infinity. Computes at once.
 
     Raises
     ------
     ValueError, DTypeError, TraceError
-        A NaN or an infinity; as :func:`array`; inside a traced function.
+        ``a`` holds a NaN or an infinity; it cannot become an array, or ``dtype`` is unknown; called inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.asarray_chkfinite([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
     layout(order, "asarray_chkfinite")
-    found = asarray(a, dtype)
-    if found.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(found)), "asarray_chkfinite"):
+    result = asarray(a, dtype)
+    if result.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(result)), "asarray_chkfinite"):
         raise ValueError("asarray_chkfinite: a holds NaN or infinities")
-    return found
+    return result
 
 
 def asnumpy(a: Any) -> np.ndarray:
-    """The content as a NumPy array of its own, wherever it lies: CuPy's name for what ``a.get()`` does, for anything.
+    """Return the content as a new NumPy array, from any device. The name is CuPy's, whose ``a.get()`` does the same.
 
     Parameters
     ----------
@@ -373,12 +307,12 @@ def asnumpy(a: Any) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        Which may be written to. ``a.numpy()`` copies nothing, and may not.
+        Writable. ``a.numpy()`` makes no copy and is read-only.
 
     Raises
     ------
     TraceError
-        Inside a traced function.
+        Called inside a traced function.
 
     Examples
     --------
@@ -390,37 +324,36 @@ def asnumpy(a: Any) -> np.ndarray:
 
 
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
-    """``a`` as an array that fulfils what is required of memory: "C", "A", "W", "O" and "E" always hold.
+    """Return ``a`` as an array whose memory fulfils requirements; "C", "A", "W", "O" and "E" always hold.
 
     Parameters
     ----------
-    a : array_like
-    dtype : dtype, optional
     requirements : str or sequence of str, optional
         As in NumPy; "F" is refused.
-    like : as in :func:`array`
-
-    Returns
-    -------
-    Array
 
     Raises
     ------
     ValueError, DTypeError
-        Memory in Fortran's order, or an unknown requirement; as :func:`array`.
+        "F" or an unknown requirement; ``a`` cannot become an array, or ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
     [1, 2]
     """
     liked(like, "require")
     words = [requirements] if isinstance(requirements, str) else several(requirements or (), "require", "requirements")
-    asked = [str(r).upper()[:1] for r in words]
-    if "F" in asked:
-        raise ValueError("require: arrays of weft lie row by row; 'F' cannot be had")
-    unknown = [r for r in asked if r not in "CAWOE"]
+    letters = [str(r).upper()[:1] for r in words]
+    if "F" in letters:
+        raise ValueError("require: weft's arrays are stored in row-major order; requirements must not contain 'F'")
+    unknown = [r for r in letters if r not in "CAWOE"]
     if unknown:
         raise ValueError(f"require: requirements={requirements!r} must be of 'C', 'A', 'W', 'O' and 'E'")
-    return ascontiguousarray(a, dtype) if "C" in asked else array(a, dtype, copy=None)
+    return ascontiguousarray(a, dtype) if "C" in letters else array(a, dtype, copy=None)
+
+
+complete_docs(isscalar, iterable)
+complete_docs(shape, ndim, size)
+complete_docs(shares_memory, may_share_memory)
+complete_docs(asarray, asanyarray, ascontiguousarray, asfortranarray, asarray_chkfinite, require)
+complete_docs(isscalar, isfortran)

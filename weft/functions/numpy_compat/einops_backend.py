@@ -1,4 +1,4 @@
-"""einops on Arrays: the backend that einops finds among the subclasses of its own. ``weft.process.import_hook`` introduces it."""
+"""einops backend for Arrays. ``weft.process.import_hook`` registers it when einops is imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.dtypes.parse import spelled
 
 
 def introduce(backends: Any) -> None:
-    """Give ``einops._backends`` a class for Arrays. einops calls ``self.np`` where it needs a function, else methods."""
+    """Add a class for Arrays to ``einops._backends``. einops calls functions of ``self.np`` and methods of the tensors."""
 
     class WeftBackend(backends.NumpyBackend):
         framework_name = "weft"
@@ -33,4 +33,4 @@ def introduce(backends: Any) -> None:
         def is_float_type(self, x: Any) -> bool:
             return spelled(x.dtype) in FLOATS
 
-    backends.WeftBackend = WeftBackend  # kept there: subclasses are known weakly
+    backends.WeftBackend = WeftBackend  # keeps it alive: einops finds backends by __subclasses__

@@ -1,4 +1,4 @@
-"""Objects that are indexed to make arrays: grids from slices, rows and columns joined, and indices kept for later."""
+"""NumPy's index objects: ``mgrid``, ``ogrid``, ``r_``, ``c_``, ``s_`` and ``index_exp``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from weft.functions.support.arguments import node
 _NUMBERS = (Scalar, int, float, np.generic)
 
 
-def _line(part: slice) -> Array:
-    """The numbers of a slice: a step of ``5j`` says how many there are."""
+def _slice_numbers(part: slice) -> Array:
+    """Return the numbers of a slice. A complex step such as ``5j`` is a number of samples."""
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
         return linspace(start, part.stop, int(abs(part.step)))
@@ -30,10 +30,10 @@ def _line(part: slice) -> Array:
 
 
 class _Grid:
-    """Coordinates of a grid, written as slices: :func:`meshgrid` of :func:`arange`.
+    """Coordinates of a grid that slices describe: :func:`meshgrid` of :func:`arange`.
 
-    ``wf.mgrid[0:2, 0:3]`` is one array, ``wf.ogrid[0:2, 0:3]`` are vectors that broadcast; a step of ``5j`` asks for 5 numbers
-    from start to stop, both ends among them.
+    ``wf.mgrid[0:2, 0:3]`` is one array, ``wf.ogrid[0:2, 0:3]`` are vectors that broadcast. A step of ``5j`` makes 5 samples
+    from start to stop, both included.
 
     Examples
     --------
@@ -51,8 +51,8 @@ class _Grid:
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, tuple):
-            return _line(index)
-        lines = [_line(part) for part in index]
+            return _slice_numbers(index)
+        lines = [_slice_numbers(part) for part in index]
         if any(x.dtype.kind == "f" for x in lines):
             lines = [x.astype(DEFAULT.real.name) for x in lines]
         thin = [x.reshape(tuple(x.size if a == k else 1 for a in range(len(lines)))) for k, x in enumerate(lines)]
@@ -62,11 +62,11 @@ class _Grid:
         return stack([broadcast_to(x, shape) for x in thin])
 
 
-class _Joined:
-    """Arrays, numbers and slices joined by an index: ``wf.r_`` along the first axis, ``wf.c_`` as columns.
+class _Joiner:
+    """Join arrays, numbers and slices: ``wf.r_[...]`` along the first axis, ``wf.c_[...]`` as columns.
 
-    A first string says more, as in NumPy: ``"1,2"`` joins along axis 1 with two dimensions at least, ``"1,2,0"`` also where a
-    vector's axis stands. Strings for matrices (``"r"``, ``"c"``) are refused.
+    An initial string sets the axis, as in NumPy: ``"1,2"`` joins along axis 1 with at least two dimensions, and ``"1,2,0"``
+    also sets the axis of a vector's elements. Strings for matrices (``"r"``, ``"c"``) are refused.
 
     Examples
     --------
@@ -85,39 +85,40 @@ class _Joined:
         axis, ndmin, begin = self._how
         if isinstance(parts[0], str):
             try:
-                given = [int(n) for n in parts[0].split(",")]
+                numbers = [int(n) for n in parts[0].split(",")]
             except ValueError:
                 raise DTypeError(f"r_: {parts[0]!r} must be up to three integers; matrices are not offered") from None
-            axis, ndmin, begin = (given + [ndmin, begin][len(given) - 1 :])[:3]
+            axis, ndmin, begin = (numbers + [ndmin, begin][len(numbers) - 1 :])[:3]
             parts = parts[1:]
-        lines = [_line(part) if isinstance(part, slice) else part for part in parts]
-        read = iter(exact_operands(*(x for x in lines if not isinstance(x, _NUMBERS))))
-        found: list[Any] = [x if isinstance(x, _NUMBERS) else self._placed(wrap(next(read)), ndmin, begin) for x in lines]
-        return concat([self._placed(self._one(x, found), ndmin, begin) if not isinstance(x, Array) or not x.ndim else x
-                       for x in found], axis)
+        lines = [_slice_numbers(part) if isinstance(part, slice) else part for part in parts]
+        operands = iter(exact_operands(*(x for x in lines if not isinstance(x, _NUMBERS))))
+        items: list[Any] = [x if isinstance(x, _NUMBERS) else self._expand(wrap(next(operands)), ndmin, begin) for x in lines]
+        return concat([self._expand(self._as_vector(x, items), ndmin, begin) if not isinstance(x, Array) or not x.ndim else x
+                       for x in items], axis)
 
     @staticmethod
-    def _one(x: Any, others: list[Any]) -> Array:
-        """A number in the dtype of the arrays beside it, where it has none of its own."""
-        arrays = [o for o in others if isinstance(o, Array | np.generic)]
+    def _as_vector(x: Any, neighbours: list[Any]) -> Array:
+        """Return a number as a vector, in the dtype of the arrays beside it unless it has its own."""
+        arrays = [o for o in neighbours if isinstance(o, Array | np.generic)]
         if type(x) in (int, float, bool) and arrays:
             return own(number_node(x, spelled(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
         return own(node(x, "r_")).reshape(1)
 
     @staticmethod
-    def _placed(x: Array, ndmin: int, begin: int) -> Array:
-        have = x.ndim
-        if have >= ndmin:
+    def _expand(x: Array, ndmin: int, begin: int) -> Array:
+        """Return ``x`` with at least ``ndmin`` dimensions, its own ones from position ``begin``."""
+        ndim = x.ndim
+        if ndim >= ndmin:
             return x
-        wide = x.reshape((1,) * (ndmin - have) + x.shape)
-        if begin == -1 or not have:
+        wide = x.reshape((1,) * (ndmin - ndim) + x.shape)
+        if begin == -1 or not ndim:
             return wide
-        first = begin if begin >= 0 else begin + ndmin - have + 1
-        return moveaxis(wide, tuple(range(ndmin - have, ndmin)), tuple(range(first, first + have)))
+        first = begin if begin >= 0 else begin + ndmin - ndim + 1
+        return moveaxis(wide, tuple(range(ndmin - ndim, ndmin)), tuple(range(first, first + ndim)))
 
 
-class _Kept:
-    """The index that it is given: ``wf.s_[1:3, ...]`` is what stands between the brackets.
+class _IndexExpression:
+    """Return the index itself: ``wf.s_[1:3, ...]`` is a tuple of a slice and an Ellipsis.
 
     Examples
     --------
@@ -136,5 +137,5 @@ class _Kept:
 
 
 mgrid, ogrid = _Grid(False), _Grid(True)
-r_, c_ = _Joined(0, 1, -1), _Joined(-1, 2, 0)
-s_, index_exp = _Kept(False), _Kept(True)
+r_, c_ = _Joiner(0, 1, -1), _Joiner(-1, 2, 0)
+s_, index_exp = _IndexExpression(False), _IndexExpression(True)

@@ -26,7 +26,7 @@ from weft.functions.support.unbound import unbound
 
 
 class broadcast:  # noqa: N801  NumPy's name
-    """Arrays side by side in the shape that they broadcast to: to ask for that shape, or to walk over their elements together.
+    """The shape that arrays broadcast to, and an iterator over their elements in parallel.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class broadcast:  # noqa: N801  NumPy's name
     Raises
     ------
     ShapeError
-        Shapes that do not broadcast.
+        The shapes do not broadcast.
 
     Examples
     --------
@@ -46,11 +46,11 @@ class broadcast:  # noqa: N801  NumPy's name
     """
 
     def __init__(self, *args: Any) -> None:
-        given = arrays("broadcast", **{f"args[{k}]": x for k, x in enumerate(args)})
-        self.shape = broadcast_shapes("broadcast", *(x.shape for x in given))
+        operands = arrays("broadcast", **{f"args[{k}]": x for k, x in enumerate(args)})
+        self.shape = broadcast_shapes("broadcast", *(x.shape for x in operands))
         self.nd = self.ndim = len(self.shape)
-        self.size, self.numiter, self.index = math.prod(self.shape), len(given), 0
-        self._lines = [broadcast_to(x, self.shape).reshape(-1) for x in given]
+        self.size, self.numiter, self.index = math.prod(self.shape), len(operands), 0
+        self._lines = [broadcast_to(x, self.shape).reshape(-1) for x in operands]
 
     def __len__(self) -> int:
         return self.size
@@ -66,21 +66,21 @@ class broadcast:  # noqa: N801  NumPy's name
 
     @property
     def iters(self) -> tuple[flatiter, ...]:
-        """The elements of each, one after the other."""
+        """An iterator over the elements of each array."""
         return tuple(flatiter(line) for line in self._lines)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again at the first element."""
         self.index = 0
 
 
-class _Ufuncs(type):
+class _UfuncType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return not isinstance(x, Array) and callable(x) and hasattr(x, "nin") and hasattr(x, "at")
 
 
-class ufunc(metaclass=_Ufuncs):  # noqa: N801  NumPy's name
-    """What functions of elements are to ``isinstance``: those with ``.nin``, ``.reduce``, ``.at`` and the like; NumPy's own too.
+class ufunc(metaclass=_UfuncType):  # noqa: N801  NumPy's name
+    """The type of elementwise functions with ``.nin``, ``.reduce``, ``.at`` and so on, for ``isinstance``; NumPy's own included.
 
     Examples
     --------
@@ -96,27 +96,27 @@ _FLAGS = ("multi_index", "c_index", "refs_ok", "zerosize_ok", "external_loop", "
 
 
 class nditer:  # noqa: N801  NumPy's name
-    """The elements of one array, or of several that broadcast, one after the other, as arrays without dimensions.
+    """Iterate over the elements of one array, or of several that broadcast, as arrays without dimensions.
 
-    Those of an Array that is "readwrite" are views: writing ``x[...] = v`` writes to it. Whole arrays are faster by far.
+    Elements of a "readwrite" Array are views: ``x[...] = v`` writes to it. Operations on whole arrays are much faster.
 
     Parameters
     ----------
     op : array, or sequence of arrays
-        For each None an array of the common shape and dtype is made; ``operands`` has it.
+        None stands for a new array of the common shape and dtype, see ``operands``.
     flags : sequence of str
-        "multi_index" and "c_index" keep the place; "external_loop" is not offered, the others change nothing.
+        "multi_index" and "c_index" track the position; "external_loop" is refused; the others have no effect.
     op_flags : any
-        Does nothing: arrays of weft may be written to.
+        Ignored: weft's arrays are writable.
     op_dtypes : dtype, or sequence of dtypes and None, optional
-        Of the arrays that are made. Arrays that are given have their own: nothing is cast.
+        The dtypes of new arrays. Existing arrays are not cast.
     order : "C" or "K"
-        Row by row.
+        Row-major order.
 
     Raises
     ------
     ValueError, ShapeError, DTypeError
-        Another flag or order; only None; shapes that do not broadcast; another dtype for an array that is given.
+        Another flag or order; shapes do not broadcast; all arrays are None, or an existing array has another dtype.
 
     Examples
     --------
@@ -133,35 +133,35 @@ class nditer:  # noqa: N801  NumPy's name
         if unknown:
             raise ValueError(f"nditer: the flag {unknown[0]!r} is not offered; known are {', '.join(map(repr, _FLAGS))}")
         if order not in ("C", "K"):
-            raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': arrays of weft lie row by row")
-        given = list(op) if isinstance(op, tuple | list) else [op]
-        found = _operands(given, op_dtypes)
-        self.shape = broadcast_shapes("nditer", *(x.shape for x in found))
-        self.operands = tuple(found)
-        self._lines = [x if x.shape == self.shape else broadcast_to(x, self.shape) for x in found]
-        self.nop, self.ndim, self.itersize = len(found), len(self.shape), math.prod(self.shape)
+            raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': weft's arrays are stored in row-major order")
+        operands = list(op) if isinstance(op, tuple | list) else [op]
+        iterated = _operands(operands, op_dtypes)
+        self.shape = broadcast_shapes("nditer", *(x.shape for x in iterated))
+        self.operands = tuple(iterated)
+        self._lines = [x if x.shape == self.shape else broadcast_to(x, self.shape) for x in iterated]
+        self.nop, self.ndim, self.itersize = len(iterated), len(self.shape), math.prod(self.shape)
         self.iterindex, self._fresh = 0, True
 
     @property
     def finished(self) -> bool:
-        """Whether all elements have been."""
+        """Whether the iteration is complete."""
         return self.iterindex >= self.itersize
 
     @property
     def multi_index(self) -> tuple[int, ...]:
-        """The place as one index for each dimension."""
+        """The position as one index per dimension."""
         if self.finished:
-            raise ValueError("nditer: all elements have been, there is no index")
+            raise ValueError("nditer: the iteration is complete, so there is no index; call reset() to start again")
         return tuple(int(i) for i in np.unravel_index(self.iterindex, self.shape)) if self.shape else ()
 
     @property
     def index(self) -> int:
-        """The place in the flattened array."""
+        """The position in the flattened array."""
         return self.iterindex
 
     @property
     def value(self) -> Any:
-        """The element at the place; a tuple of several arrays'."""
+        """The element at the position; for several arrays a tuple."""
         place = self.multi_index
         if not place:
             return self._lines[0] if self.nop == 1 else tuple(self._lines)
@@ -175,16 +175,16 @@ class nditer:  # noqa: N801  NumPy's name
         self[k][...] = value
 
     def iternext(self) -> bool:
-        """Go on to the next element; whether there is one."""
+        """Advance to the next element and return whether there is one."""
         self.iterindex += 1
         return not self.finished
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again at the first element."""
         self.iterindex, self._fresh = 0, True
 
     def close(self) -> None:
-        """Nothing is held back, so nothing is left to do."""
+        """Do nothing: elements are written at once."""
 
     def __len__(self) -> int:
         return self.itersize
@@ -207,26 +207,26 @@ class nditer:  # noqa: N801  NumPy's name
         self.close()
 
 
-def _operands(given: list[Any], op_dtypes: Any) -> list[Array]:
-    """The arrays to walk over; those for None are made."""
-    there = {k: arrays("nditer", op=x)[0] for k, x in enumerate(given) if x is not None}
-    if not there:
-        raise DTypeError("nditer: op[0] is None; an array beside it is needed, whose shape the new one gets")
-    wanted = list(op_dtypes) if isinstance(op_dtypes, tuple | list) else [op_dtypes] * len(given)
-    if len(wanted) != len(given):
-        raise ValueError(f"nditer: op_dtypes has {len(wanted)} dtypes for {len(given)} arrays")
-    for k, x in there.items():
-        if wanted[k] is not None and spelled(wanted[k]) is not x.node.dtype:
-            raise DTypeError(f"nditer: op_dtypes[{k}] is {wanted[k]}, op[{k}] has dtype {x.dtype}: cast it with .astype first")
-    if len(there) == len(given):
-        return [*there.values()]
-    shape = broadcast_shapes("nditer", *(x.shape for x in there.values()))
-    common = result_type(*there.values())
-    return [there[k] if k in there else zeros(shape, wanted[k] or common) for k in range(len(given))]
+def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
+    """Return the arrays to iterate over, creating one for each None."""
+    existing = {k: arrays("nditer", op=x)[0] for k, x in enumerate(operands) if x is not None}
+    if not existing:
+        raise DTypeError("nditer: op[0] is None; at least one operand must be an array, which determines the shape")
+    dtypes = list(op_dtypes) if isinstance(op_dtypes, tuple | list) else [op_dtypes] * len(operands)
+    if len(dtypes) != len(operands):
+        raise ValueError(f"nditer: op_dtypes has {len(dtypes)} dtypes for {len(operands)} arrays")
+    for k, x in existing.items():
+        if dtypes[k] is not None and spelled(dtypes[k]) is not x.node.dtype:
+            raise DTypeError(f"nditer: op_dtypes[{k}] is {dtypes[k]}, op[{k}] has dtype {x.dtype}: cast it with .astype first")
+    if len(existing) == len(operands):
+        return [*existing.values()]
+    shape = broadcast_shapes("nditer", *(x.shape for x in existing.values()))
+    common = result_type(*existing.values())
+    return [existing[k] if k in existing else zeros(shape, dtypes[k] or common) for k in range(len(operands))]
 
 
 def _element(x: Array, place: tuple[int, ...]) -> Array:
-    """One element as a view without dimensions."""
+    """Return one element as a view without dimensions."""
     return x[tuple(slice(i, i + 1) for i in place)].reshape(())
 
 
@@ -244,17 +244,17 @@ MAX_LISTED = 1 << 20
 
 
 class ndindex:  # noqa: N801  NumPy's name
-    """Counts through the indices of an array, the last one fastest.
+    """An iterator over the indices of an array, the last one fastest.
 
     Parameters
     ----------
     shape : int
-        The extents, one an argument, or a tuple of them.
+        The extents as separate arguments, or as one tuple.
 
     Raises
     ------
     ShapeError, DTypeError
-        A negative extent; no integers.
+        An extent is negative; it is no integer.
 
     Examples
     --------
@@ -264,9 +264,9 @@ class ndindex:  # noqa: N801  NumPy's name
     """
 
     def __init__(self, *shape: Any) -> None:
-        given = shape[0] if len(shape) == 1 else shape
-        extents = shape_tuple(given, "ndindex")
-        short = sum(extents) < MAX_LISTED  # product lists each range before it begins
+        argument = shape[0] if len(shape) == 1 else shape
+        extents = shape_tuple(argument, "ndindex")
+        short = sum(extents) < MAX_LISTED  # itertools.product stores each range as a tuple first
         self._places = itertools.product(*map(range, extents)) if short else _count(extents)
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
@@ -277,7 +277,7 @@ class ndindex:  # noqa: N801  NumPy's name
 
 
 class ndenumerate:  # noqa: N801  NumPy's name
-    """Indices and elements of an array, in order; computes at once.
+    """An iterator over the indices and elements of an array. Computes at once.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ class ndenumerate:  # noqa: N801  NumPy's name
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
-    """A function of vectors, called with each vector along an axis.
+    """Call a function with each vector along an axis.
 
     Parameters
     ----------
@@ -312,16 +312,17 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     axis : int
     arr : array
     args, kwargs
-        Handed to the function.
+        Passed to the function.
 
     Returns
     -------
-    Array : what the function gives stands in place of the axis
+    Array
+        The results replace the axis.
 
     Raises
     ------
     AxisError, DTypeError, ValueError
-        No such axis; no function; there is no vector.
+        The axis does not exist; ``func1d`` is not callable; there is no vector.
 
     Examples
     --------
@@ -337,21 +338,21 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     order = (*(a for a in range(value.ndim) if a != axis), axis)
     rows = wrap(op("permute", value.node, axes=order)).reshape(math.prod(lead), value.shape[axis])
     if not rows.shape[0]:
-        raise ValueError("apply_along_axis: there is no vector to call the function with")
-    found = stack([wrap(node(func1d(row, *args, **kwargs), "apply_along_axis")) for row in rows])
-    shape = found.shape[1:]
-    whole = found.reshape(*lead, *shape) if lead or shape else found.reshape(())
+        raise ValueError("apply_along_axis: arr has no vector along this axis, so the shape of the result is unknown")
+    results = stack([wrap(node(func1d(row, *args, **kwargs), "apply_along_axis")) for row in rows])
+    shape = results.shape[1:]
+    whole = results.reshape(*lead, *shape) if lead or shape else results.reshape(())
     order = (*range(axis), *range(len(lead), len(lead) + len(shape)), *range(axis, len(lead)))
     return whole.transpose(order) if whole.ndim else whole
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
-    """A function of an array and an axis, called for one axis after the other.
+    """Call a function of an array and an axis for one axis after the other.
 
     Parameters
     ----------
     func : callable
-        Called as ``func(a, axis)``; a result with one dimension less gets it back.
+        Called as ``func(a, axis)``; an axis that it removes is restored with extent 1.
     a : array
     axes : int or sequence of int
 
@@ -362,7 +363,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     Raises
     ------
     AxisError, DTypeError, ShapeError
-        No such axis; no function; a result of another number of dimensions.
+        The axis does not exist; ``func`` is not callable; a result has another number of dimensions.
 
     Examples
     --------
@@ -374,13 +375,13 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     if not callable(func):
         raise DTypeError(f"apply_over_axes: func must be a function of an array and an axis, not {short(func)}")
     for axis in to_tuple(axes):
-        place = axis_index(axis, max(value.ndim, 1), "apply_over_axes")  # numbers count as vectors, as in NumPy's folds
-        found = wrap(node(func(value, place), "apply_over_axes"))
-        if found.ndim == value.ndim - 1:
-            found = found.reshape(*found.shape[:place], 1, *found.shape[place:])
-        if found.ndim != value.ndim:
-            raise ShapeError(f"apply_over_axes: the function gave shape {found.shape} for an array of shape {value.shape}")
-        value = found
+        place = axis_index(axis, max(value.ndim, 1), "apply_over_axes")  # numbers count as vectors, as in NumPy's reductions
+        result = wrap(node(func(value, place), "apply_over_axes"))
+        if result.ndim == value.ndim - 1:
+            result = result.reshape(*result.shape[:place], 1, *result.shape[place:])
+        if result.ndim != value.ndim:
+            raise ShapeError(f"apply_over_axes: the function gave shape {result.shape} for an array of shape {value.shape}")
+        value = result
     return value
 
 
@@ -389,7 +390,7 @@ _OPERANDS = r"\((?:[a-zA-Z_]\w*(?:,[a-zA-Z_]\w*)*)?\)"
 
 
 def _dimensions(signature: str) -> tuple[list[Names], list[Names]]:
-    """The names of the dimensions of each argument and of each result."""
+    """Return the dimension names of each argument and of each result."""
     text = re.sub(r"\s+", "", signature)
     if not re.fullmatch(rf"(?:{_OPERANDS}(?:,{_OPERANDS})*)?->{_OPERANDS}(?:,{_OPERANDS})*", text):
         raise ValueError(f"vectorize: signature={signature!r} must be like '(m,n),(n)->(m)'")
@@ -398,27 +399,29 @@ def _dimensions(signature: str) -> tuple[list[Names], list[Names]]:
 
 
 class vectorize:  # noqa: N801  NumPy's name
-    """A function of numbers as one of arrays: called in Python, once for each element. ``wf.vmap`` runs natively.
+    """Make a function of numbers a function of arrays. It is called in Python for each element; ``wf.vmap`` runs natively.
 
     Parameters
     ----------
     pyfunc : callable, optional
-        Of Python numbers; what it gives may be a number, or a tuple of them. Without it the object decorates a function.
+        Takes Python numbers and returns a number or a tuple of them. If it is left out, the object is a decorator.
     otypes : sequence of dtypes, optional
-        Of the results; by default what the first call gives.
+        The dtypes of the results; by default those of the first call.
     doc : str, optional
+        The docstring.
     excluded : set of int and str, optional
-        Arguments that are handed over as they are.
+        Arguments that are passed unchanged.
     cache : bool
-        Whether the first call, made for the dtypes, is not made again.
+        Whether the result of the first call, which determines the dtypes, is reused.
     signature : str, optional
-        Which dimensions a call takes and gives, such as "(m,n),(n)->(m)": it is called with Arrays that have them, once for each
-        place of the other ones.
+        The dimensions of arguments and results of one call, such as "(m,n),(n)->(m)": the function then receives Arrays with
+        these dimensions, once per element of the other dimensions.
 
     Raises
     ------
     ValueError, TypeError
-        A ``signature`` that is none; when it is called: arrays that do not fit it, or another number of arguments or results.
+        An invalid ``signature``, or a ``pyfunc`` that is not callable. When called: arrays that do not fit the signature, or
+        another number of arguments or results.
 
     Examples
     --------
@@ -450,19 +453,19 @@ class vectorize:  # noqa: N801  NumPy's name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.pyfunc is None:
-            return self._decorated(*args, **kwargs)
+            return self._decorate(*args, **kwargs)
         if self._dimensions is not None:
-            return self._by_signature(*self._dimensions, args, kwargs)
-        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        known = {k: looked(v, "vectorize", str(k)) for k, v in given.items() if k not in self.excluded}
-        shape = broadcast_shapes("vectorize", *(v.shape for v in known.values()))
-        lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in known.items()}
+            return self._call_by_signature(*self._dimensions, args, kwargs)
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        contents = {k: looked(v, "vectorize", str(k)) for k, v in arguments.items() if k not in self.excluded}
+        shape = broadcast_shapes("vectorize", *(v.shape for v in contents.values()))
+        lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))
         if not count and self.otypes is None:
-            raise ValueError("vectorize: there is no element to call the function with; give otypes")
+            raise ValueError("vectorize: there is no element, so the dtypes of the results are unknown; give otypes")
 
         def called(i: int) -> Any:
-            at = {k: lines[k][i] if k in lines else v for k, v in given.items()}
+            at = {k: lines[k][i] if k in lines else v for k, v in arguments.items()}
             return self.pyfunc(*(at[k] for k in range(len(args))), **{k: at[k] for k in kwargs})
 
         results = [called(i) for i in range(count)]
@@ -471,41 +474,41 @@ class vectorize:  # noqa: N801  NumPy's name
         out = [self._column(c, k, shape) for k, c in enumerate(columns)]
         return tuple(out) if many else out[0]
 
-    def _decorated(self, pyfunc: Callable[..., Any]) -> vectorize:
+    def _decorate(self, pyfunc: Callable[..., Any]) -> vectorize:
         return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
 
-    def _by_signature(self, taken: list[Names], given: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call for each place in front of the dimensions that the signature names; what is excluded is handed over as it is."""
+    def _call_by_signature(self, inputs: list[Names], outputs: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function for each index in front of the dimensions of the signature."""
         places = [k for k in range(len(args)) if k not in self.excluded]
-        if len(places) != len(taken):
-            raise TypeError(f"vectorize: {len(taken)} arguments are needed for signature={self.signature!r}, not {len(places)}")
+        if len(places) != len(inputs):
+            raise TypeError(f"vectorize: {len(inputs)} arguments are needed for signature={self.signature!r}, not {len(places)}")
         own = dict(zip(places, arrays("vectorize", **{f"args[{k}]": args[k] for k in places}), strict=True))
         sizes: dict[str, int] = {}
-        for k, names in zip(places, taken, strict=True):
-            self._fits(f"args[{k}]", own[k].shape, names, sizes)
-        fronts = {k: own[k].shape[:own[k].ndim - len(names)] for k, names in zip(places, taken, strict=True)}
+        for k, names in zip(places, inputs, strict=True):
+            self._match(f"args[{k}]", own[k].shape, names, sizes)
+        fronts = {k: own[k].shape[:own[k].ndim - len(names)] for k, names in zip(places, inputs, strict=True)}
         front = broadcast_shapes("vectorize", *fronts.values())
         wide = {k: broadcast_to(own[k], front + own[k].shape[len(fronts[k]):]) for k in places}
-        columns: list[list[Array]] = [[] for _ in given]
+        columns: list[list[Array]] = [[] for _ in outputs]
         for index in np.ndindex(*front):
-            found = self.pyfunc(*(wide[k][index] if k in wide else x for k, x in enumerate(args)), **kwargs)
-            results = found if isinstance(found, tuple) else (found,)
-            if len(results) != len(given):
-                raise ValueError(f"vectorize: {len(results)} results, but signature={self.signature!r} has {len(given)}")
-            for column, result, names in zip(columns, results, given, strict=True):
+            returned = self.pyfunc(*(wide[k][index] if k in wide else x for k, x in enumerate(args)), **kwargs)
+            results = returned if isinstance(returned, tuple) else (returned,)
+            if len(results) != len(outputs):
+                raise ValueError(f"vectorize: {len(results)} results, but signature={self.signature!r} has {len(outputs)}")
+            for column, result, names in zip(columns, results, outputs, strict=True):
                 column.append(wrap(node(result, "vectorize", "a result")))
-                self._fits("a result", column[-1].shape, names, sizes, exact=True)
-        if not columns[0] and (self.otypes is None or any(n not in sizes for names in given for n in names)):
+                self._match("a result", column[-1].shape, names, sizes, exact=True)
+        if not columns[0] and (self.otypes is None or any(n not in sizes for names in outputs for n in names)):
             raise ValueError("vectorize: there is nothing to call the function with; give otypes, and no new dimensions")
         out = []
-        for k, (column, names) in enumerate(zip(columns, given, strict=True)):
+        for k, (column, names) in enumerate(zip(columns, outputs, strict=True)):
             shape = front + tuple(sizes[n] for n in names)
             whole = stack(column).reshape(shape) if column else zeros(shape)
             out.append(whole if self.otypes is None else whole.astype(self.otypes[k].numpy))
         return out[0] if len(out) == 1 else tuple(out)
 
-    def _fits(self, argument: str, shape: tuple[int, ...], names: Names, sizes: dict[str, int], exact: bool = False) -> None:
-        """Learn how long the named dimensions are, and refuse what does not fit."""
+    def _match(self, argument: str, shape: tuple[int, ...], names: Names, sizes: dict[str, int], exact: bool = False) -> None:
+        """Record the extents of the named dimensions, and refuse shapes that do not fit."""
         if len(shape) < len(names) or (exact and len(shape) != len(names)):
             raise ShapeError(f"vectorize: {argument} has shape {shape}, {len(names)} dimensions are in {self.signature!r}")
         for name, n in zip(names, shape[len(shape) - len(names):], strict=True):
@@ -521,15 +524,15 @@ class vectorize:  # noqa: N801  NumPy's name
 
 @unbound
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
-    """A function of Python numbers as one of arrays, called in Python for each element.
+    """Make a function of Python numbers a function of arrays; it is called in Python for each element.
 
     Parameters
     ----------
     func : callable
     nin, nout : int
-        How many arguments, and how many results; the latter a tuple where there are several.
+        The numbers of arguments and of results; several results are a tuple.
     identity : number, optional
-        Kept for NumPy's sake; arrays of objects, which NumPy's own gives, are not there.
+        Stored as an attribute. Unlike NumPy's, the result has the dtype of its numbers, not object.
 
     Returns
     -------
@@ -538,7 +541,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     Raises
     ------
     TypeError
-        When it is called: another number of arguments.
+        When called with another number of arguments.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``wf.lib``: what programs use of ``numpy.lib``."""
+"""``wf.lib``: the part of ``numpy.lib`` that programs use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wf.lib.stride_tricks``: windows over arrays, and elements at strides of one's own, as copies that fuse."""
+"""``wf.lib.stride_tricks``: sliding windows and strided reads, as copies that fuse."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
 def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False,
 ) -> Array:
-    """Every window of a shape over an array: the first dimensions say where it begins, the last are its own.
+    """Return every window of a given shape: the first dimensions are its position, the last ones its elements.
 
     Parameters
     ----------
     x : array_like
     window_shape : int or tuple of int
     axis : int or tuple of int, optional
-        Along which axes; None: all, one after the other.
+        The axes along which the windows slide; by default all of them, in order.
     subok : bool
-        Does nothing: there are no other classes of arrays.
+        Ignored: weft's arrays have no subclasses.
     writeable : bool
-        Only False: the result is a copy.
+        Must be False: the result is a copy.
 
     Returns
     -------
@@ -41,7 +41,8 @@ def sliding_window_view(
     Raises
     ------
     ShapeError, AxisError, ValueError
-        As many extents as axes are needed, none larger than the array; no such axis; ``writeable=True``.
+        ``window_shape`` and ``axis`` have different lengths, or the window is larger than the array; the axis does not exist;
+        ``writeable=True``.
 
     Examples
     --------
@@ -51,10 +52,10 @@ def sliding_window_view(
     """
     (value,) = arrays("sliding_window_view", x=x)
     if writeable:
-        raise ValueError("sliding_window_view: writeable=True cannot be had: windows are copies, which share no elements")
+        raise ValueError("sliding_window_view: writeable must be False: windows are copies and share no elements with x")
     window = shape_tuple(window_shape, "sliding_window_view", "window_shape")
-    given = range(value.ndim) if axis is None else to_tuple(axis)
-    axes = [axis_index(a, value.ndim, "sliding_window_view") for a in given]
+    axis_numbers = range(value.ndim) if axis is None else to_tuple(axis)
+    axes = [axis_index(a, value.ndim, "sliding_window_view") for a in axis_numbers]
     if len(axes) != len(window):
         raise ShapeError(f"sliding_window_view: window_shape={window} has {len(window)} extents, but there are {len(axes)} axes")
     lead = list(value.shape)
@@ -65,16 +66,16 @@ def sliding_window_view(
     ndim = value.ndim + len(window)
     places = []
     for a in range(value.ndim):
-        place = _counted(lead[a], a, ndim, 1)
+        place = _steps_along(lead[a], a, ndim, 1)
         for k, along in enumerate(axes):
             if along == a:
-                place = op("add", place, _counted(window[k], value.ndim + k, ndim, 1))
+                place = op("add", place, _steps_along(window[k], value.ndim + k, ndim, 1))
         places.append(place)
     return wrap(op("gather", value.node, *places, axes=tuple(range(value.ndim)))) if places else value
 
 
-def _counted(extent: int, axis: int, ndim: int, step: int) -> Node:
-    """0, step, 2 step, ... along an axis."""
+def _steps_along(extent: int, axis: int, ndim: int, step: int) -> Node:
+    """Return 0, step, 2 step, ... along an axis."""
     line = op("iota", shape=tuple(extent if d == axis else 1 for d in range(ndim)), dtype=INT64, axis=axis)
     return line if step == 1 else op("multiply", line, number(step, INT64))
 
@@ -82,17 +83,17 @@ def _counted(extent: int, axis: int, ndim: int, step: int) -> Node:
 def as_strided(
     x: Any, shape: Any = None, strides: Any = None, subok: bool = False, writeable: bool = True, *, check_bounds: Any = None,
 ) -> Array:
-    """The elements that lie at strides of one's own in the memory of ``x``, counted from its first one: a copy of them.
+    """Return a copy of the elements at the given strides in the memory of ``x``, counted from its first element.
 
     Parameters
     ----------
     x : array_like
     shape : int or tuple of int, optional
-        None: that of ``x``.
+        That of ``x`` by default.
     strides : tuple of int, optional
-        In bytes, as ``x.strides``; None: those of ``x``.
+        In bytes, like ``x.strides``; those of ``x`` by default.
     subok, writeable, check_bounds
-        Do nothing: what is written to the result does not show in ``x``, and bounds are always checked.
+        Ignored: writing to the result does not change ``x``, and bounds are always checked.
 
     Returns
     -------
@@ -101,7 +102,8 @@ def as_strided(
     Raises
     ------
     ShapeError, ValueError
-        As many strides as extents are needed; strides that are no multiples of the element's bytes, or lead out of memory.
+        ``shape`` and ``strides`` have different lengths; strides are no multiples of the item size, or lead outside of the
+        memory.
 
     Examples
     --------
@@ -112,8 +114,8 @@ def as_strided(
     """
     (value,) = arrays("as_strided", x=x)
     extents = value.shape if shape is None else shape_tuple(shape, "as_strided")
-    given = value.strides if strides is None else strides if isinstance(strides, tuple | list | np.ndarray) else (strides,)
-    steps = tuple(whole(s, "as_strided", "strides") for s in given)
+    byte_strides = value.strides if strides is None else strides if isinstance(strides, tuple | list | np.ndarray) else (strides,)
+    steps = tuple(whole(s, "as_strided", "strides") for s in byte_strides)
     if len(steps) != len(extents):
         raise ShapeError(f"as_strided: strides={steps} and shape={extents} must have an entry for each dimension")
     wide = value.itemsize
@@ -128,16 +130,16 @@ def as_strided(
         )
     place = op("broadcast_to", number(first, INT64), shape=extents)
     for axis, (n, s) in enumerate(zip(extents, steps, strict=True)):
-        place = op("add", place, _counted(n, axis, len(extents), s // wide))
+        place = op("add", place, _steps_along(n, axis, len(extents), s // wide))
     return wrap(op("gather", memory, place, axes=(0,)))
 
 
 def _memory(value: Array) -> tuple[Node, int]:
-    """The elements among which a view's lie, in one line, and the place of its first one."""
+    """Return the elements of the memory that a view shows, flattened, and the index of the view's first element."""
     cell = value.cell
     node = cell.node
     if cell is value or isinstance(value, Scalar) or any(name not in ("slice", "permute", "reshape") for name, _ in value._path):
         return reshaped(value.node, (value.size,)), 0
     numbers = wrap(op("iota", shape=(math.prod(node.shape),), dtype=INT64, axis=0)).reshape(node.shape)
-    seen = wrap(follow(numbers.node, value._path)).numpy()
-    return reshaped(node, (node.size,)), int(seen.flat[0]) if seen.size else 0
+    elements = wrap(follow(numbers.node, value._path)).numpy()
+    return reshaped(node, (node.size,)), int(elements.flat[0]) if elements.size else 0

@@ -1,10 +1,9 @@
-"""Vectors slid along each other, and windows to multiply signals with."""
+"""Convolution and correlation of vectors, window functions, ``sinc`` and ``i0``."""
 
 from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from weft.functions.support.arguments import (
     cast,
     conjugated,
     floating,
-    named,
     node,
     one_number,
     op,
@@ -29,51 +27,53 @@ from weft.functions.support.arguments import (
     reshaped,
 )
 from weft.graph.primitives.precision import asked
+from weft.process.docstrings import complete_docs
 
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
 )
 
 
-def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
-    """The sums of products of two vectors, for each place at which they meet; ``turned``: the second is read backwards."""
+def _correlate_vectors(function: str, a: Any, v: Any, mode: str, is_reversed: bool) -> Array:
+    """Return the sums of products of two vectors for each offset; ``turned`` reverses the second one (convolution)."""
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{function}: mode={mode!r} must be 'full', 'same' or 'valid'")
     x, y = array_operands(a, v)
-    for name, given in (("a", x), ("v", y)):
-        if len(given.shape) > 1 or not given.size:
-            raise ShapeError(f"{function}: {name} has shape {given.shape}; a vector that is not empty is needed")
+    for name, operand in (("a", x), ("v", y)):
+        if len(operand.shape) > 1 or not operand.size:
+            raise ShapeError(f"{function}: {name} has shape {operand.shape}; a vector that is not empty is needed")
     n, m, dtype = x.size, y.size, x.dtype
     short = builtins.min(n, m)
     low, count = 0, n + m - 1
     if mode == "valid":
         low, count = short - 1, builtins.max(n, m) - short + 1
-    elif mode == "same":  # NumPy exchanges the two where the second is longer, and turns what it correlates
-        low, count = (short // 2 if n < m and not turned else (short - 1) // 2), builtins.max(n, m)
+    elif mode == "same":  # like NumPy, which exchanges the operands if the second is longer, and reverses a correlation
+        low, count = (short // 2 if n < m and not is_reversed else (short - 1) // 2), builtins.max(n, m)
     line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
-    if turned:
+    if is_reversed:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
-    full = _summed(line, window if turned else conjugated(window), m)
+    full = _sum_products(line, window if is_reversed else conjugated(window), m)
     return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
 
 
-def _summed(line: Node, window: Node, m: int) -> Node:
-    """All sums of products, those of complex numbers by their parts."""
+def _sum_products(line: Node, window: Node, m: int) -> Node:
+    """Return all sums of products; complex operands are split into their parts."""
     if line.dtype not in COMPLEX:
         return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **asked(line.dtype))
     (a, b), (c, d) = parts_of(line), parts_of(window)
-    ac, bd, ad, bc = (_summed(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
+    ac, bd, ad, bc = (_sum_products(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Array:
-    """Sums of products of two vectors of which one is read backwards: the product of polynomials.
+    """Return the convolution of two vectors: the coefficients of the product of two polynomials.
 
     Parameters
     ----------
-    a, v : (N,) and (M,) array
+    a : (N,) array
+    v : (M,) array
     mode : "full", "same" or "valid"
-        All places where they meet (N + M - 1), as many as the longer has, or those where they meet wholly.
+        All offsets (N + M - 1 results), the middle max(N, M), or only those where the vectors overlap completely.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
     Raises
     ------
     ShapeError, ValueError
-        No vectors, or empty ones; another ``mode``.
+        An argument is no vector, or is empty; another ``mode``.
 
     Examples
     --------
@@ -90,32 +90,18 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
     >>> wf.convolve(wf.array([1, 2, 3]), [0, 1]).tolist()
     [0, 1, 2, 3]
     """
-    return _slid("convolve", a, v, mode, True)
+    return _correlate_vectors("convolve", a, v, mode, True)
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
-    """Sums of products of two vectors, one slid along the other; complex numbers of ``v`` are conjugated.
-
-    Parameters
-    ----------
-    a, v, mode : as in :func:`convolve`
-
-    Returns
-    -------
-    Array with one dimension
-
-    Raises
-    ------
-    ShapeError, ValueError
-        As :func:`convolve`.
+    """Return the cross-correlation of two vectors; complex ``v`` is conjugated.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.correlate(wf.array([1, 2, 3]), [0, 1, 2]).tolist()
     [8]
     """
-    return _slid("correlate", a, v, mode, False)
+    return _correlate_vectors("correlate", a, v, mode, False)
 
 
 # ---- windows
@@ -127,66 +113,76 @@ def _window(name: str, M: Any, *more: float) -> Array:  # noqa: N803  NumPy's na
         return wrap(cast(node(getattr(np, name)(size, *more), name), DEFAULT.real))
 
 
-def _makes(about: str, example: str, shows: str, name: str) -> Callable[..., Array]:
-    def function(M: float) -> Array:  # noqa: N803
-        return _window(name, M)
-
-    named(function, name)
-    function.__doc__ = f"""{about}
+def bartlett(M: float) -> Array:  # noqa: N803
+    """Return a triangular window that is zero at its ends.
 
     Parameters
     ----------
     M : int
-        How many numbers; a float, too, as NumPy takes it.
+        The number of samples. NumPy also accepts a float.
 
     Returns
     -------
-    (M,) Array of float32; empty where ``M`` is below 1
+    (M,) Array of float32
+        Empty if ``M`` is below 1.
 
     Raises
     ------
     DTypeError, ValueError
-        ``M`` is no real number, or is infinite or NaN.
+        An argument is no real number, or is infinite or NaN.
 
     Examples
     --------
     >>> import weft as wf
-    >>> {example}
-    {shows}
+    >>> wf.bartlett(5).tolist()
+    [0.0, 0.5, 1.0, 0.5, 0.0]
     """
-    return function
+    return _window("bartlett", M)
 
 
-bartlett = _makes("A triangular window, zero at its ends.", "wf.bartlett(5).tolist()", "[0.0, 0.5, 1.0, 0.5, 0.0]", "bartlett")
-hanning = _makes("A window of a raised cosine, zero at its ends.", "wf.hanning(3).tolist()", "[0.0, 1.0, 0.0]", "hanning")
-hamming = _makes("A window of a raised cosine, 0.08 at its ends.", "wf.hamming(3).tolist()[1]", "1.0", "hamming")
-blackman = _makes(
-    "A window of three cosines, nearly zero at its ends.", "round(wf.blackman(3).tolist()[1], 6)", "1.0", "blackman",
-)
+def hanning(M: float) -> Array:  # noqa: N803
+    """Return a raised cosine window that is zero at its ends.
+
+    Examples
+    --------
+    >>> wf.hanning(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    return _window("hanning", M)
+
+
+def hamming(M: float) -> Array:  # noqa: N803
+    """Return a raised cosine window that is 0.08 at its ends.
+
+    Examples
+    --------
+    >>> wf.hamming(3).tolist()[1]
+    1.0
+    """
+    return _window("hamming", M)
+
+
+def blackman(M: float) -> Array:  # noqa: N803
+    """Return a window of three cosines that is nearly zero at its ends.
+
+    Examples
+    --------
+    >>> round(wf.blackman(3).tolist()[1], 6)
+    1.0
+    """
+    return _window("blackman", M)
 
 
 def kaiser(M: float, beta: float) -> Array:  # noqa: N803
-    """A window of a Bessel function.
+    """Return a Kaiser window, which is built from a Bessel function.
 
     Parameters
     ----------
-    M : int
-        How many numbers; a float, too, as NumPy takes it.
     beta : float
-        How steep it is: 0 is a rectangle, 14 near a Gaussian.
-
-    Returns
-    -------
-    (M,) Array of float32; empty where ``M`` is below 1
-
-    Raises
-    ------
-    DTypeError, ValueError
-        ``M`` is no real number, or is infinite or NaN.
+        The steepness: 0 is a rectangle, 14 is close to a Gaussian.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
@@ -196,7 +192,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
 # ---- functions of signals
 
 def sinc(x: Any) -> Array:
-    """``sin(pi x) / (pi x)``, and 1 at zero.
+    """Compute ``sin(pi x) / (pi x)``, which is 1 at zero.
 
     Parameters
     ----------
@@ -214,7 +210,7 @@ def sinc(x: Any) -> Array:
     """
     value = floating(node(x, "sinc"))
     angle = wrap(cast(value, value.dtype.computed)) * math.pi
-    near = abs(angle) < 1  # there the quotient's derivatives would be differences of nearly equal numbers
+    near = abs(angle) < 1  # the quotient's derivatives would cancel here
     square = where(near, angle, 0.0) ** 2
     series: Any = 0.0
     for k in reversed(range(_SINC_TERMS[value.dtype.part is FLOAT64])):
@@ -223,11 +219,11 @@ def sinc(x: Any) -> Array:
     return wrap(cast(where(near, series, sin(far) / far).node, value.dtype))
 
 
-# terms of sin(t) / t for t below 1, so many that the second derivative of the rest is below a rounding of float32, float64
+# terms of sin(t) / t for t below 1 (float32, float64): the second derivative of the remainder is below a rounding
 _SINC_TERMS = 6, 10
 
 
-# Chebyshev's coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) behind it (S. L. Moshier, Cephes)
+# Chebyshev coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) above 8 (S. L. Moshier, Cephes)
 _I0_NEAR = (
     -4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16, 1.71539128555513303061e-15,
     -1.16853328779934516808e-14, 7.67618549860493561688e-14, -4.85644678311192946090e-13, 2.95505266312963983461e-12,
@@ -250,6 +246,7 @@ _I0_FAR = (
 
 
 def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Evaluate a Chebyshev series by Clenshaw's recurrence."""
     b0: Any = coefficients[0]
     b1: Any = 0.0
     b2: Any = 0.0
@@ -260,27 +257,23 @@ def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
 
 
 def i0(x: Any) -> Array:
-    """The modified Bessel function of the first kind, of order 0.
-
-    Parameters
-    ----------
-    x : array
-
-    Returns
-    -------
-    Array of the shape of ``x``
+    """Compute the modified Bessel function of the first kind, of order 0.
 
     Examples
     --------
-    >>> import weft as wf
     >>> round(float(wf.i0(wf.array(0.0, dtype="float64"))), 12)
     1.0
     """
-    (given,) = arrays("i0", x=x)
-    value: Node = floating(given.node)
+    (argument,) = arrays("i0", x=x)
+    value: Node = floating(argument.node)
     wide = wrap(cast(value, FLOAT64))
-    size = where(wide < 0, -wide, wide)  # abs has no slope at 0, so the second derivative would be 0 there
+    size = where(wide < 0, -wide, wide)  # with abs, whose derivative at 0 is 0, the second derivative there would be 0
     near = _chebyshev(where(size <= 8, size, 0.0) / 2.0 - 2.0, _I0_NEAR)
     far_size = where(size > 8, size, 8.0)
     far = _chebyshev(32.0 / far_size - 2.0, _I0_FAR) / sqrt(far_size)
     return wrap(cast((exp(size) * where(size <= 8, near, far)).node, value.dtype))
+
+
+complete_docs(convolve, correlate)
+complete_docs(bartlett, hanning, hamming, blackman, kaiser)
+complete_docs(sinc, i0)

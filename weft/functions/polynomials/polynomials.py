@@ -1,4 +1,4 @@
-"""Polynomials as coefficients, highest power first, and as ``poly1d`` objects; their roots."""
+"""Polynomials as coefficient vectors (highest power first) and as ``poly1d`` objects, and their roots."""
 
 from __future__ import annotations
 
@@ -32,40 +32,42 @@ from weft.functions.support.arguments import (
     sliced,
     whole,
 )
+from weft.process.docstrings import complete_docs
 
-MAX_INTEGRALS = 1000  # NumPy's polyint calls itself once for each, and its recursion ends there
+MAX_INTEGRALS = 1000  # NumPy's limit: its polyint recurses once per integration
 
-def _line(function: str, x: Any, argument: str = "p") -> Node:
-    """Coefficients as a vector; one number is a constant polynomial."""
+def _coefficients(function: str, x: Any, argument: str = "p") -> Node:
+    """Return coefficients as a vector; a number is a constant polynomial."""
     value = node(getattr(x, "coeffs", x), function, argument)
     if len(value.shape) > 1:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector of coefficients is needed")
     return value if value.shape else reshaped(value, (1,))
 
 
-def _as_given(found: Array, *operands: Any) -> Any:
-    """Return coefficients as a ``poly1d`` if one of the operands is one, else as an array."""
+def _wrap_like(coefficients: Array, *operands: Any) -> Any:
+    """Return coefficients as a ``poly1d`` if an operand is one, else as an array."""
     kind = next((type(x) for x in operands if hasattr(x, "coeffs")), None)
-    return found if kind is None else kind(found)
+    return coefficients if kind is None else kind(coefficients)
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
-    """For NumPy to compute with."""
+    """Convert to float64 or complex128 for NumPy."""
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
 def polyval(p: Any, x: Any) -> Any:
-    """A polynomial at the places ``x``, by Horner's rule.
+    """Evaluate a polynomial at ``x`` by Horner's rule.
 
     Parameters
     ----------
     p : (N,) array or poly1d
-        The highest power first.
+        Coefficients, the highest power first.
     x : array or poly1d
 
     Returns
     -------
-    Array of the shape of ``x``; of a poly1d the polynomial of polynomials
+    Array with the shape of ``x``, or poly1d
+        For a poly1d ``x``: the composition of the polynomials.
 
     Raises
     ------
@@ -79,31 +81,31 @@ def polyval(p: Any, x: Any) -> Any:
     [13, 76]
     """
     if hasattr(x, "coeffs"):
-        found = x * 0
-        for k in range(_line("polyval", p).size):
-            found = found * x + wrap(_line("polyval", p))[k]
-        return found
+        result = x * 0
+        for k in range(_coefficients("polyval", p).size):
+            result = result * x + wrap(_coefficients("polyval", p))[k]
+        return result
     p, x = map(wrap, exact_operands(p, x))
-    if not _line("polyval", p).size:
+    if not _coefficients("polyval", p).size:
         return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
-    line, at = operands(wrap(_line("polyval", p)), wrap(node(x, "polyval")))
-    found = op("multiply", at, number(0, at.dtype))
+    line, at = operands(wrap(_coefficients("polyval", p)), wrap(node(x, "polyval")))
+    result = op("multiply", at, number(0, at.dtype))
     for k in range(line.size):
-        found = op("add", op("multiply", found, at), reshaped(sliced(line, 0, k, k + 1), ()))
-    return wrap(found)
+        result = op("add", op("multiply", result, at), reshaped(sliced(line, 0, k, k + 1), ()))
+    return wrap(result)
 
 
-def _sides(function: str, a: Any, b: Any) -> tuple[Node, Node]:
-    """Two polynomials of one length, zeros in front of the shorter."""
+def _pad_to_equal_length(function: str, a: Any, b: Any) -> tuple[Node, Node]:
+    """Return two polynomials of equal length, with zeros in front of the shorter one."""
     a, b = exact_operands(a, b)
-    x, y = operands(wrap(_line(function, a, "a1")), wrap(_line(function, b, "a2")))
+    x, y = operands(wrap(_coefficients(function, a, "a1")), wrap(_coefficients(function, b, "a2")))
     long_ = max(x.size, y.size)
     first, second = (op("pad", n, low=(long_ - n.size,), high=(0,), value=0) if n.size < long_ else n for n in (x, y))
     return first, second
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials.
+    """Return the sum of two polynomials.
 
     Parameters
     ----------
@@ -111,12 +113,12 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
     Returns
     -------
-    Array with one dimension, or poly1d where an operand is one
+    Array with one dimension, or poly1d if an operand is one
 
     Raises
     ------
     ShapeError
-        No vectors.
+        An operand is no vector.
 
     Examples
     --------
@@ -124,74 +126,51 @@ def polyadd(a1: Any, a2: Any) -> Any:
     >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
     [9, 6, 6]
     """
-    return _as_given(wrap(op("add", *_sides("polyadd", a1, a2))), a1, a2)
+    return _wrap_like(wrap(op("add", *_pad_to_equal_length("polyadd", a1, a2))), a1, a2)
 
 
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials.
-
-    Parameters
-    ----------
-    a1, a2 : (N,) array or poly1d
-
-    Returns
-    -------
-    Array with one dimension, or poly1d where an operand is one
-
-    Raises
-    ------
-    ShapeError
-        No vectors.
+    """Return the difference of two polynomials.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polysub([2, 10, 2], [3, 10, 4]).tolist()
     [-1, 0, -2]
     """
-    return _as_given(wrap(op("subtract", *_sides("polysub", a1, a2))), a1, a2)
+    return _wrap_like(wrap(op("subtract", *_pad_to_equal_length("polysub", a1, a2))), a1, a2)
 
 
 def polymul(a1: Any, a2: Any) -> Any:
-    """The product of two polynomials. Leading zeros are left out: they are looked at, and stay inside of traced functions.
-
-    Parameters
-    ----------
-    a1, a2 : (N,) array or poly1d
-
-    Returns
-    -------
-    Array with one dimension, or poly1d where an operand is one
+    """Return the product of two polynomials without leading zeros. Inside a traced function leading zeros are kept.
 
     Raises
     ------
     ShapeError
-        No vectors, or empty ones.
+        An operand is no vector, or is empty.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
     [9, 23, 38, 17, 3]
     """
     x, y = exact_operands(a1, a2)
-    return _as_given(convolve(_led("polymul", x, "a1"), _led("polymul", y, "a2")), a1, a2)
+    return _wrap_like(convolve(_strip_leading_zeros("polymul", x, "a1"), _strip_leading_zeros("polymul", y, "a2")), a1, a2)
 
 
-def _led(function: str, x: Any, argument: str) -> Array:
-    """Coefficients without zeros in front, but for the one of nothing else."""
-    line = wrap(_line(function, x, argument))
+def _strip_leading_zeros(function: str, x: Any, argument: str) -> Array:
+    """Return coefficients without leading zeros; the zero polynomial keeps one."""
+    line = wrap(_coefficients(function, x, argument))
     if not line.size:
         return wrap(broadcast(number(0, line.node.dtype), (1,)))
-    known = seen(line, function, argument)
-    if known is None or not known.size or known[0] != 0:
+    content = seen(line, function, argument)
+    if content is None or not content.size or content[0] != 0:
         return line
-    first = np.flatnonzero(known)
-    return line[int(first[0]) if first.size else known.size - 1:]
+    first = np.flatnonzero(content)
+    return line[int(first[0]) if first.size else content.size - 1:]
 
 
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
-    """The quotient and the rest of two polynomials; computes at once, since leading zeros of the rest are left out.
+    """Return the quotient and the remainder of two polynomials. Computes at once to drop leading zeros of the remainder.
 
     Parameters
     ----------
@@ -199,28 +178,28 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
 
     Returns
     -------
-    two Arrays with one dimension, or poly1d where an operand is one
+    two Arrays with one dimension, or poly1d if an operand is one
 
     Raises
     ------
     ShapeError, TraceError
-        No vectors; inside a traced function.
+        An operand is no vector; called inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [x.tolist() for x in wf.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])]
     [[1.5, 1.75], [0.25]]
     """
     above, below = exact_operands(u, v)
-    over, under = operands(wrap(_line("polydiv", above, "u")), wrap(_line("polydiv", below, "v")))
+    over, under = operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
     dtype = floating(over).dtype
-    found = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
-    quotient, rest = (_as_given(of_numpy(x, dtype), u, v) for x in found)
+    results = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
+    quotient, rest = (_wrap_like(of_numpy(x, dtype), u, v) for x in results)
     return quotient, rest
 
 
-def _times(function: str, m: Any) -> int:
+def _check_count(function: str, m: Any) -> int:
+    """Check the number of derivatives or integrals."""
     count = whole(m, function, "m")
     if count < 0:
         raise ValueError(f"{function}: m={count} must not be negative")
@@ -228,7 +207,7 @@ def _times(function: str, m: Any) -> int:
 
 
 def polyder(p: Any, m: int = 1) -> Any:
-    """The derivative of a polynomial, ``m`` times over.
+    """Return the ``m``-th derivative of a polynomial.
 
     Parameters
     ----------
@@ -237,7 +216,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 
     Returns
     -------
-    Array with one dimension, ``m`` shorter, or poly1d of a poly1d
+    Array with one dimension, ``m`` shorter; or poly1d if ``p`` is one
 
     Raises
     ------
@@ -250,73 +229,71 @@ def polyder(p: Any, m: int = 1) -> Any:
     >>> wf.polyder([1, 1, 1, 1]).tolist()
     [3, 2, 1]
     """
-    line = wrap(_line("polyder", p))
-    for _ in range(min(_times("polyder", m), line.size)):  # then nothing is left
+    line = wrap(_coefficients("polyder", p))
+    for _ in range(min(_check_count("polyder", m), line.size)):
         powers = np.arange(line.size - 1, 0, -1)
         line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
-    return _as_given(line, p)
+    return _wrap_like(line, p)
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The integral of a polynomial, ``m`` times over.
+    """Integrate a polynomial ``m`` times.
 
     Parameters
     ----------
-    p : (N,) array or poly1d
-    m : int
     k : number or (m,) array, optional
-        The constants, in the order in which they are used; zero by default.
+        The constants of integration, in the order in which they are used; zero by default.
 
     Returns
     -------
-    Array of floats with one dimension, ``m`` longer, or poly1d of a poly1d
+    Array of floats with one dimension, ``m`` longer; or poly1d if ``p`` is one
 
     Raises
     ------
     ShapeError, ValueError
-        ``p`` is no vector; ``m`` is negative or above 1000, where NumPy's recursion ends; or there are not as many constants.
+        ``p`` is no vector; ``m`` is negative or above 1000 (NumPy's recursion limit), or ``k`` has fewer than ``m`` elements.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyint([3.0, 2.0, 1.0]).tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
-    line, count = wrap(_line("polyint", p)), _times("polyint", m)
+    line, count = wrap(_coefficients("polyint", p)), _check_count("polyint", m)
     if count > MAX_INTEGRALS:
         raise ValueError(f"polyint: m={count} is more than {MAX_INTEGRALS}")
     constants = [0.0] * count
     if k is not None:
-        given = looked(k, "polyint", "k").reshape(-1).tolist()
-        constants = given * count if len(given) == 1 else given
+        values = looked(k, "polyint", "k").reshape(-1).tolist()
+        constants = values * count if len(values) == 1 else values
         if len(constants) < count:
             raise ValueError(f"polyint: {len(constants)} constants are given for m={count}")
     for c in constants[:count]:
         line = wrap(floating(line.node))
         powers = np.arange(line.size, 0, -1)
         line = line / (powers if DEFAULT.wide else powers.astype(line.dtype))
-        kept = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
-        line = concat([line, wrap(number(c, kept)).reshape(1)])
-    return _as_given(line, p)
+        form = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
+        line = concat([line, wrap(number(c, form)).reshape(1)])
+    return _wrap_like(line, p)
 
 
 def poly(seq_of_zeros: Any) -> Array:
-    """The polynomial that has these zeros.
+    """Return the polynomial with the given zeros.
 
     Parameters
     ----------
     seq_of_zeros : (N,) or (N, N) array
-        Of a matrix the eigenvalues are taken: the result is its characteristic polynomial.
+        For a matrix the result is the characteristic polynomial.
 
     Returns
     -------
-    (N + 1,) Array of floats, the first of them 1; of no zeros the number 1. Of complex zeros it is complex, unless each has its
-    conjugate among them: whether that is so is looked at, and not known inside of traced functions
+    (N + 1,) Array of floats, the first one 1; the number 1 if there are no zeros
+        Complex zeros give complex coefficients, unless they are conjugate pairs. Inside a traced function, where that cannot be
+        checked, the coefficients stay complex.
 
     Raises
     ------
     ShapeError
-        Neither a vector nor a square matrix with elements.
+        ``seq_of_zeros`` is neither a vector nor a square matrix with elements.
 
     Examples
     --------
@@ -324,36 +301,36 @@ def poly(seq_of_zeros: Any) -> Array:
     >>> wf.poly([1.0, 2.0]).tolist()
     [1.0, -3.0, 2.0]
     """
-    given = wrap(floating(node(seq_of_zeros, "poly", "seq_of_zeros")))
-    if given.ndim > 1 and (given.ndim > 2 or given.shape[0] != given.shape[1] or not given.size):
-        raise ShapeError(f"poly: seq_of_zeros has shape {given.shape}; a vector or a square matrix with elements is needed")
-    zeros = eigvals(given) if given.ndim == 2 else given.reshape(-1)
+    argument = wrap(floating(node(seq_of_zeros, "poly", "seq_of_zeros")))
+    if argument.ndim > 1 and (argument.ndim > 2 or argument.shape[0] != argument.shape[1] or not argument.size):
+        raise ShapeError(f"poly: seq_of_zeros has shape {argument.shape}; a vector or a square matrix with elements is needed")
+    zeros = eigvals(argument) if argument.ndim == 2 else argument.reshape(-1)
     if not zeros.size:
         return wrap(number(1, zeros.node.dtype))
     one = wrap(number(1, zeros.node.dtype)).reshape(1)
-    found = one
+    coefficients = one
     for k in range(zeros.size):
-        found = convolve(found, concat([one, -zeros[k : k + 1]]))
-    real_matrix = given.ndim == 2 and given.node.dtype not in COMPLEX  # its complex eigenvalues come in pairs
-    return wrap(op("real", found.node)) if real_matrix or _paired(zeros) else found
+        coefficients = convolve(coefficients, concat([one, -zeros[k : k + 1]]))
+    real_matrix = argument.ndim == 2 and argument.node.dtype not in COMPLEX  # complex eigenvalues are conjugate pairs
+    return wrap(op("real", coefficients.node)) if real_matrix or _are_conjugate_pairs(zeros) else coefficients
 
 
-def _paired(zeros: Array) -> bool:
-    """Whether complex zeros are known to come in pairs of conjugates."""
-    known = seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
-    return known is not None and bool((np.sort(known) == np.sort(known.conj())).all())
+def _are_conjugate_pairs(zeros: Array) -> bool:
+    """Return whether complex zeros are known to be conjugate pairs."""
+    content = seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
+    return content is not None and bool((np.sort(content) == np.sort(content.conj())).all())
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  NumPy's name
-    """The powers of a vector's elements, one power a column.
+    """Return the Vandermonde matrix: the powers of a vector's elements, one power per column.
 
     Parameters
     ----------
     x : (M,) array
     N : int, optional
-        How many powers; None: as many as elements.
+        The number of powers; by default the length of ``x``.
     increasing : bool
-        The lowest power first.
+        Whether the lowest power comes first.
 
     Returns
     -------
@@ -382,22 +359,22 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 
 
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
-    """The polynomial that is nearest to points, by least squares; computes at once in float64, by NumPy.
+    """Fit a polynomial to points by least squares. Computes at once, with NumPy in float64.
 
     Parameters
     ----------
     x : (M,) array
     y : (M,) or (M, K) array
     deg : int
-        The highest power.
+        The degree.
     rcond : float, optional
-        What is smaller than the largest singular value by this factor does not count.
+        Singular values smaller than this factor times the largest one are ignored.
     full : bool
-        Also residuals, rank, singular values and ``rcond``.
+        Also return residuals, rank, singular values and ``rcond``.
     w : (M,) array, optional
         Weights of the points.
     cov : bool or "unscaled"
-        Also the covariances of the coefficients.
+        Also return the covariance matrix of the coefficients.
 
     Returns
     -------
@@ -406,7 +383,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     Raises
     ------
     TypeError, ValueError, TraceError
-        Shapes that do not fit, or a negative degree; too few points for ``cov``; inside a traced function.
+        Shapes do not fit, or ``deg`` is negative; there are too few points for ``cov``; called inside a traced function.
 
     Examples
     --------
@@ -415,19 +392,19 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     [2.0, 1.0]
     """
     x, y = exact_operands(x, y)
-    known = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
+    contents = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
     weights = None if w is None else looked(held(w, FLOAT64, "polyfit", "w"), "polyfit")
-    like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else DEFAULT.real
-    ask: Any = np.polyfit
+    like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in contents) else DEFAULT.real
+    fit: Any = np.polyfit
     with said_by("polyfit"):
-        found = ask(*(_wide(k) for k in known), deg, rcond, full, weights, cov)
-    if not isinstance(found, tuple):
-        return of_numpy(found, like)
-    return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in found)
+        result = fit(*(_wide(k) for k in contents), deg, rcond, full, weights, cov)
+    if not isinstance(result, tuple):
+        return of_numpy(result, like)
+    return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in result)
 
 
 def roots(p: Any) -> Array:
-    """Where a polynomial is zero; computes at once, in NumPy, for how many there are and whether they are real depends on ``p``.
+    """Return the zeros of a polynomial. Computes at once with NumPy: their number and dtype depend on the values of ``p``.
 
     Parameters
     ----------
@@ -437,12 +414,12 @@ def roots(p: Any) -> Array:
     Returns
     -------
     (M,) Array
-        Real where all zeros are, else complex.
+        Real if all zeros are, else complex.
 
     Raises
     ------
     ShapeError, TraceError
-        ``p`` is no vector; inside a traced function.
+        ``p`` is no vector; called inside a traced function.
 
     Examples
     --------
@@ -450,30 +427,30 @@ def roots(p: Any) -> Array:
     >>> wf.roots([1.0, -3.0, 2.0]).tolist()
     [2.0, 1.0]
     """
-    known = np.atleast_1d(looked(p, "roots", "p"))
-    if known.ndim != 1:
-        raise ShapeError(f"roots: p has shape {known.shape}; a vector of coefficients is needed")
-    wide = known.astype(np.complex128 if known.dtype.kind == "c" else np.float64)
-    narrow = known.dtype in (np.float32, np.complex64) if DEFAULT.wide else known.dtype not in (np.float64, np.complex128)
-    return of_numpy(np.roots(wide), FLOAT32 if narrow else FLOAT64)
+    content = np.atleast_1d(looked(p, "roots", "p"))
+    if content.ndim != 1:
+        raise ShapeError(f"roots: p has shape {content.shape}; a vector of coefficients is needed")
+    wide = content.astype(np.complex128 if content.dtype.kind == "c" else np.float64)
+    is_single = content.dtype in (np.float32, np.complex64) if DEFAULT.wide else content.dtype not in (np.float64, np.complex128)
+    return of_numpy(np.roots(wide), FLOAT32 if is_single else FLOAT64)
 
 
 class poly1d:  # noqa: N801  NumPy's name
-    """A polynomial that can be called, added, multiplied, divided and derived: NumPy's older class.
+    """A polynomial that can be evaluated, added, multiplied, divided and differentiated: NumPy's older class.
 
     Parameters
     ----------
     c_or_r : (N,) array, number or poly1d
-        Coefficients, the highest power first; leading zeros are left out, so they are looked at.
+        Coefficients, the highest power first. Leading zeros are removed, so the content is computed.
     r : bool
-        They are zeros instead.
+        Whether ``c_or_r`` holds the zeros instead.
     variable : str, optional
-        What it is called in print.
+        The name of the variable in printed text.
 
     Raises
     ------
     ShapeError, TraceError
-        No vector; inside a traced function.
+        ``c_or_r`` is no vector; created inside a traced function.
 
     Examples
     --------
@@ -484,7 +461,7 @@ class poly1d:  # noqa: N801  NumPy's name
     """
 
     __hash__ = None  # type: ignore[assignment]
-    __array_priority__ = 1000  # arrays leave operators to it
+    __array_priority__ = 1000  # operators of arrays defer to poly1d
     __array_ufunc__ = None
     coeffs: Array
     variable: str
@@ -493,31 +470,32 @@ class poly1d:  # noqa: N801  NumPy's name
         if isinstance(c_or_r, poly1d):
             self.coeffs, self.variable = c_or_r.coeffs, variable or c_or_r.variable
             return
-        given = poly(c_or_r) if r else asarray(c_or_r)
-        if given.ndim > 1:
-            raise ShapeError(f"poly1d: c_or_r has shape {given.shape}; a vector of coefficients is needed")
-        given = given.reshape(-1)
-        first = np.flatnonzero(looked(given, "poly1d", "c_or_r"))
-        self.coeffs = given[int(first[0]):] + 0 if first.size else given[:0].sum().reshape(1).astype(given.dtype)
+        coefficients = poly(c_or_r) if r else asarray(c_or_r)
+        if coefficients.ndim > 1:
+            raise ShapeError(f"poly1d: c_or_r has shape {coefficients.shape}; a vector of coefficients is needed")
+        coefficients = coefficients.reshape(-1)
+        first = np.flatnonzero(looked(coefficients, "poly1d", "c_or_r"))
+        zero = coefficients[:0].sum().reshape(1).astype(coefficients.dtype)
+        self.coeffs = coefficients[int(first[0]):] + 0 if first.size else zero
         self.variable = variable or "x"
 
     @property
     def order(self) -> int:
-        """The highest power."""
+        """The degree."""
         return self.coeffs.size - 1
 
     o = order
 
     @property
     def roots(self) -> Array:
-        """Where it is zero, as :func:`roots`."""
+        """The zeros, see :func:`roots`."""
         return roots(self.coeffs)
 
     r = roots
 
     @property
     def c(self) -> Array:
-        """The coefficients, as ``coeffs``, ``coef`` and ``coefficients``."""
+        """The coefficients; also ``coeffs``, ``coef`` and ``coefficients``."""
         return self.coeffs
 
     coef = coefficients = c
@@ -526,15 +504,15 @@ class poly1d:  # noqa: N801  NumPy's name
         return polyval(self.coeffs, val)
 
     def deriv(self, m: int = 1) -> poly1d:
-        """The derivative, ``m`` times."""
+        """Return the ``m``-th derivative."""
         return poly1d(polyder(self.coeffs, m))
 
     def integ(self, m: int = 1, k: Any = 0) -> poly1d:
-        """The integral, ``m`` times, with constants ``k``."""
+        """Integrate ``m`` times, with constants ``k``."""
         return poly1d(polyint(self.coeffs, m, k))
 
     def __getitem__(self, power: int) -> Any:
-        """The coefficient of a power; 0 where there is none."""
+        """Return the coefficient of a power, 0 if the power is above the degree."""
         return self.coeffs[self.order - power] if 0 <= power <= self.order else type(self.coeffs.item(0))(0)
 
     def __setitem__(self, power: int, value: Any) -> None:
@@ -555,8 +533,8 @@ class poly1d:  # noqa: N801  NumPy's name
         return np.array(self.coeffs.numpy(), dtype)
 
     def __eq__(self, other: object) -> Any:
-        mine, others = self.coeffs.numpy(), poly1d(other).coeffs.numpy() if _is_line(other) else None
-        return others is not None and mine.shape == others.shape and bool((mine == others).all())
+        mine, theirs = self.coeffs.numpy(), poly1d(other).coeffs.numpy() if _is_polynomial(other) else None
+        return theirs is not None and mine.shape == theirs.shape and bool((mine == theirs).all())
 
     def __neg__(self) -> poly1d:
         return poly1d(-self.coeffs)
@@ -591,10 +569,10 @@ class poly1d:  # noqa: N801  NumPy's name
         times = as_ints(times)
         if isinstance(times, bool) or not isinstance(times, int) or times < 0:
             raise ValueError(f"poly1d: the power {times!r} must be an integer that is not negative")
-        found = poly1d(np.ones(1, self.coeffs.dtype))
+        result = poly1d(np.ones(1, self.coeffs.dtype))
         for _ in range(times):
-            found = found * self
-        return found
+            result = result * self
+        return result
 
     def __repr__(self) -> str:
         return f"poly1d({np.array2string(self.coeffs.numpy(), separator=', ')})"
@@ -607,8 +585,12 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, int | float | complex | np.generic | Scalar) and (not hasattr(x, "dtype") or x.dtype in FROM_NUMPY)
 
 
-def _is_line(x: Any) -> bool:
+def _is_polynomial(x: Any) -> bool:
     return isinstance(x, poly1d | Array | np.ndarray | list | tuple) or _is_number(x)
 
 
 __all__ = ["poly1d", "roots"]
+
+
+complete_docs(polyadd, polysub, polymul, polydiv)
+complete_docs(polyder, polyint)

@@ -76,5 +76,5 @@ __all__ = [
     "weibull", "zipf",
 ]
 
-unbind(globals(), __all__)  # to NumPy's users they are methods of a hidden generator
+unbind(globals(), __all__)  # like NumPy's, they do not become methods when assigned to a class attribute
 random_sample = ranf = sample = random

@@ -1,8 +1,8 @@
 """Uniform, normal and integer random numbers, from the hidden state or from a key.
 
 Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base) comes from the
-hidden state, and a draw advances ``base``; so a jitted function draws new numbers at every call, the same as without jit. With
-``key=`` the numbers depend on the key alone.
+hidden state, and a draw advances ``base``; a jitted function therefore draws new numbers at every call, the same as without jit.
+With ``key=`` the numbers depend on the key alone.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from weft.functions.support.arguments import (
     shape_of,
     shape_tuple,
 )
+from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import GIVEN, Given, computed
 
 __all__ = [
@@ -53,10 +54,10 @@ _NUMBERS = frozenset((int, float))
 
 
 def _float_dtype(dtype: Any, function: str) -> Format:
-    found = DEFAULT.real if dtype is None else spelled(dtype)
-    if found not in FLOATS:
-        raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
-    return found
+    form = DEFAULT.real if dtype is None else spelled(dtype)
+    if form not in FLOATS:
+        raise DTypeError(f"{function}: dtype={form} must be a float dtype; use wf.random.integers for integers")
+    return form
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
@@ -66,26 +67,26 @@ def _size(size: Any, function: str, *parameters: Any) -> Shape:
     shape = broadcast_shapes(function, *shapes)
     if size is None:
         return shape
-    wanted = shape_tuple(size, function, "size")
-    if broadcast_shapes(function, shape, wanted) != wanted:
-        raise ShapeError(f"{function}: size={wanted} does not hold parameters of shape {shape}")
-    return wanted
+    result = shape_tuple(size, function, "size")
+    if broadcast_shapes(function, shape, result) != result:
+        raise ShapeError(f"{function}: size={result} does not fit parameters of shape {shape}")
+    return result
 
 
-def _scaled(unit: Array, offset: Any, scale: Any) -> Array:
-    """``offset + scale * unit`` in the dtype of the draw."""
+def _scale_unit(unit: Array, offset: Any, scale: Any) -> Array:
+    """Return ``offset + scale * unit`` in the dtype of the draw."""
     if not (is_number(scale) and scale == 1):
-        unit = _joined(unit, mul, "multiply", scale)
+        unit = _combine(unit, mul, "multiply", scale)
     if not (is_number(offset) and offset == 0):
-        unit = _joined(unit, add, "add", offset)
+        unit = _combine(unit, add, "add", offset)
     return unit
 
 
-def _joined(unit: Array, operation: Any, name: str, x: Any) -> Array:
-    have = unit.node
-    if is_number(x) and have.value is not None and not have.dtype.narrow:  # the quick way of small work
+def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
+    drawn_node = unit.node
+    if is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # small arrays: computed by the operator
         return operation(unit, float(x))
-    return wrap(op(name, have, _parameter(x, have.dtype)))
+    return wrap(op(name, drawn_node, _parameter(x, drawn_node.dtype)))
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
@@ -93,15 +94,15 @@ def _parameter(x: Any, dtype: Format) -> Node:
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Numbers spread evenly over [low, high).
+    """Draw numbers distributed uniformly over [low, high).
 
     Parameters
     ----------
     low, high : number or array
     size : int or tuple of int, optional
-        The shape; by default what ``low`` and ``high`` broadcast to.
+        The shape of the result; by default the shape that the other parameters broadcast to.
     key : Array, optional
-        Draw from this key and not from the hidden state.
+        The key to draw from, instead of the hidden state.
     dtype : dtype, optional
         A float dtype, float32 by default.
 
@@ -111,8 +112,8 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
 
     Raises
     ------
-    DTypeError, ShapeError
-        No float dtype, or no key; a ``size`` that does not hold ``low`` and ``high``.
+    DTypeError, ShapeError, ValueError
+        ``dtype`` is not a float dtype or ``key`` is not a key; ``size`` does not fit the parameters; a parameter is out of range.
 
     Examples
     --------
@@ -121,33 +122,19 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     >>> x.shape, bool((abs(x) <= 1).all())
     ((2, 3), True)
     """
-    wanted = _float_dtype(dtype, "uniform")
+    form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = drawn(unit_interval, key, "uniform", shape, wanted)
-    plain = is_number(low) and is_number(high)
-    width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
-    return _scaled(unit, low, width)
+    unit = drawn(unit_interval, key, "uniform", shape, form)
+    are_numbers = is_number(low) and is_number(high)
+    width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
+    return _scale_unit(unit, low, width)
 
 
 def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Uniform numbers in [0, 1).
-
-    Parameters
-    ----------
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+    """Draw uniform numbers in [0, 1).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.random((2, 2)).shape
     (2, 2)
     """
@@ -155,54 +142,29 @@ def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
 
 
 def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Normally distributed numbers (Box and Muller).
+    """Draw normally distributed numbers (Box and Muller).
 
     Parameters
     ----------
     loc, scale : number or array
-        Mean and standard deviation.
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+        Mean and standard deviation; ``scale`` must not be negative.
 
     Examples
     --------
-    >>> import weft as wf
     >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
     True
     """
-    wanted = _float_dtype(dtype, "normal")
+    form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
-    return _scaled(drawn(gauss, key, "normal", shape, wanted), loc, scale)
+    return _scale_unit(drawn(gauss, key, "normal", shape, form), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Normal numbers of mean 0 and standard deviation 1.
-
-    Parameters
-    ----------
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+    """Draw normal numbers of mean 0 and standard deviation 1.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.standard_normal(3).shape
     (3,)
     """
@@ -210,26 +172,15 @@ def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> 
 
 
 def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`standard_normal` with the extents as arguments.
+    """Draw like :func:`standard_normal`, with the extents as arguments.
 
     Parameters
     ----------
     shape : int
-        The extents, one an argument.
-    key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+        The extents of the result, one per argument.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.randn(2, 3).shape
     (2, 3)
     """
@@ -237,26 +188,15 @@ def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
 
 
 def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`random` with the extents as arguments.
+    """Draw like :func:`random`, with the extents as arguments.
 
     Parameters
     ----------
     shape : int
-        The extents, one an argument.
-    key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+        The extents of the result, one per argument.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.rand(2, 3).shape
     (2, 3)
     """
@@ -264,56 +204,38 @@ def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
 
 
 def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Exponentially distributed numbers of mean ``scale``.
+    """Draw exponentially distributed numbers.
 
     Parameters
     ----------
     scale : number or array
-        The mean.
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
+        The mean; it must not be negative.
 
     Examples
     --------
-    >>> import weft as wf
     >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
     True
     """
-    wanted = _float_dtype(dtype, "exponential")
+    form = _float_dtype(dtype, "exponential")
     shape = _size(size, "exponential", scale)
     refuse("exponential", "scale", scale, NOT_NEGATIVE)
-    return _scaled(drawn(decay, key, "exponential", shape, wanted), 0.0, scale)
+    return _scale_unit(drawn(decay, key, "exponential", shape, form), 0.0, scale)
 
 
 def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
-    """True with probability ``p``, else False.
+    """Draw True with probability ``p``, else False.
 
     Parameters
     ----------
     p : number or array
-        From 0 to 1.
-    size, key : as in :func:`uniform`
+        The probability, from 0 to 1; an array is not checked.
 
     Returns
     -------
     Array of bool
 
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError
-        ``p`` is a number out of range; else as :func:`uniform`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.bernoulli(0.3, size=4).dtype
     dtype('bool')
     """
@@ -327,32 +249,26 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
 def integers(
     low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False, key: Any = None, dtype: Any = None
 ) -> Array:
-    """Whole numbers from ``low`` up to and without ``high``, all equally likely.
+    """Draw integers from ``low`` up to but not including ``high``, all equally likely.
 
-    64 random bits times the width, shifted right by 64: each number's probability is right to 1 part in 2**64 / width.
+    Each is the upper half of the product of 64 random bits and the width: its probability is exact to 1 part in 2**64 / width.
 
     Parameters
     ----------
     low, high : int or array of integers
-        With ``high`` missing: from 0 up to ``low``.
-    size, key : as in :func:`uniform`
+        If ``high`` is missing: from 0 up to ``low``.
     endpoint : bool
-        ``high`` itself may be drawn too.
+        Include ``high``.
     dtype : dtype, optional
         An integer dtype or bool, int64 by default.
-
-    Returns
-    -------
-    Array
 
     Raises
     ------
     ValueError, DTypeError, ShapeError
-        There is no number to choose, or the dtype cannot hold them; no integer dtype; else as :func:`uniform`.
+        The range is empty, or ``dtype`` cannot hold it; ``dtype`` is not an integer dtype; else as :func:`uniform`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.random.integers(6, size=100) + 1
     >>> int(x.min()) >= 1 and int(x.max()) <= 6
     True
@@ -361,54 +277,41 @@ def integers(
         raise DTypeError("integers: low is None; an integer or an array of them is needed")
     if high is None:
         low, high = 0, low
-    wanted = INT64 if dtype is None else spelled(dtype)
-    if wanted not in INTEGERS and wanted is not BOOL:
-        raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
+    form = INT64 if dtype is None else spelled(dtype)
+    if form not in INTEGERS and form is not BOOL:
+        raise DTypeError(f"integers: dtype={form} must be an integer dtype")
     shape = _size(size, "integers", low, high)
     if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
         first, width = int(low), int(high) - int(low) + bool(endpoint)
         if width < 1:
             raise ValueError(as_called(f"integers: there is no integer from low={low} to high={high}"))
-        least, greatest = (0, 1) if wanted is BOOL else (wanted.least, wanted.greatest)
+        least, greatest = (0, 1) if form is BOOL else (form.least, form.greatest)
         if first < least or first + width - 1 > greatest:
-            raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype"))
+            raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype"))
         word = None if shape else drawn_word(key, "integers")
         if word is not None:
-            return wrap(integer(first + (word * width >> 64), wanted))
-        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, wanted))
+            return wrap(integer(first + (word * width >> 64), form))
+        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, form))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
     offset = high_product(wrap(wide(words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
-    return wrap(cast(op("add", cast(offset.node, INT64), start), wanted))
+    return wrap(cast(op("add", cast(offset.node, INT64), start), form))
 
 
 def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`integers` under NumPy's older name.
-
-    Parameters
-    ----------
-    low, high, size, key, dtype : as in :func:`integers`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError
-        As :func:`integers`.
+    """Draw like :func:`integers`, under NumPy's older name.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.randint(10, size=3).shape
     (3,)
     """
     return integers(low, high, size, key=key, dtype=dtype)
 
-Rule = tuple[str, Callable[[Any], Any]]  # how it is said, and whether numbers break it
+
+Rule = tuple[str, Callable[[Any], Any]]  # the text of the error, and whether a value breaks the rule
 
 NOT_NEGATIVE: Rule = "must not be negative", lambda x: x < 0
 POSITIVE: Rule = "must be above 0", lambda x: np.logical_not(x > 0)
@@ -423,32 +326,37 @@ RULES = {
 
 
 def refuse(function: str, parameter: str, value: Any, rule: Rule) -> None:
-    """ValueError for numbers that break a rule; what is not computed yet, or not known in a trace, is not looked at."""
-    known = value if type(value) in (int, float) else _known(value)
-    broken = known is not None and rule[1](known)
+    """Raise ValueError if a parameter breaks its rule. Pending and traced values are not checked."""
+    current = value if type(value) in (int, float) else _current_value(value)
+    broken = current is not None and rule[1](current)
     if bool(broken) if type(broken) in GIVEN else broken is not False and np.any(broken):
-        said = f"{parameter}={value}" if known is value else parameter
-        raise ValueError(as_called(f"{function}: {said} {rule[0]}"))
+        argument = f"{parameter}={value}" if current is value else parameter
+        raise ValueError(as_called(f"{function}: {argument} {rule[0]}"))
 
 
 def refuse_all(function: str, parameters: Iterable[str], values: Iterable[Any]) -> None:
-    """The same for all parameters of a distribution."""
+    """Check all parameters of a distribution."""
     by_name = dict(zip(parameters, values, strict=True))
     for name, value in by_name.items():
         if (function, name) in RULES:
             refuse(function, name, value, RULES[function, name])
     if function == "triangular":
-        left, mode, right = (_known(x) for x in by_name.values())
+        left, mode, right = (_current_value(x) for x in by_name.values())
         if left is None or mode is None or right is None:
             return
         if np.any((left > mode) | (mode > right) | (left == right)):
             raise ValueError(as_called("triangular: left <= mode <= right and left < right are needed"))
 
 
-def _known(value: Any) -> Any:
+def _current_value(value: Any) -> Any:
+    """Return the value that a parameter has now, or None if it is pending or traced."""
     if isinstance(value, Array):
-        held = None if value.weak else at_hand(value.node)
-        return None if held is None else held[0]
+        arrays = None if value.weak else at_hand(value.node)
+        return None if arrays is None else arrays[0]
     if isinstance(value, list | tuple):
         return None if any([isinstance(x, Array) for x in value]) else np.asarray(value)
     return value if isinstance(value, int | float | np.ndarray | np.generic) else None
+
+
+complete_docs(uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers)
+complete_docs(integers, randint)

@@ -1,7 +1,7 @@
-"""More distributions, NumPy's parameters and names.
+"""Further distributions, with NumPy's names and parameters.
 
-Where the inverse of the distribution is a formula, the draw is lazy, differentiable and fine under jit. The others need as
-many words as chance will have it: NumPy draws them at once, by its own Philox, from a seed that weft's sequence gives.
+A distribution whose inverse is a formula is drawn lazily; its draws are differentiable and work under jit. The others consume a
+random number of words: NumPy draws them immediately, with its own Philox seeded from weft's sequence.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.graph.source_lines import user_frame, user_line
+from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import computed
 
@@ -51,17 +52,17 @@ __all__ = [
 
 
 class Draw:
-    """What a formula is given: uniform, exponential and normal numbers of the shape that is asked for."""
+    """The uniform, exponential and normal numbers that a distribution's formula reads, in the shape of the draw."""
 
     def __init__(self, words: Words, shape: Shape, dtype: Format) -> None:
         self.words, self.shape, self.dtype = words, shape, dtype
 
     def uniform(self) -> Any:
-        """From 0 to 1, without 1."""
+        """Return uniform numbers in [0, 1)."""
         return wrap(unit_interval(self.words, self.shape, self.dtype))
 
     def exponential(self) -> Any:
-        """Never 0, so that it has a logarithm."""
+        """Return exponential numbers of mean 1, bounded away from 0 so that they have a logarithm."""
         unit = unit_interval(self.words, self.shape, self.dtype)
         drawn = op("negative", op("log1p", op("negative", unit)))
         return wrap(op("maximum", drawn, number(2.0 ** -(self.dtype.mantissa + 3), self.dtype)))
@@ -77,57 +78,57 @@ def _parameter(x: Any, dtype: Format) -> Any:
     return wrap(number_node(computed(float, x), dtype)) if is_number(x) else wrap(cast(node(x, "random"), dtype))
 
 
-def _drawn(
+def _draw_by_formula(
     name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, whole: bool,
 ) -> Array:
-    wanted = DEFAULT.real if dtype is None else spelled(dtype)
-    if wanted not in FLOATS:
-        raise DTypeError(f"{name}: dtype={wanted} must be a float dtype")
+    form = DEFAULT.real if dtype is None else spelled(dtype)
+    if form not in FLOATS:
+        raise DTypeError(f"{name}: dtype={form} must be a float dtype")
     shape = broadcast_shapes(name, *(shape_of(v, name) for v in values))
     if size is not None:
-        given = shape_tuple(size, name, "size")
-        if broadcast_shapes(name, shape, given) != given:
-            raise ShapeError(f"{name}: size={given} does not hold parameters of shape {shape}")
-        shape = given
+        requested = shape_tuple(size, name, "size")
+        if broadcast_shapes(name, shape, requested) != requested:
+            raise ShapeError(f"{name}: size={requested} does not fit parameters of shape {shape}")
+        shape = requested
     refuse_all(name, parameters, values)
-    within = FLOAT64 if whole else wanted.computed
+    within = FLOAT64 if whole else form.computed
 
     def numbers(words: Words, shape: Shape, result: Format) -> Node:
-        found = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
-        return cast(found.node, result)
+        result_array = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
+        return cast(result_array.node, result)
 
-    plain = all([type(v) in (int, float) for v in values])
-    kind = (name, *map(repr, values), within) if plain else None
-    return drawn(numbers, key, name, shape, INT64 if whole else wanted, kind)
+    all_numbers = all([type(v) in (int, float) for v in values])
+    kind = (name, *map(repr, values), within) if all_numbers else None
+    return drawn(numbers, key, name, shape, INT64 if whole else form, kind)
 
 
-def _refuse_inside(name: str) -> None:
-    """What NumPy draws it draws now, which cannot be part of a program."""
+def _refuse_in_trace(name: str) -> None:
+    """Raise TraceError inside a trace: NumPy draws immediately, which a program cannot contain."""
     trace = LOCAL.trace
     if trace is not None and trace.looks:
         raise TraceError(
-            f"{user_line(user_frame())}: NumPy draws what random.{name} gives, at once, and so not inside {trace.looks}: "
-            "draw outside, and hand in what was drawn"
+            f"{user_line(user_frame())}: NumPy draws random.{name} immediately, which is not possible inside "
+            f"{trace.looks}: draw outside and pass the numbers as an argument"
         )
 
 
-def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **more: Any) -> Array:
-    _refuse_inside(name)
+def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **options: Any) -> Array:
+    _refuse_in_trace(name)
     word = drawn_word(key, name)
     seed = int(looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
-    known = [looked(v, name) if isinstance(v, Array) else v for v in values]
-    asked = size if size is None else shape_tuple(size, name, "size")
+    arguments = [looked(v, name) if isinstance(v, Array) else v for v in values]
+    shape = size if size is None else shape_tuple(size, name, "size")
     try:
-        found = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*known, size=asked, **more))
+        result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*arguments, size=shape, **options))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
-    if found.dtype.kind == "f":
-        return of_numpy(found.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
-    return of_numpy(found)
+    if result.dtype.kind == "f":
+        return of_numpy(result.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
+    return of_numpy(result)
 
 
-def _makes(name: str, about: str, parameters: dict[str, Any], formula: Formula | None = None, whole: bool = False) -> Any:
-    """A function of the distribution's parameters, ``size`` and ``key``; without a formula NumPy draws."""
+def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, whole: bool = False) -> Any:
+    """Make the public function of a distribution from its parameters; without ``formula`` NumPy draws."""
     kinds = [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for p, d in parameters.items()]
     size = inspect.Parameter("size", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     only = [inspect.Parameter(p, inspect.Parameter.KEYWORD_ONLY, default=None) for p in ("key", "dtype")]
@@ -136,33 +137,33 @@ def _makes(name: str, about: str, parameters: dict[str, Any], formula: Formula |
     def function(*args: Any, **kwargs: Any) -> Array:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        *values, wanted, key, dtype = bound.arguments.values()
+        *values, requested, key, dtype = bound.arguments.values()
         for p, value in zip(parameters, values, strict=True):
             if value is None:
                 raise DTypeError(f"{name}: {p} is None; a number or an array is needed")
         if formula is None:
-            return _asked_of_numpy(name, values, wanted, key, dtype)
-        return _drawn(name, parameters, values, wanted, key, dtype, formula, whole)
+            return _draw_by_numpy(name, values, requested, key, dtype)
+        return _draw_by_formula(name, parameters, values, requested, key, dtype, formula, whole)
 
     named(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]
     lines = "\n".join(f"    {p} : number or array" for p in parameters)
     example = ", ".join(_EXAMPLE[p] for p, d in parameters.items() if d is inspect.Parameter.empty)
-    at_once = "" if formula else " NumPy draws them, at once."
+    at_once = "" if formula else " NumPy draws immediately."
     trace = "" if formula else "\n    TraceError\n        Inside a traced function."
     shape = "" if name in _VECTORS else ", size=3"
     shows = _VECTORS.get(name, "(3,)")
-    function.__doc__ = f"""{about}{at_once}
+    function.__doc__ = f"""{summary}{at_once}
 
     Parameters
     ----------
 {lines}
     size : int or tuple of int, optional
-        The shape; by default what the parameters broadcast to.
+        The shape of the result; by default the shape that the parameters broadcast to.
     key : Array, optional
-        Draw from this key and not from the hidden state.
+        The key to draw from, instead of the hidden state.
     dtype : dtype, optional
-        Of floats; float32 by default.
+        A float dtype, float32 by default.
 
     Returns
     -------
@@ -171,7 +172,8 @@ def _makes(name: str, about: str, parameters: dict[str, Any], formula: Formula |
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        A ``size`` that does not hold the parameters; no float dtype, or no key; parameters that mean nothing.{trace}
+        ``size`` does not fit the parameters; ``dtype`` is not a float dtype or ``key`` is not a key; a parameter is out of
+        range.{trace}
 
     Examples
     --------
@@ -198,83 +200,109 @@ def _triangular(d: Draw, left: Any, mode: Any, right: Any) -> Any:
 
 
 def _wald(d: Draw, mean: Any, scale: Any) -> Any:
-    """J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30, 1976."""
+    """Draw from the inverse Gaussian distribution.
+
+    J. R. Michael, W. R. Schucany and R. W. Haas, The American Statistician 30, 1976.
+    """
     y = mean * d.normal() ** 2
     x = mean + mean / (2.0 * scale) * (y - sqrt(4.0 * scale * y + y * y))
     return where(d.uniform() * (mean + x) <= mean, x, mean * mean / x)
 
 
-laplace = _makes(
-    "laplace", "Two exponential distributions back to back.", {"loc": 0.0, "scale": 1.0},
+laplace = _define(
+    "laplace", "Draw from the Laplace distribution: two exponential distributions back to back.", {"loc": 0.0, "scale": 1.0},
     lambda d, loc, scale: loc + scale * (d.exponential() - d.exponential()),
 )
-logistic = _makes(
-    "logistic", "The logistic distribution.", {"loc": 0.0, "scale": 1.0},
+logistic = _define(
+    "logistic", "Draw from the logistic distribution.", {"loc": 0.0, "scale": 1.0},
     lambda d, loc, scale: loc + scale * (log(d.exponential()) - log(d.exponential())),
 )
-gumbel = _makes(
-    "gumbel", "Gumbel's distribution of largest values.", {"loc": 0.0, "scale": 1.0},
+gumbel = _define(
+    "gumbel", "Draw from Gumbel's distribution of largest values.", {"loc": 0.0, "scale": 1.0},
     lambda d, loc, scale: loc - scale * log(d.exponential()),
 )
-lognormal = _makes(
-    "lognormal", "Numbers whose logarithms are normal.", {"mean": 0.0, "sigma": 1.0},
+lognormal = _define(
+    "lognormal", "Draw numbers whose logarithms are normally distributed.", {"mean": 0.0, "sigma": 1.0},
     lambda d, mean, sigma: exp(mean + sigma * d.normal()),
 )
-standard_exponential = _makes("standard_exponential", "Exponential numbers of mean 1.", {}, lambda d: d.exponential())
-standard_cauchy = _makes("standard_cauchy", "Cauchy's distribution.", {}, lambda d: tan(math.pi * (d.uniform() - 0.5)))
-rayleigh = _makes("rayleigh", "Lengths of normal vectors of a plane.", {"scale": 1.0}, lambda d,
-        s: s * sqrt(2.0 * d.exponential()))
-weibull = _makes("weibull", "Weibull's distribution of scale 1.", {"a": _NEEDED}, lambda d, a: d.exponential() ** (1.0 / a))
-pareto = _makes("pareto", "Pareto's second distribution.", {"a": _NEEDED}, lambda d, a: expm1(d.exponential() / a))
-power = _makes("power", "From 0 to 1, of density ``a * x**(a - 1)``.", {"a": _NEEDED}, lambda d, a: exp(-d.exponential() / a))
-triangular = _makes(
-    "triangular", "A density of one peak and straight sides.", {"left": _NEEDED, "mode": _NEEDED, "right": _NEEDED}, _triangular,
+standard_exponential = _define("standard_exponential", "Draw exponential numbers of mean 1.", {}, lambda d: d.exponential())
+standard_cauchy = _define(
+    "standard_cauchy", "Draw from the Cauchy distribution.", {}, lambda d: tan(math.pi * (d.uniform() - 0.5)),
 )
-wald = _makes("wald", "The inverse normal distribution.", {"mean": _NEEDED, "scale": _NEEDED}, _wald)
-geometric = _makes(
-    "geometric", "How many tries until the first success, of probability ``p`` each.", {"p": _NEEDED},
+rayleigh = _define(
+    "rayleigh", "Draw lengths of normally distributed vectors of a plane.", {"scale": 1.0},
+    lambda d, s: s * sqrt(2.0 * d.exponential()),
+)
+weibull = _define(
+    "weibull", "Draw from the Weibull distribution of scale 1.", {"a": _NEEDED}, lambda d, a: d.exponential() ** (1.0 / a),
+)
+pareto = _define(
+    "pareto", "Draw from the Pareto II (Lomax) distribution.", {"a": _NEEDED}, lambda d, a: expm1(d.exponential() / a),
+)
+power = _define(
+    "power", "Draw numbers from 0 to 1 with density ``a * x**(a - 1)``.", {"a": _NEEDED},
+    lambda d, a: exp(-d.exponential() / a),
+)
+triangular = _define(
+    "triangular", "Draw from the triangular distribution.", {"left": _NEEDED, "mode": _NEEDED, "right": _NEEDED}, _triangular,
+)
+wald = _define("wald", "Draw from the inverse Gaussian (Wald) distribution.", {"mean": _NEEDED, "scale": _NEEDED}, _wald)
+geometric = _define(
+    "geometric", "Draw the number of trials up to the first success of probability ``p``.", {"p": _NEEDED},
     lambda d, p: maximum(ceil(d.exponential() / -log(1.0 - p)), 1.0), True,
 )
-gamma = _makes("gamma", "The gamma distribution.", {"shape": _NEEDED, "scale": 1.0})
-standard_gamma = _makes("standard_gamma", "The gamma distribution of scale 1.", {"shape": _NEEDED})
-beta = _makes("beta", "The beta distribution.", {"a": _NEEDED, "b": _NEEDED})
-chisquare = _makes("chisquare", "Sums of squares of normal numbers.", {"df": _NEEDED})
-noncentral_chisquare = _makes("noncentral_chisquare", "The same, around another point.", {"df": _NEEDED, "nonc": _NEEDED})
-f = _makes("f", "Fisher's distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED})
-noncentral_f = _makes("noncentral_f", "The same, around another point.", {"dfnum": _NEEDED, "dfden": _NEEDED, "nonc": _NEEDED})
-standard_t = _makes("standard_t", "Student's distribution.", {"df": _NEEDED})
-vonmises = _makes("vonmises", "Angles around ``mu``.", {"mu": _NEEDED, "kappa": _NEEDED})
-poisson = _makes("poisson", "Numbers of events, ``lam`` on average.", {"lam": 1.0})
-binomial = _makes("binomial", "Numbers of successes in ``n`` tries.", {"n": _NEEDED, "p": _NEEDED})
-negative_binomial = _makes("negative_binomial", "Failures before ``n`` successes.", {"n": _NEEDED, "p": _NEEDED})
-hypergeometric = _makes(
-    "hypergeometric", "Good ones among a sample.", {"ngood": _NEEDED, "nbad": _NEEDED, "nsample": _NEEDED},
+gamma = _define("gamma", "Draw from the gamma distribution.", {"shape": _NEEDED, "scale": 1.0})
+standard_gamma = _define("standard_gamma", "Draw from the gamma distribution of scale 1.", {"shape": _NEEDED})
+beta = _define("beta", "Draw from the beta distribution.", {"a": _NEEDED, "b": _NEEDED})
+chisquare = _define("chisquare", "Draw sums of ``df`` squared normal numbers.", {"df": _NEEDED})
+noncentral_chisquare = _define(
+    "noncentral_chisquare", "Draw from the noncentral chi-square distribution.", {"df": _NEEDED, "nonc": _NEEDED},
 )
-logseries = _makes("logseries", "The logarithmic series distribution.", {"p": _NEEDED})
-zipf = _makes("zipf", "Zipf's distribution.", {"a": _NEEDED})
-multinomial = _makes("multinomial", "How often each of several outcomes in ``n`` tries.", {"n": _NEEDED, "pvals": _NEEDED})
-dirichlet = _makes("dirichlet", "Parts of a whole.", {"alpha": _NEEDED})
+f = _define("f", "Draw from the F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED})
+noncentral_f = _define(
+    "noncentral_f", "Draw from the noncentral F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED, "nonc": _NEEDED},
+)
+standard_t = _define("standard_t", "Draw from Student's t distribution.", {"df": _NEEDED})
+vonmises = _define("vonmises", "Draw angles around ``mu``.", {"mu": _NEEDED, "kappa": _NEEDED})
+poisson = _define("poisson", "Draw numbers of events, ``lam`` on average.", {"lam": 1.0})
+binomial = _define("binomial", "Draw numbers of successes in ``n`` trials.", {"n": _NEEDED, "p": _NEEDED})
+negative_binomial = _define(
+    "negative_binomial", "Draw numbers of failures before ``n`` successes.", {"n": _NEEDED, "p": _NEEDED},
+)
+hypergeometric = _define(
+    "hypergeometric", "Draw numbers of good items in a sample.", {"ngood": _NEEDED, "nbad": _NEEDED, "nsample": _NEEDED},
+)
+logseries = _define("logseries", "Draw from the logarithmic series distribution.", {"p": _NEEDED})
+zipf = _define("zipf", "Draw from Zipf's distribution.", {"a": _NEEDED})
+multinomial = _define(
+    "multinomial", "Draw how often each outcome occurs in ``n`` trials.", {"n": _NEEDED, "pvals": _NEEDED},
+)
+dirichlet = _define("dirichlet", "Draw vectors of positive numbers that sum to 1.", {"alpha": _NEEDED})
 
 
 def multivariate_normal(
     mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8, *, method: str = "svd",
     key: Any = None, dtype: Any = None,
 ) -> Array:
-    """Normal vectors. NumPy draws them, at once.
+    """Draw vectors from a multivariate normal distribution. NumPy draws them immediately.
 
     Parameters
     ----------
     mean : (N,) array
     cov : (N, N) array
-        The covariances.
+        The covariance matrix.
     size : int or tuple of int, optional
+        The number of vectors.
     check_valid : "warn", "raise" or "ignore"
-        What is done where ``cov`` is no matrix of covariances.
+        The reaction to a ``cov`` that is not positive semidefinite.
     tol : float
-        How far off it may be.
+        The tolerance of that check.
     method : "svd", "eigh" or "cholesky"
-        How NumPy factors it.
-    key, dtype : as in :func:`uniform`
+        The factorisation that NumPy uses.
+    key : Array, optional
+        The key to draw from, instead of the hidden state.
+    dtype : dtype, optional
+        A float dtype, float32 by default.
 
     Returns
     -------
@@ -283,7 +311,7 @@ def multivariate_normal(
     Raises
     ------
     ValueError, TraceError
-        Covariances that do not fit; inside a traced function.
+        ``mean`` and ``cov`` do not fit each other; inside a traced function.
 
     Examples
     --------
@@ -291,26 +319,25 @@ def multivariate_normal(
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """
-    _refuse_inside("multivariate_normal")
-    known = [looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
-    more = {"check_valid": check_valid, "tol": tol, "method": method}
-    return _asked_of_numpy("multivariate_normal", known, size, key, dtype, **more)
+    _refuse_in_trace("multivariate_normal")
+    arguments = [looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
+    options = {"check_valid": check_valid, "tol": tol, "method": method}
+    return _draw_by_numpy("multivariate_normal", arguments, size, key, dtype, **options)
 
 
 def multivariate_hypergeometric(
     colors: Any, nsample: int, size: Any = None, method: str = "marginals", *, key: Any = None, dtype: Any = None,
 ) -> Array:
-    """How many of each colour are drawn, without putting back. NumPy draws them, at once.
+    """Draw how often each colour occurs in a sample without replacement. NumPy draws immediately.
 
     Parameters
     ----------
     colors : (N,) array of integers
-        How many of each colour there are.
+        The number of items of each colour.
     nsample : int
-        How many are drawn.
-    size : int or tuple of int, optional
+        The number of items drawn.
     method : "marginals" or "count"
-    key, dtype : as in :func:`multinomial`
+        NumPy's algorithm.
 
     Returns
     -------
@@ -319,26 +346,26 @@ def multivariate_hypergeometric(
     Raises
     ------
     ValueError, TraceError
-        More draws than there are, or negative counts; inside a traced function.
+        ``nsample`` exceeds the number of items, or a count is negative; inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> int(wf.random.default_rng(0).multivariate_hypergeometric([3, 5, 2], 4).sum())
     4
     """
-    _refuse_inside("multivariate_hypergeometric")
-    known = [looked(colors, "multivariate_hypergeometric", "colors"), nsample]
-    return _asked_of_numpy("multivariate_hypergeometric", known, size, key, dtype, method=method)
+    _refuse_in_trace("multivariate_hypergeometric")
+    arguments = [looked(colors, "multivariate_hypergeometric", "colors"), nsample]
+    return _draw_by_numpy("multivariate_hypergeometric", arguments, size, key, dtype, method=method)
 
 
 def bytes(length: int, *, key: Any = None) -> Any:
-    """Random bytes; computes at once.
+    """Return random bytes. They are computed immediately.
 
     Parameters
     ----------
     length : int
     key : Array, optional
+        The key to draw from, instead of the hidden state.
 
     Returns
     -------
@@ -347,7 +374,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     Raises
     ------
     ShapeError, DTypeError, TraceError
-        A negative length; no key; inside a traced function.
+        ``length`` is negative; ``key`` is not a key; inside a traced function.
 
     Examples
     --------
@@ -358,7 +385,9 @@ def bytes(length: int, *, key: Any = None) -> Any:
     count = whole(length, "bytes", "length")
     if count < 0:
         raise ShapeError(f"bytes: length={count} must not be negative")
-    _refuse_inside("bytes")
+    _refuse_in_trace("bytes")
     words = looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 
+
+complete_docs(multivariate_normal, multivariate_hypergeometric)

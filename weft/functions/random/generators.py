@@ -1,4 +1,4 @@
-"""Generators under NumPy's names: each has a sequence of its own, which its draws move on."""
+"""Generators under NumPy's names. Each has its own sequence, which its draws advance."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from weft.functions.random import distributions, state
 from weft.functions.random import permute_choose as order
 from weft.functions.random.basic_draws import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
+from weft.process.docstrings import complete_docs
 
 Function = Callable[..., Any]
 
 
-def _method(function: Function, name: str) -> Function:
+def _draw_method(function: Function, name: str) -> Function:
+    """Return a method of :class:`Generator` that calls ``function`` with the generator's sequence as key."""
     def draw(self: Generator, *args: Any, **kwargs: Any) -> Any:
         return function(*args, key=self._stream, **kwargs)
 
     named(draw, name)
     draw.__qualname__ = f"Generator.{name}"
-    draw.__doc__ = f"As ``wf.random.{name}``, from this generator."
+    draw.__doc__ = f"Draw like ``wf.random.{name}``, from this generator."
     return draw
 
 
 class SeedSequence(np.random.SeedSequence):
-    """A seed that others can be drawn of, as in NumPy: what :func:`default_rng` and the bit generators take.
+    """NumPy's seed sequence, from which further seeds are spawned; accepted by :func:`default_rng` and the bit generators.
 
     Parameters
     ----------
     entropy : int or sequence of int, optional
-        None: another one each time.
+        None chooses a new one each time.
     spawn_key : tuple of int
     pool_size : int
     n_children_spawned : int
@@ -49,18 +51,20 @@ class SeedSequence(np.random.SeedSequence):
 
 
 class BitGenerator:
-    """A seed under the name of a bit generator of NumPy: ``Generator(PCG64(7))`` runs, and draws weft's numbers, which are
-    Philox's whatever it is called: other ones than NumPy's for the same seed, as everywhere in ``wf.random``.
+    """A seed under the name of one of NumPy's bit generators, so that ``Generator(PCG64(7))`` runs.
+
+    Whatever its name, the numbers are weft's Philox numbers. They differ from NumPy's for the same seed, as everywhere in
+    ``wf.random``.
 
     Parameters
     ----------
     seed : int, sequence of int or SeedSequence, optional
-        None: another one each time.
+        None chooses a new one each time.
 
     Raises
     ------
     TypeError, ValueError
-        No integer; a negative one.
+        ``seed`` is not an integer; it is negative.
 
     Examples
     --------
@@ -73,7 +77,7 @@ class BitGenerator:
         self.seed_seq = seed if isinstance(seed, np.random.SeedSequence) else SeedSequence(seed)
 
     def spawn(self, n_children: int) -> list[Any]:
-        """Others, whose numbers have nothing to do with each other's."""
+        """Return independent bit generators."""
         return [type(self)(child) for child in self.seed_seq.spawn(n_children)]
 
     def __repr__(self) -> str:
@@ -101,19 +105,19 @@ class SFC64(BitGenerator):
 
 
 class Generator:
-    """Random numbers from a sequence of one's own, under the names of NumPy's ``Generator``: what :func:`default_rng` makes.
+    """Random numbers from a sequence of its own, with the methods of NumPy's ``Generator``; made by :func:`default_rng`.
 
-    Equal seeds give equal numbers, which are weft's (Philox) and not NumPy's. The draws are lazy, and fine inside ``wf.jit``.
+    Equal seeds give equal numbers, which are weft's (Philox) and not NumPy's. The draws are lazy and work inside ``wf.jit``.
 
     Parameters
     ----------
     seed : int, sequence of int, SeedSequence or BitGenerator, optional
-        Not negative; None: another one each time.
+        Not negative; None chooses a new one each time.
 
     Raises
     ------
     DTypeError, ValueError
-        No integer; a negative one.
+        ``seed`` is not an integer; it is negative.
 
     Examples
     --------
@@ -128,32 +132,32 @@ class Generator:
             seed = seed.seed_seq
         self._stream = state.stream_of(state.plain_seed(seed, type(self).__name__), type(self).__name__)
 
-    uniform, normal = _method(uniform, "uniform"), _method(normal, "normal")
-    exponential, integers = _method(exponential, "exponential"), _method(integers, "integers")
-    permutation, shuffle = _method(order.permutation, "permutation"), _method(order.shuffle, "shuffle")
+    uniform, normal = _draw_method(uniform, "uniform"), _draw_method(normal, "normal")
+    exponential, integers = _draw_method(exponential, "exponential"), _draw_method(integers, "integers")
+    permutation, shuffle = _draw_method(order.permutation, "permutation"), _draw_method(order.shuffle, "shuffle")
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Uniform numbers in [0, 1)."""
-        return finish(uniform(0.0, 1.0, _size(size, out), key=self._stream, dtype=dtype).node, out, "random")
+        """Draw uniform numbers in [0, 1)."""
+        return finish(uniform(0.0, 1.0, _size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "random")
 
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        """Normal numbers of mean 0 and standard deviation 1."""
-        return finish(standard_normal(_size(size, out), key=self._stream, dtype=dtype).node, out, "standard_normal")
+        """Draw normal numbers of mean 0 and standard deviation 1."""
+        return finish(standard_normal(_size_of_out(size, out), key=self._stream, dtype=dtype).node, out, "standard_normal")
 
     def choice(
         self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
     ) -> Any:
-        """As ``wf.random.choice``, from this generator; of an array with more dimensions slices. ``shuffle`` changes nothing."""
+        """Draw like ``wf.random.choice``; from an array of several dimensions choose slices. ``shuffle`` has no effect."""
         return order.choice(a, size, replace, p, axis, key=self._stream)
 
     def permuted(self, x: Any, axis: int | None = None, out: Any = None) -> Array:
-        """Each row along an axis in an order of its own; without an axis all elements change places."""
+        """Permute each row along an axis independently; without an axis, all elements."""
         value = node(x, "permuted")
         bits = state.wide(state.words_of(self._stream, "permuted"), value.shape if axis is not None else (value.size,))
         if axis is None:
             line = op("reshape", value, shape=(value.size,))
-            found = op("reshape", op("gather", line, op("argsort", bits, axis=0), axes=(0,)), shape=value.shape)
-            return finish(found, out, "permuted")
+            result = op("reshape", op("gather", line, op("argsort", bits, axis=0), axes=(0,)), shape=value.shape)
+            return finish(result, out, "permuted")
         axis = axis_index(axis, len(value.shape), "permuted")
         places = [
             op("argsort", bits, axis=axis) if a == axis
@@ -163,7 +167,7 @@ class Generator:
         return finish(op("gather", value, *places, axes=tuple(range(len(value.shape)))), out, "permuted")
 
     def spawn(self, n_children: int) -> list[Any]:
-        """Generators of their own, whose numbers have nothing to do with each other's."""
+        """Return independent generators."""
         seeds = wrap(state.wide(state.words_of(self._stream, "spawn"), (operator.index(n_children),)))
         return [type(self)(int(seed)) for seed in seeds.numpy()]
 
@@ -171,98 +175,84 @@ class Generator:
         return f"{type(self).__name__}(Philox)"
 
     def __reduce__(self) -> Any:
-        return _restored, (type(self), int(self._stream.key), int(self._stream.base))
+        return _restore, (type(self), int(self._stream.key), int(self._stream.base))
 
 
-def _restored(kind: Any, key: int, base: int) -> Any:
-    made = kind(0)
-    made._stream.key[...] = wrap(node(np.uint64(key), "Generator"))
-    made._stream.base[...] = wrap(node(np.uint64(base), "Generator"))
-    return made
+def _restore(kind: Any, key: int, base: int) -> Any:
+    generator = kind(0)
+    generator._stream.key[...] = wrap(node(np.uint64(key), "Generator"))
+    generator._stream.base[...] = wrap(node(np.uint64(base), "Generator"))
+    return generator
 
 
-def _size(size: Any, out: Any) -> Any:
+def _size_of_out(size: Any, out: Any) -> Any:
     return out.shape if size is None and out is not None else size
 
 
 for _name in distributions.__all__:
-    setattr(Generator, _name, _method(getattr(distributions, _name), _name))
+    setattr(Generator, _name, _draw_method(getattr(distributions, _name), _name))
 
 
 class RandomState(Generator):
-    """A generator under the names of NumPy's older class.
-
-    Parameters
-    ----------
-    seed : int, optional
-        Not negative; None: another one each time.
-
-    Raises
-    ------
-    DTypeError, ValueError
-        No integer; a negative one.
+    """A generator with the methods of NumPy's older class.
 
     Examples
     --------
-    >>> import weft as wf
     >>> rng = wf.random.RandomState(0)
     >>> rng.randn(2, 3).shape, rng.randint(0, 5, size=2).shape
     ((2, 3), (2,))
     """
 
     def seed(self, seed: Any = None) -> None:
-        """Begin anew."""
+        """Restart the sequence."""
         self._stream = Generator(seed)._stream
 
-    choice = _method(order.choice, "choice")
+    choice = _draw_method(order.choice, "choice")
 
     def rand(self, *shape: int) -> Any:
-        """Uniform numbers in [0, 1), the extents as arguments."""
+        """Draw uniform numbers in [0, 1), with the extents as arguments."""
         return self.random(shape or None)
 
     def randn(self, *shape: int) -> Any:
-        """Normal numbers, the extents as arguments."""
+        """Draw normal numbers, with the extents as arguments."""
         return self.standard_normal(shape or None)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = None) -> Any:
-        """Whole numbers from ``low`` up to and without ``high``."""
+        """Draw integers from ``low`` up to but not including ``high``."""
         return self.integers(low, high, size, dtype=dtype)
 
     def random_sample(self, size: Any = None) -> Any:
-        """Uniform numbers in [0, 1)."""
+        """Draw uniform numbers in [0, 1)."""
         return self.random(size)
 
     def get_state(self) -> tuple[int, int]:
-        """What the sequence stands at, for :meth:`set_state`."""
+        """Return the position of the sequence, for :meth:`set_state`."""
         return int(self._stream.key), int(self._stream.base)
 
-    def set_state(self, given: tuple[int, int]) -> None:
-        """Go on from what :meth:`get_state` gave."""
-        self._stream = _restored(Generator, *given)._stream
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Continue from a position that :meth:`get_state` returned."""
+        self._stream = _restore(Generator, *state)._stream
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """A generator with a sequence of its own.
+    """Return a generator with a sequence of its own.
 
     Parameters
     ----------
-    seed : int, SeedSequence, BitGenerator or Generator, optional
-        Equal seeds give equal numbers; None: another one each time; a Generator is handed back.
+    seed : int, sequence of int, SeedSequence, BitGenerator or Generator, optional
+        Equal seeds give equal numbers; None chooses a new one each time; a Generator is returned as it is.
 
     Returns
     -------
     Generator
 
-    Raises
-    ------
-    DTypeError, ValueError
-        No integer; a negative one.
-
     Examples
     --------
-    >>> import weft as wf
     >>> a, b = wf.random.default_rng(7), wf.random.default_rng(7)
     >>> bool((a.random(3) == b.random(3)).all())
     True
     """
     return seed if isinstance(seed, Generator) else Generator(seed)
+
+
+complete_docs(Generator, RandomState, default_rng)

@@ -1,4 +1,4 @@
-"""Where random numbers come from: the hidden state, keys, and the words, uniforms and normals made of them."""
+"""The hidden random state, keys, and the basic formulas: random words, uniform, exponential and normal numbers."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import GIVEN, computed
 
 _MASK = 2**64 - 1
-_SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
+_SPLIT = 1 << 63  # first word used for split keys; draws never get that far
 
 
 def stream_of(seed: int, function: str) -> Stream:
-    """The sequence that begins with a seed."""
-    return Stream(_outside(_mixed(seed, function)), _outside(0))
+    """Return the sequence of a seed."""
+    return Stream(_make_untraced(_mixed(seed, function)), _make_untraced(0))
 
 
-def _outside(value: int) -> Array:
-    """A Cell that no trace takes for its own, whenever this module is loaded."""
+def _make_untraced(value: int) -> Array:
+    """Return an array that belongs to no trace, even if this module is imported inside one."""
     with seen_from(None):
         return own(numpy_node(np.asarray(value, np.uint64)))
 
 
 def _mixed(seed: Any, function: str) -> int:
-    """64 bits that differ much for seeds that differ little (splitmix64); a run-time number of one that is such."""
-    return computed(_mixed_now, seed, function) if type(seed) in GIVEN else _mixed_now(seed, function)
+    """Hash a seed to 64 bits (splitmix64): similar seeds give unrelated keys. A traced seed gives a traced key."""
+    return computed(_hash_int, seed, function) if type(seed) in GIVEN else _hash_int(seed, function)
 
 
-def _mixed_now(seed: Any, function: str) -> int:
+def _hash_int(seed: Any, function: str) -> int:
     try:
         number = operator.index(seed)
     except TypeError:
@@ -55,11 +55,11 @@ def _mixed_now(seed: Any, function: str) -> int:
     return x ^ (x >> 31)
 
 
-_STATE = Stream(_outside(secrets.randbits(64)), _outside(0))
+_STATE = Stream(_make_untraced(secrets.randbits(64)), _make_untraced(0))
 
 
 def plain_seed(seed: Any, function: str) -> Any:
-    """The integer of what NumPy takes for a seed: None (another one each time), several integers, a SeedSequence."""
+    """Return the integer of a seed in any form that NumPy takes: None (a new one each time), several integers, a SeedSequence."""
     if seed is None:
         return secrets.randbits(63)
     if isinstance(seed, Array) and seed.ndim:
@@ -73,20 +73,20 @@ def plain_seed(seed: Any, function: str) -> Any:
 
 
 def seed(seed: Any = None) -> None:
-    """Begin the hidden sequence anew; equal seeds give equal numbers.
+    """Restart the hidden sequence; equal seeds give equal numbers.
 
-    That is so on every machine and with any number of threads. Between devices ("cpu", "gpu") bits, integers and uniform numbers
-    are equal, too; what is made by logarithms, as normal and exponential numbers are, may differ in the last digits.
+    The numbers do not depend on the machine or the number of threads. Between devices ("cpu", "gpu") bits, integers and uniform
+    numbers are equal as well; numbers computed with logarithms (normal, exponential) may differ in the last digits.
 
     Parameters
     ----------
     seed : int or sequence of int, optional
-        Not negative; None: another one each time.
+        Not negative; None chooses a new seed each time.
 
     Raises
     ------
     DTypeError, ValueError
-        No integer; a negative one.
+        ``seed`` is not an integer; it is negative.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def _key_of(mixed: Any) -> Node:
 
 
 def get_state() -> tuple[int, int]:
-    """What the hidden sequence stands at, for :func:`set_state`.
+    """Return the position of the hidden sequence, for :func:`set_state`.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def get_state() -> tuple[int, int]:
 
 
 def set_state(state: tuple[int, int], /) -> None:
-    """Go on from what :func:`get_state` gave.
+    """Continue the hidden sequence from a position that :func:`get_state` returned.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def set_state(state: tuple[int, int], /) -> None:
     Raises
     ------
     ValueError
-        No pair of ints of 64 bits.
+        ``state`` is not a pair of 64-bit ints.
 
     Examples
     --------
@@ -148,17 +148,17 @@ def set_state(state: tuple[int, int], /) -> None:
     True
     """
     try:
-        held, position = (operator.index(n) for n in state)
+        key_value, position = (operator.index(n) for n in state)
     except (TypeError, ValueError):
         raise ValueError(f"set_state: the state must be what get_state gave, a pair of ints, not {state!r}") from None
-    if not (0 <= held <= _MASK and 0 <= position <= _MASK):
+    if not (0 <= key_value <= _MASK and 0 <= position <= _MASK):
         raise ValueError(f"set_state: {state!r} does not fit 64 bits")
-    _STATE.key[...] = wrap(numpy_node(np.asarray(held, np.uint64)))
+    _STATE.key[...] = wrap(numpy_node(np.asarray(key_value, np.uint64)))
     _STATE.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
 
 
 def key(seed: int, /) -> Array:
-    """A key made of a seed, for ``key=`` of the draws.
+    """Make a key from a seed, for the ``key=`` argument of the draws.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def key(seed: int, /) -> Array:
     Raises
     ------
     DTypeError, ValueError
-        No integer; a negative one.
+        ``seed`` is not an integer; it is negative.
 
     Examples
     --------
@@ -184,13 +184,14 @@ def key(seed: int, /) -> Array:
 
 
 def split(key: Any, num: int = 2, /) -> Array:
-    """New keys from one. Do not use the old one for draws that must differ from these.
+    """Make new keys from one. Draws from the old key are not independent of draws from the new ones.
 
     Parameters
     ----------
     key : Array
         Made by :func:`key` or :func:`split`.
     num : int
+        The number of new keys.
 
     Returns
     -------
@@ -199,7 +200,7 @@ def split(key: Any, num: int = 2, /) -> Array:
     Raises
     ------
     DTypeError, ShapeError
-        No key; a negative number.
+        ``key`` is not a key; ``num`` is negative.
 
     Examples
     --------
@@ -213,36 +214,38 @@ def split(key: Any, num: int = 2, /) -> Array:
 
 
 def _key_node(key: Any, function: str) -> Node:
-    found = node(key, function, "key")
-    if found.dtype != UINT64 or found.shape:
+    value = node(key, function, "key")
+    if value.dtype != UINT64 or value.shape:
         raise DTypeError(
-            f"{function}: key has dtype {found.dtype} and shape {found.shape}; a key made by wf.random.key(seed) or one of "
+            f"{function}: key has dtype {value.dtype} and shape {value.shape}; a key made by wf.random.key(seed) or one of "
             "wf.random.split is needed (uint64, no dimensions); use wf.vmap for several"
         )
-    return found
+    return value
 
 
 class Words:
-    """The words of one draw: each call takes the next blocks."""
+    """The random words of one draw: each :meth:`take` reads the next blocks of four."""
 
     def __init__(self, key: Node, base: Node, state: Stream | None) -> None:
         self.key, self.base, self.state = key, base, state
 
     def take(self, shape: Shape) -> Node:
+        """Return the next random words as a node of the given shape."""
         return op("random_bits", *self.places(math.prod(shape)), shape=shape)
 
     def places(self, count: int) -> tuple[Node, Node]:
-        """Key and base of so many words, which are taken: for operations that make them where they need them."""
+        """Reserve ``count`` words; return their key and base, for operations that generate the words themselves."""
         blocks = (count + 3) // 4
         if self.state is None or LOCAL.trace is not None:
-            return self._taken(blocks)
-        with WRITING:  # no other thread gets the same words
+            return self._take_pending(blocks)
+        with WRITING:  # no other thread may take the same words
             bits = self.key, self.state.base.node
             if blocks:
                 self.state.move(blocks)
         return bits
 
-    def _taken(self, blocks: int) -> tuple[Node, Node]:
+    def _take_pending(self, blocks: int) -> tuple[Node, Node]:
+        """Take blocks by moving ``base`` as a node, for keys and inside traces."""
         bits = self.key, self.base
         if blocks:
             self.base = op("add", self.base, number(blocks, UINT64))
@@ -252,62 +255,63 @@ class Words:
 
 
 def words_of(key: Any, function: str) -> Words:
+    """Return the words of a key, a generator's sequence or, for None, the hidden sequence."""
     stream = _STATE if key is None else key
     if isinstance(stream, Stream):
         return Words(stream.key.node, stream.base.node, stream)
     return Words(_key_node(key, function), number(0, UINT64), None)
 
 
-Formula = Callable[[Any, Shape, Format], Node]  # what gives words, shape and dtype of the numbers
+Formula = Callable[[Any, Shape, Format], Node]  # (source of words, shape, dtype) -> numbers
 
 
 def drawn(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format, kind: Hashable = ()) -> Array:
-    """Numbers of a formula, from a key, a generator's sequence or the hidden one.
+    """Draw an array by a formula, from a key, a generator's sequence or the hidden one.
 
-    kind : by what a formula with parameters is known; None: by nothing
+    ``kind`` identifies a formula with parameters, so that its draws can be made ahead; None disables that.
     """
     stream = _STATE if key is None else key
     if kind is not None and isinstance(stream, Stream):
-        few = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
-        if few is not None:
-            return few
+        prepared = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
+        if prepared is not None:
+            return prepared
     return wrap(formula(words_of(key, function), shape, dtype))
 
 
 def drawn_word(key: Any, function: str) -> int | None:
-    """64 bits from a sequence; None where they are not known now."""
+    """Draw 64 bits from a sequence as an int; return None if they cannot be computed now."""
     stream = _STATE if key is None else key
     return stream.next_word(wide) if isinstance(stream, Stream) else None
 
 
 @lru_cache(maxsize=4096)
 def integer(value: int, dtype: Format) -> Node:
-    """An integer that was drawn. Nodes are never written to, so equal ones may be one."""
+    """Return a drawn integer as a leaf. Nodes are immutable, so equal values share one."""
     return leaf(np.asarray(value, dtype.numpy), dtype)
 
 
 def wide(words: Words, shape: Shape) -> Node:
-    """64 bits an element, from two words."""
+    """Return 64 random bits per element, from two words."""
     high, low = words.take(shape), words.take(shape)
-    known = at_hand(high, low)
-    if known is not None:
-        return leaf(np.asarray(known[0].astype(np.uint64) << np.uint64(32) | known[1]), UINT64)
+    halves = at_hand(high, low)
+    if halves is not None:
+        return leaf(np.asarray(halves[0].astype(np.uint64) << np.uint64(32) | halves[1]), UINT64)
     return op("bitwise_or", op("bitwise_left_shift", cast(high, UINT64), number(32, UINT64)), cast(low, UINT64))
 
 
 def integers_of(bits: Node, width: int, first: int, dtype: Format) -> Node:
-    """``first`` and numbers below ``width``: the upper half of ``bits * width``."""
-    known = at_hand(bits)
-    if known is None:
+    """Return ``first`` plus integers below ``width``: the upper half of ``bits * width``."""
+    values = at_hand(bits)
+    if values is None:
         offset = bits if width == 2**64 else high_product(wrap(bits), wrap(number(width, UINT64)), width < 2**32).node
         return cast(op("add", offset, number(first & _MASK, UINT64)) if first else offset, dtype)
-    x = known[0] if width == 2**64 else high_product(known[0], np.uint64(width), width < 2**32)
+    x = values[0] if width == 2**64 else high_product(values[0], np.uint64(width), width < 2**32)
     with np.errstate(over="ignore"):
         return leaf(np.asarray(x + np.uint64(first & _MASK)).astype(dtype.numpy), dtype)
 
 
 def high_product(bits: Any, width: Any, narrow: bool) -> Any:
-    """The upper 64 of the 128 bits of ``bits * width``, of Arrays or NumPy's; ``narrow`` promises a width of at most 32 bits."""
+    """Return the upper 64 of the 128 bits of ``bits * width``, arrays of weft or NumPy. ``narrow``: ``width`` fits 32 bits."""
     mask = 0xFFFFFFFF
     low = width & mask
     middle = (bits >> 32) * low + ((bits & mask) * low >> 32)
@@ -318,29 +322,29 @@ def high_product(bits: Any, width: Any, narrow: bool) -> Any:
 
 
 def unit_interval(words: Words, shape: Shape, dtype: Format) -> Node:
-    """Uniform in [0, 1): as many of the top bits as the dtype holds exactly."""
+    """Return uniform numbers in [0, 1), from as many of the top bits as the dtype holds exactly."""
     bits = wide(words, shape) if dtype == FLOAT64 else words.take(shape)
-    keep, all_ = dtype.mantissa + 1, 8 * bits.dtype.bytes
-    known = None if dtype.narrow else at_hand(bits)
-    if known is not None:
-        unit = (known[0] >> (all_ - keep)).astype(dtype.numpy) * dtype.numpy.type(2.0**-keep)
+    kept_bits, word_bits = dtype.mantissa + 1, 8 * bits.dtype.bytes
+    values = None if dtype.narrow else at_hand(bits)
+    if values is not None:
+        unit = (values[0] >> (word_bits - kept_bits)).astype(dtype.numpy) * dtype.numpy.type(2.0**-kept_bits)
         return leaf(np.asarray(unit), dtype)
-    bits = op("bitwise_right_shift", bits, number(all_ - keep, bits.dtype))
-    return cast(op("multiply", cast(bits, dtype.computed), number(2.0**-keep, dtype.computed)), dtype)
+    bits = op("bitwise_right_shift", bits, number(word_bits - kept_bits, bits.dtype))
+    return cast(op("multiply", cast(bits, dtype.computed), number(2.0**-kept_bits, dtype.computed)), dtype)
 
 
 def decay(words: Words, shape: Shape, dtype: Format) -> Node:
-    """Exponentially distributed, of mean 1."""
+    """Return exponentially distributed numbers of mean 1."""
     return op("negative", op("log1p", op("negative", unit_interval(words, shape, dtype))))
 
 
 def gauss(words: Words, shape: Shape, dtype: Format) -> Node:
-    """Box and Muller: radius from one word (two for float64), angle from another."""
-    within = dtype.computed
-    if within == FLOAT64:
-        first = op("subtract", number(1.0, within), unit_interval(words, shape, within))
+    """Return normal numbers (Box and Muller): the radius from one word (two for float64), the angle from another."""
+    form = dtype.computed
+    if form == FLOAT64:
+        unit = op("subtract", number(1.0, form), unit_interval(words, shape, form))
     else:  # all 32 bits, so that tails reach 6.7 standard deviations
-        first = op("multiply", op("add", cast(words.take(shape), within), number(0.5, within)), number(2.0**-32, within))
-    angle = op("multiply", unit_interval(words, shape, within), number(2 * math.pi, within))
-    radius = op("sqrt", op("multiply", op("log", first), number(-2.0, within)))
+        unit = op("multiply", op("add", cast(words.take(shape), form), number(0.5, form)), number(2.0**-32, form))
+    angle = op("multiply", unit_interval(words, shape, form), number(2 * math.pi, form))
+    radius = op("sqrt", op("multiply", op("log", unit), number(-2.0, form)))
     return cast(op("multiply", radius, op("cos", angle)), dtype)

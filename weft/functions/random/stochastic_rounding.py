@@ -1,4 +1,4 @@
-"""Casts that round otherwise than to the nearest number: stochastically, toward zero, up or down. Fused like other arithmetic."""
+"""Casts with directed or stochastic rounding: toward zero, up, down. They fuse like other arithmetic."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from weft.functions.support.arguments import Node, cast, number, op
 WAYS = ("nearest", "stochastic", "toward zero", "up", "down")
 
 
-def rounded(value: Node, form: Format, way: str, key: Any) -> Node:
-    """``value`` in a float format. Its derivative is that of a cast."""
-    if way not in WAYS:
-        raise ValueError(f"astype: rounding={way!r} must be one of {', '.join(map(repr, WAYS))}")
+def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
+    """Cast ``value`` to a float format with the given rounding. The derivative is that of a plain cast."""
+    if rounding not in WAYS:
+        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, WAYS))}")
     if form not in FLOATS or value.dtype in COMPLEX:
-        raise DTypeError(f"astype: rounding={way!r} is for casts to floats, not of {value.dtype} to {form}")
-    if way == "nearest" or holds(form, value.dtype):
+        raise DTypeError(f"astype: rounding={rounding!r} is for casts to floats, not of {value.dtype} to {form}")
+    if rounding == "nearest" or holds(form, value.dtype):
         return cast(value, form)
     wide = value.dtype.computed if value.dtype in FLOATS else FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64
     x = cast(value, wide)
-    given = op("stop_gradient", x)
-    size = op("abs", given)
-    low, high, part = _between(size, wide, form)
-    if way == "stochastic":
-        up = op("less", words_of(key, "astype").take(value.shape), part)
+    constant = op("stop_gradient", x)
+    size = op("abs", constant)
+    low, high, part = _find_neighbours(size, wide, form)
+    if rounding == "stochastic":
+        rounds_up = op("less", words_of(key, "astype").take(value.shape), part)
     else:
-        low = op("minimum", low, number(form.largest, wide))  # only what is rounded away from zero becomes infinite
-        up = op("less", low, size)
-    if way in ("up", "down"):
-        up = op("logical_and", up, op("greater" if way == "up" else "less", given, number(0.0, wide)))
-    found = low if way == "toward zero" else op("where", up, high, low)
-    found = op("copysign", found, given)
-    found = op("subtract", found, op("subtract", given, x))  # nothing, but that x has a derivative
-    return cast(op("where", op("isfinite", given), found, x), form)
+        low = op("minimum", low, number(form.largest, wide))  # only rounding away from zero gives infinity
+        rounds_up = op("less", low, size)
+    if rounding in ("up", "down"):
+        rounds_up = op("logical_and", rounds_up, op("greater" if rounding == "up" else "less", constant, number(0.0, wide)))
+    result = low if rounding == "toward zero" else op("where", rounds_up, high, low)
+    result = op("copysign", result, constant)
+    result = op("subtract", result, op("subtract", constant, x))  # subtracts 0; carries the derivative of x
+    return cast(op("where", op("isfinite", constant), result, x), form)
 
 
-def _between(size: Node, wide: Format, form: Format) -> tuple[Node, Node, Node]:
-    """The neighbours in ``form`` of magnitudes in ``wide``, and how far from the lower one they lie, of 2**32."""
+def _find_neighbours(size: Node, wide: Format, form: Format) -> tuple[Node, Node, Node]:
+    """Return the neighbours in ``form`` of magnitudes in ``wide``, and the distance from the lower one in units of 2**-32."""
     bits = wide.integer
     word = op("bitcast", size, dtype=bits)
-    if form.bias == wide.bias:  # the last bits are those that are cut off, also of subnormal numbers
+    if form.bias == wide.bias:  # the cut bits are the last ones, of subnormal numbers as well
         drop = wide.mantissa - form.mantissa
         rest = op("bitwise_and", word, number((1 << drop) - 1, bits))
         lower = op("subtract", word, rest)

@@ -1,8 +1,8 @@
-"""A sequence of random words that goes on, and draws of few numbers, which are made ahead for the next positions of it.
+"""A sequence of random words, and small draws that are computed ahead for its next positions.
 
-A draw takes blocks of four words, as many as its numbers need, once or several times. So the numbers of draws of one kind and
-length, at whatever position they begin, are one formula over all words of the next blocks: a few operations make hundreds of
-draws, with the bits that each has alone, and a draw is a stretch of what is there.
+A draw takes blocks of four words, as many as its numbers need, once or several times. The numbers of all draws of one kind and
+length, at any position, are therefore one formula over the words of the next blocks: a few operations compute hundreds of draws,
+with the bits that each would have alone, and a draw then reads a slice.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from weft.eager.peek import leaf
 from weft.functions.support.arguments import Node, Shape, op
 from weft.runtime.cell import WRITING
 
-AHEAD = 1024  # positions
-FEW = 128  # numbers in a draw that is made ahead
-MOST = 8 * FEW // 4  # blocks that such a draw takes: of a formula that takes words eight times
+AHEAD = 1024  # positions (blocks) prepared at a time
+FEW = 128  # largest number of elements of a prepared draw
+MOST = 8 * FEW // 4  # largest number of blocks of a prepared draw: its formula takes words at most eight times
 
-Formula = Callable[[Any, Shape], Node]  # what gives words, and a shape
+Formula = Callable[[Any, Shape], Node]  # (source of words, shape) -> numbers
 
 
 class Stream:
-    """Key and base: a draw moves ``base``. What is known ahead holds while these have the nodes that it was made of."""
+    """Key and base of a sequence; a draw advances ``base``.
 
-    __slots__ = ("_base", "_key", "_made", "_met", "_place", "_words", "base", "key")
+    Prepared draws are valid while both arrays still have the nodes that the draws were computed from.
+    """
+
+    __slots__ = ("_base", "_key", "_place", "_prepared", "_seen_kinds", "_words", "base", "key")
 
     def __init__(self, key: Array, base: Array) -> None:
         self.key, self.base = key, base
@@ -39,75 +42,79 @@ class Stream:
         self._base: Node | None = None
         self._place = AHEAD
         self._words: Node | None = None
-        self._made: dict[Hashable, tuple[Any, int]] = {}  # numbers, four a position, and how many blocks a draw takes
-        self._met: set[Hashable] = set()  # kinds that were drawn since the sequence began
+        self._prepared: dict[Hashable, tuple[Any, int]] = {}  # four numbers per position, blocks per draw
+        self._seen_kinds: set[Hashable] = set()  # kinds drawn since the sequence was last moved from outside
 
     def move(self, blocks: int) -> None:
-        """Go on by so many blocks, outside of traces: to be called under ``WRITING``."""
-        known = self.base._node is self._base
+        """Advance by ``blocks``. To be called outside of traces, with ``WRITING`` held."""
+        in_step = self.base._node is self._base
         if policy.wanted():
             self.base += _step(blocks)
-        else:  # a number at once: a chain of additions would grow without end
+        else:  # a computed number: pending additions would form an endless chain
             self.base._set(numpy_node(np.asarray((int(self.base.numpy()) + blocks) % 2**64, np.uint64)))
-        if known:
+        if in_step:
             self._base = self.base._node
             self._place += blocks
 
     def next(self, kind: Hashable, formula: Formula, shape: Shape) -> Array | None:
-        """The next draw of few numbers; None where it is to be drawn alone: inside of traces and the like, and the first time
-        since somebody else has moved or begun the sequence, for he may do so each time."""
+        """Return the next small draw, or None if it has to be computed alone.
+
+        None is returned inside traces, gradients and the like, and for the first draw of a kind after the sequence was moved or
+        restarted from outside, since that may happen before every draw.
+        """
         count = math.prod(shape)
         if not 0 < count <= FEW:
             return None
         blocks = (count + 3) // 4
-        found = self._next((kind, blocks), blocks, lambda words: _known(formula(words, (4 * AHEAD,))))
-        if found is None:
+        prepared = self._next((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * AHEAD,))))
+        if prepared is None:
             return None
-        (numbers, memory), place = found
+        (numbers, memory), place = prepared
         if not shape:
             return numbers[4 * place]
         return wrap(leaf(memory[4 * place : 4 * place + count].reshape(shape), numbers.node.dtype))
 
     def next_word(self, formula: Formula) -> int | None:
-        """The next draw of one integer, as Python's; None as above."""
-        found = self._next(formula, 1, lambda words: _listed(formula(words, (4 * AHEAD,))))
-        return None if found is None else found[0][found[1]]
+        """Return the next draw of one integer as a Python int; None as in :meth:`next`."""
+        prepared = self._next(formula, 1, lambda words: _as_ints(formula(words, (4 * AHEAD,))))
+        return None if prepared is None else prepared[0][prepared[1]]
 
     def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
-        """What was made ahead, and the position in it, from which the sequence goes on behind the draw."""
+        """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
         if not policy.wanted():
             return None
-        with WRITING:  # no other thread gets the same words
+        with WRITING:  # no other thread may take the same words
             if self.base._node is not self._base or self.key._node is not self._key:
                 self._base, self._key, self._place = self.base._node, self.key._node, AHEAD
-                self._met.clear()
-            made = self._made.get(kind)
-            if made is None or self._place + made[1] > AHEAD:
-                if kind not in self._met:
-                    self._met.add(kind)
+                self._seen_kinds.clear()
+            prepared = self._prepared.get(kind)
+            if prepared is None or self._place + prepared[1] > AHEAD:
+                if kind not in self._seen_kinds:
+                    self._seen_kinds.add(kind)
                     return None
-                made = self._fill(kind, blocks, make)
-                if made is None:
+                prepared = self._fill(kind, blocks, make)
+                if prepared is None:
                     return None
             place = self._place
-            self.move(made[1])
-            return made[0], place
+            self.move(prepared[1])
+            return prepared[0], place
 
     def _fill(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+        """Compute the draws of a kind for all positions, on new words if the present ones are nearly used up."""
         if self._words is None or self._place + MOST > AHEAD:
-            self._made.clear()
+            self._prepared.clear()
             self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (AHEAD + MOST),))
             self._place = 0
         words = _Ahead(self._words, blocks)
         numbers = make(words)
         if numbers is None:
             return None
-        made = self._made[kind] = numbers, blocks * words.taken
-        return made
+        prepared = self._prepared[kind] = numbers, blocks * words.taken
+        return prepared
 
 
 class _Ahead:
-    """The words of draws at all positions, each of so many blocks every time that words are taken."""
+    """The words of the draws at all positions: each ``take`` reads the next ``blocks`` blocks of every draw."""
 
     def __init__(self, words: Node, blocks: int) -> None:
         self.words, self.blocks, self.taken = words, blocks, 0
@@ -117,14 +124,14 @@ class _Ahead:
         return op("slice", self.words, start=(start,), step=(1,), shape=shape)
 
 
-def _known(node: Node) -> tuple[Array, np.ndarray] | None:
+def _as_arrays(node: Node) -> tuple[Array, np.ndarray] | None:
     if node.value is None:
         return None
-    found = wrap(node)
-    return found, found.numpy()
+    array = wrap(node)
+    return array, array.numpy()
 
 
-def _listed(node: Node) -> list[int] | None:
+def _as_ints(node: Node) -> list[int] | None:
     return None if node.value is None else wrap(node).numpy()[::4].tolist()
 
 

@@ -1,7 +1,6 @@
-"""Means, variances and deviations along axes.
+"""Means, variances and standard deviations along axes.
 
-Means of integers are averaged in float64, as NumPy does, and rounded to float32 once; float16 and bfloat16 are averaged in
-float32.
+Integers are averaged in float64, as in NumPy, and rounded to float32 once; float16 and bfloat16 are averaged in float32.
 """
 
 from __future__ import annotations
@@ -42,30 +41,31 @@ from weft.functions.support.arguments import (
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
+from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
 
 
-def _working(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
-    """The operand in the dtype a mean is computed in, and the dtype of the result."""
+def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
+    """Cast the operand to the dtype a mean is computed in; return it and the dtype of the result."""
     result = floating(value.dtype) if out is None else floating(widened(value.dtype, out))
     if dtype is not None:
         result = spelled(dtype)
         if result not in INEXACT:
             raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
-    return cast(value, _within(value.dtype, result)), result
+    return cast(value, _mean_dtype(value.dtype, result)), result
 
 
-def _within(have: Format, result: Format) -> Format:
-    """What means of ``have`` that are to be ``result`` are computed in."""
+def _mean_dtype(have: Format, result: Format) -> Format:
+    """Return the dtype in which a mean of ``have`` with the given result dtype is computed."""
     return FLOAT64 if have not in INEXACT and result in FLOATS else result.computed
 
 
-def _mask(function: str, where: Any, value: Node) -> Node | None:
-    """Which elements count, in the shape of all; None for all of them."""
+def _read_mask(function: str, where: Any, value: Node) -> Node | None:
+    """Return the mask broadcast to the operand's shape, or None if all elements are included."""
     return None if where is True else broadcast(cast(node(where, function, "where"), BOOL), value.shape)
 
 
-def _mean(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None = None) -> Node:
+def _mean_node(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None = None) -> Node:
     if mask is not None:
         count = reduced("reduce_sum", cast(mask, value.dtype), axes, keepdims)
         total = reduced("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
@@ -74,9 +74,9 @@ def _mean(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None 
     return bind(TABLE["divide"], total, number(extent_of(value.shape, axes), total.dtype))
 
 
-def _whole_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
-    """A mean in integers, which may run over as NumPy's do: their sum through their number."""
-    axes, mask, value = axes_of(axis, value.shape, "mean"), _mask("mean", where, value), cast(value, dtype)
+def _integer_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
+    """Compute a mean in an integer dtype: the sum, which may overflow as in NumPy, divided by the count."""
+    axes, mask, value = axes_of(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
     counted = value if mask is None else op("where", mask, value, number(0, dtype))
     total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
     count = number(extent_of(value.shape, axes), FLOAT64)
@@ -85,8 +85,8 @@ def _whole_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: A
     return cast(bind(TABLE["divide"], total, count), dtype)
 
 
-def _counted_at_once(a: Any, axis: Any, keepdims: Any) -> int:
-    """How many elements a mean is of that the device computes without Python in between; 0 of another one."""
+def _count_if_native(a: Any, axis: Any, keepdims: Any) -> int:
+    """Return the number of averaged elements if the native sum can compute this mean directly, else 0."""
     if type(a) is not ndarray or a._base is not None or type(keepdims) is not bool:
         return 0
     content = a._node
@@ -101,30 +101,31 @@ def _counted_at_once(a: Any, axis: Any, keepdims: Any) -> int:
 def mean(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
-    """Arithmetic mean along axes.
+    """Compute the arithmetic mean along axes.
 
     Parameters
     ----------
     a : array
     axis : int or tuple of int, optional
-        None: all of them.
+        The reduced axes; None for all.
     dtype : float or integer dtype, optional
-        By default that of ``a``, and float32 for integers and bools. In an integer dtype the elements are summed, and the
-        quotient is cut towards zero, as in NumPy.
+        By default the dtype of ``a``, and float32 for integers and bools. With an integer dtype the elements are summed in it and
+        the quotient is truncated towards zero, as in NumPy.
     out : Array, optional
+        The array that the result is written to.
     keepdims : bool
-        Keep the axes with extent 1.
+        Keep the reduced axes with extent 1.
     where : array of bools, optional
-        Which elements count.
+        The elements to include.
 
     Returns
     -------
-    Array without the axes; NaN where there is no element
+    Array without the reduced axes; NaN where there is no element
 
     Raises
     ------
     AxisError, DTypeError
-        The array has no such axis; a dtype that cannot hold a mean.
+        ``a`` has no such axis; ``dtype`` cannot hold a mean.
 
     Examples
     --------
@@ -132,26 +133,26 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
-    if dtype is None and out is None and where is True and (count := _counted_at_once(a, axis, keepdims)):
+    if dtype is None and out is None and where is True and (count := _count_if_native(a, axis, keepdims)):
         return sum(a, axis, keepdims=keepdims) / count
     if dtype is not None and spelled(dtype) in INTEGERS:
-        return finish(_whole_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
-    value, result = _working("mean", node(a, "mean", "a"), dtype, out)
+        return finish(_integer_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
+    value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
     warn_of_empty_mean("mean", value.shape, extent_of(value.shape, axes))
-    return finish(cast(_mean(value, axes, flag(keepdims, "mean"), _mask("mean", where, value)), result), out, "mean")
+    return finish(cast(_mean_node(value, axes, flag(keepdims, "mean"), _read_mask("mean", where, value)), result), out, "mean")
 
 
 def _variance(
-    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any, known: Any = None,
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any, given_mean: Any = None,
 ) -> tuple[Node, Format]:
-    value, result = _working(function, node(x, function, "a"), dtype, out)
+    value, result = _cast_for_mean(function, node(x, function, "a"), dtype, out)
     result = result.part if dtype is None else result
     axes = axis_tuple(axis, len(value.shape), function) if where is True else axes_of(axis, value.shape, function)
     warn_of_freedom(function, extent_of(value.shape, axes), ddof)
-    mask = _mask(function, where, value)
-    centre = _mean(value, axes, True, mask) if known is None else cast(node(known, function, "mean"), value.dtype)
-    if known is not None and two_shapes(centre.shape, value.shape) != value.shape:
+    mask = _read_mask(function, where, value)
+    centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
+    if given_mean is not None and two_shapes(centre.shape, value.shape) != value.shape:
         raise ShapeError(
             f"{function}: mean has shape {centre.shape}, which does not fit a {value.shape}: make it with keepdims=True"
         )
@@ -170,28 +171,28 @@ def var(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
     *, where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
-    """Variance along axes: the mean squared distance from the mean, in two passes.
+    """Compute the variance along axes: the mean squared distance from the mean, in two passes.
 
     Parameters
     ----------
-    a, axis, dtype, out, keepdims, where : as in :func:`mean`
+    dtype : float or complex dtype, optional
+        By default the dtype of ``a``, and float32 for integers and bools.
     ddof, correction : float
-        Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
+        Subtracted from the count before the division: 1 for the estimate from a sample. Both names have the same meaning.
     mean : array, optional
-        The means along the axes, made with ``keepdims=True``, where they are known.
+        The known means along the axes, computed with ``keepdims=True``.
 
     Returns
     -------
-    Array without the axes
+    Array without the reduced axes
 
     Raises
     ------
     AxisError, DTypeError, ShapeError
-        As :func:`mean`; a ``mean`` of another shape.
+        As :func:`mean`; ``mean`` does not fit ``a``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
@@ -203,24 +204,10 @@ def std(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
     *, where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
-    """Standard deviation along axes: the root of :func:`var`.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
-
-    Returns
-    -------
-    Array without the axes
-
-    Raises
-    ------
-    AxisError, DTypeError, ShapeError
-        As :func:`mean`; a ``mean`` of another shape.
+    """Compute the standard deviation along axes: the square root of :func:`var`.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
@@ -229,14 +216,14 @@ def std(
 
 
 def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:
-    """Weights of an array of ``shape``, so shaped that they broadcast with it: as they are, or those of the axes named."""
+    """Reshape weights to broadcast with an array of ``shape``: they have its shape, or that of the named axes."""
     if weight.shape == shape:
         return weight
     if axis is None:
         raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
     axes = [axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
-        raise ShapeError(f"{function}: weights have shape {weight.shape}; a has shape {shape}, taken over axis={axis}")
+        raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
     turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
     return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
 
@@ -244,48 +231,48 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
 def average(
     a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
 ) -> Any:
-    """Weighted mean along axes.
+    """Compute the weighted mean along axes.
 
     Parameters
     ----------
-    a : array
-    axis : int or tuple of int, optional
     weights : array, optional
-        Of the shape of ``a``, or of the axes that ``axis`` names. None: :func:`mean`.
+        Of the shape of ``a``, or of the axes named by ``axis``. None: :func:`mean`.
     returned : bool
-        Also the sum of the weights.
-    keepdims : bool
+        Return the sum of the weights as well.
 
     Returns
     -------
-    Array without the axes, or a pair of it and one of its shape
+    Array without the reduced axes, or a pair of it and the sums of the weights
 
     Raises
     ------
     ShapeError, TypeError, AxisError
-        Weights of another shape, or of some axes without ``axis``; no such axis.
+        ``weights`` has another shape, or the shape of some axes without ``axis``; ``a`` has no such axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.average(wf.array([1.0, 4.0]), weights=wf.array([2.0, 1.0])).tolist()
     2.0
     """
     if weights is None:
-        found = mean(a, axis, keepdims=keepdims)
+        averaged = mean(a, axis, keepdims=keepdims)
         if not returned:
-            return found
+            return averaged
         shape = node(a, "average", "a").shape
-        every = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), found.node.dtype)
-        return found, wrap(broadcast(every, found.shape))
+        total_weight = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
+        return averaged, wrap(broadcast(total_weight, averaged.shape))
     pair, dtype = common((a, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)
-    within = _within(dtype, result)
+    within = _mean_dtype(dtype, result)
     value, weight = cast(value, within), cast(weight, within)
     axes = axis_tuple(axis, len(value.shape), "average")
     weight = op("broadcast_to", weights_along("average", weight, value.shape, axis), shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
     count = reduced("reduce_sum", weight, axes, keepdims)
-    found = wrap(cast(op("divide", total, count), result))
-    return (found, wrap(cast(count, result))) if returned else found
+    averaged = wrap(cast(op("divide", total, count), result))
+    return (averaged, wrap(cast(count, result))) if returned else averaged
+
+
+complete_docs(mean, var, average)
+complete_docs(var, std)

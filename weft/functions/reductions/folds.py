@@ -1,4 +1,4 @@
-"""Sums, products, extremes, their positions, and running totals.
+"""Sums, products, extremes and their positions, and cumulative sums and products.
 
 ``axis`` is None (all axes), an integer or a tuple. Integers are summed in 64 bits, as in NumPy.
 """
@@ -32,6 +32,7 @@ from weft.functions.support.arguments import (
     widened,
 )
 from weft.graph.node import Node
+from weft.process.docstrings import complete_docs
 
 
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
@@ -46,10 +47,10 @@ def _fold(
 ) -> Array:
     value = node(x, function, "a")
     if initial is not None or where is not True:
-        return _begun(function, value, axis, keepdims, out, dtype, initial, where)
+        return _fold_from(function, value, axis, keepdims, out, dtype, initial, where)
     axes = axes_of(axis, value.shape, function)
-    if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of truths says whether one holds, a product whether all do
-        return _truth("any" if function == "sum" else "all", value, axis, keepdims, out)
+    if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of bools is any, a product is all
+        return _fold_bools("any" if function == "sum" else "all", value, axis, keepdims, out)
     if additive:
         value = cast(value, _sum_dtype(value, dtype, out))
     elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
@@ -58,64 +59,65 @@ def _fold(
 
 
 _NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
-_OF_TRUTHS = {
+_BOOL_FOLDS = {
     "sum": ("reduce_max", "logical_or"), "max": ("reduce_max", "logical_or"), "prod": ("reduce_min", "logical_and"),
     "min": ("reduce_min", "logical_and"),
 }
-_JOIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def _begun(
+def _fold_from(
     function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
 ) -> Array:
-    """With a number to begin with, and without the elements that a mask leaves out."""
+    """Fold with an initial value, over the elements that a mask selects."""
     value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else widened(value.dtype, out))
-    begin = _NEUTRAL.get(function) if initial is None else initial
-    if begin is None:
+    start = _NEUTRAL.get(function) if initial is None else initial
+    if start is None:
         raise ValueError(as_called(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
-    first = held(begin, value.dtype, function, "initial")
+    initial_node = held(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else first
+        neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else initial_node
         value = op("where", broadcast(mask, value.shape), value, neutral)
     axes = axes_of(axis, value.shape, function)
     if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
-        return finish(broadcast(first, shape), out, function)
-    fold, join = _OF_TRUTHS[function] if value.dtype is BOOL else (f"reduce_{function}", _JOIN[function])
-    return finish(op(join, reduced(fold, value, axes, keepdims), first), out, function)
+        return finish(broadcast(initial_node, shape), out, function)
+    fold, combine = _BOOL_FOLDS[function] if value.dtype is BOOL else (f"reduce_{function}", _COMBINE[function])
+    return finish(op(combine, reduced(fold, value, axes, keepdims), initial_node), out, function)
 
 
 def sum(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
-    """Sum along axes.
+    """Compute the sum along axes.
 
     Parameters
     ----------
     a : array
     axis : int or tuple of int, optional
-        None: all of them.
+        The reduced axes; None for all.
     dtype : dtype, optional
-        Of the sum; by default 64-bit integers for integers and bools, else the dtype of ``a``.
+        The dtype of the result; by default 64-bit integers for integers and bools, else the dtype of ``a``.
     out : Array, optional
+        The array that the result is written to.
     keepdims : bool
-        Keep the summed axes with extent 1.
+        Keep the reduced axes with extent 1.
     initial : number, optional
-        What to begin with.
+        The value to start from.
     where : array of bools, optional
-        Which elements count.
+        The elements to include.
 
     Returns
     -------
     Array
-        Without the summed axes; all elements give shape ().
+        Without the reduced axes; of shape () for all axes.
 
     Raises
     ------
     AxisError, DTypeError
-        The array has no such axis, or one is named twice; an unknown dtype.
+        ``a`` has no such axis, or one is named twice; ``dtype`` is unknown.
 
     Examples
     --------
@@ -124,29 +126,29 @@ def sum(
     [4.0, 6.0]
     """
     if (
-        dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _ONE
+        dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _AXIS_TYPES
         or type(keepdims) is not bool
     ):
         return _fold("sum", a, axis, keepdims, out, dtype, True, initial, where)
     shaped = _SUMS.get((axis, keepdims))
     if shaped is None:
-        shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _summed(value, axis, keepdims))
+        shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _sum_node(value, axis, keepdims))
     native = shaped.call
-    found = native(a)
-    if found is None:
-        found = asked_again(native, a)
-    if found is None:
-        found = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
+    result = native(a)
+    if result is None:
+        result = asked_again(native, a)
+    if result is None:
+        result = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
         if isinstance(a, Array):
-            shaped.did(found.node, a.node)
-    return found
+            shaped.did(result.node, a.node)
+    return result
 
 
 _SUMS: dict[tuple[Any, bool], Shaped] = {}
-_ONE = (type(None), int)
+_AXIS_TYPES = (type(None), int)
 
 
-def _summed(value: Node, axis: Axis, keepdims: bool) -> Node:
+def _sum_node(value: Node, axis: Axis, keepdims: bool) -> Node:
     return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), axes_of(axis, value.shape, "sum"), keepdims)
 
 
@@ -154,24 +156,10 @@ def prod(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
-    """Product along axes.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
-
-    Returns
-    -------
-    Array : shape and dtype as those of :func:`sum`
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`sum`.
+    """Compute the product along axes.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
@@ -181,25 +169,25 @@ def prod(
 def max(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
-    """Largest element along axes; NaN if one of them is NaN.
+    """Return the largest element along axes; NaN if an element is NaN.
 
     Parameters
     ----------
-    a, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
+    initial : number, optional
+        The smallest possible result; required with ``where``.
 
     Returns
     -------
     Array
-        Of the dtype of ``a``, without the axes.
+        Of the dtype of ``a``, without the reduced axes.
 
     Raises
     ------
     ShapeError, AxisError, ValueError
-        There is no element; no such axis; ``where`` without ``initial``.
+        There is no element; ``a`` has no such axis; ``where`` is given without ``initial``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
@@ -209,25 +197,15 @@ def max(
 def min(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
-    """Smallest element along axes; NaN if one of them is NaN.
+    """Return the smallest element along axes; NaN if an element is NaN.
 
     Parameters
     ----------
-    a, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
-
-    Returns
-    -------
-    Array
-        Of the dtype of ``a``, without the axes.
-
-    Raises
-    ------
-    ShapeError, AxisError, ValueError
-        There is no element; no such axis; ``where`` without ``initial``.
+    initial : number, optional
+        The largest possible result; required with ``where``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
@@ -235,25 +213,15 @@ def min(
 
 
 def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Largest less smallest element along axes.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims : as in :func:`sum`
-
-    Returns
-    -------
-    Array
-        Of the dtype of ``a``, without the axes.
+    """Compute the difference of the largest and the smallest element along axes.
 
     Raises
     ------
     ShapeError, AxisError
-        There is no element, or no such axis.
+        There is no element; ``a`` has no such axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ptp(wf.array([1.0, 5.0, 3.0])).tolist()
     4.0
     """
@@ -265,13 +233,13 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     return finish(op("subtract", high, low), out, "ptp")
 
 
-def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
+def _fold_bools(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
     value = cast(node(x, function, "a"), BOOL)
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
     axes = axes_of(axis, value.shape, function)
-    if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
+    if 0 in (value.shape[a] for a in axes):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
     name = "reduce_min" if function == "all" else "reduce_max"
@@ -281,87 +249,58 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None,
 def all(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
-    """Whether all elements along axes are true (not zero); of no elements: True.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims, where : as in :func:`sum`
+    """Return whether all elements along axes are true (not zero); True if there are none.
 
     Returns
     -------
-    Array of bool, without the axes
+    Array of bool, without the reduced axes
 
     Raises
     ------
     AxisError
-        The array has no such axis.
+        ``a`` has no such axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("all", a, axis, keepdims, out, where)
+    return _fold_bools("all", a, axis, keepdims, out, where)
 
 
 def any(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
-    """Whether an element along axes is true (not zero); of no elements: False.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims, where : as in :func:`sum`
-
-    Returns
-    -------
-    Array of bool, without the axes
-
-    Raises
-    ------
-    AxisError
-        The array has no such axis.
+    """Return whether an element along axes is true (not zero); False if there are none.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("any", a, axis, keepdims, out, where)
+    return _fold_bools("any", a, axis, keepdims, out, where)
 
 
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements along axes are not zero.
-
-    Parameters
-    ----------
-    a, axis, keepdims : as in :func:`sum`
+    """Count the elements along axes that are not zero.
 
     Returns
     -------
-    Array of int64, without the axes
-
-    Raises
-    ------
-    AxisError
-        The array has no such axis.
+    Array of int64, without the reduced axes
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
     2
     """
     value = node(a, "count_nonzero", "a")
-    known = None if axis is not None or keepdims is not False or value.dtype.narrow else at_hand(value)
-    if known is not None:
-        return wrap(leaf(np.asarray(np.count_nonzero(known[0])), INT64))
+    elements = None if axis is not None or keepdims is not False or value.dtype.narrow else at_hand(value)
+    if elements is not None:
+        return wrap(leaf(np.asarray(np.count_nonzero(elements[0])), INT64))
     return sum(cast(value, BOOL), axis, INT64, None, keepdims)
 
 
-def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
+def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
     value = node(x, function, "a")
     if axis is not None and (value.shape or type(axis) is not int):
         axis = axis_index(axis, len(value.shape), function)
@@ -369,22 +308,24 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if out is not None and not holds(INT64, widened(INT64, out)):
-        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; places are int64")
+        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; indices are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(reduced(function, value, axes, keepdims), out, function)
 
 
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the largest element is: the first of equals; a NaN counts as largest.
+    """Return the index of the largest element: the first of equal ones; NaN counts as largest.
 
     Parameters
     ----------
     a : array
     axis : int, optional
-        None: the position in the flattened array.
+        None: the index in the flattened array.
     out : Array, optional
+        The array that the result is written to.
     keepdims : bool
+        Keep the axis with extent 1.
 
     Returns
     -------
@@ -392,8 +333,8 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 
     Raises
     ------
-    ShapeError, AxisError
-        There is no element, or no such axis.
+    ShapeError, AxisError, DTypeError
+        There is no element; ``a`` has no such axis; ``out`` cannot hold int64.
 
     Examples
     --------
@@ -401,80 +342,66 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
-    return _place("argmax", a, axis, keepdims, out)
+    return _find_index("argmax", a, axis, keepdims, out)
 
 
 def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest element is: the first of equals; a NaN counts as smallest.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims : as in :func:`argmax`
-
-    Returns
-    -------
-    Array of int64, without the axis
-
-    Raises
-    ------
-    ShapeError, AxisError
-        There is no element, or no such axis.
+    """Return the index of the smallest element: the first of equal ones; NaN counts as smallest.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
-    return _place("argmin", a, axis, keepdims, out)
+    return _find_index("argmin", a, axis, keepdims, out)
 
 
-amax, amin = alias(max, "amax"), alias(min, "amin")
-
-
-def _running(
-    function: str, x: Any, axis: int | None, dtype: Any, out: Any, flat: bool, begun: bool = False,
+def _accumulate(
+    function: str, x: Any, axis: int | None, dtype: Any, out: Any, flat: bool, include_initial: bool = False,
 ) -> Array:
-    """flat : whether without an axis more than one dimension is one line"""
+    """Compute a cumulative sum or product; ``flat``: without ``axis``, an array of several dimensions is flattened."""
     value = node(x, function, "a")
-    wanted = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
+    form = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
-        raise ValueError(f"{function}: x has shape {value.shape}: of more than one dimension, axis= must be named")
-    value = cast(cast(value, BOOL), INT64) if wanted == BOOL else cast(value, wanted.computed)
+        raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
+    value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)
     if axis is None or not value.shape:
         value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
     axis = axis_index(axis, len(value.shape), function)
     sums = function.endswith("sum")
     value = op("cumulative_sum" if sums else "cumulative_prod", value, axis=axis)
-    if begun:
+    if include_initial:
         low = tuple(int(a == axis) for a in range(len(value.shape)))
         value = op("pad", value, low=low, high=(0,) * len(low), value=int(not sums))
-    return finish(cast(value, wanted), out, function)
+    return finish(cast(value, form), out, function)
 
 
 def cumulative_sum(
     x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
 ) -> Array:
-    """Running sum along an axis.
+    """Compute the cumulative sum along an axis.
 
     Parameters
     ----------
     x : array
     axis : int, optional
-        May be left out where there is one dimension.
-    dtype, out : as in :func:`sum`
+        May be omitted for one dimension.
+    dtype : dtype, optional
+        The dtype of the result; by default as for :func:`sum`.
+    out : Array, optional
+        The array that the result is written to.
     include_initial : bool
-        Begin with a zero; the axis is one longer then.
+        Begin with the neutral element (0 for sums, 1 for products), which makes the axis one longer.
 
     Returns
     -------
     Array
-        Of the shape of ``x``, and of the dtype of :func:`sum`.
+        Of the shape of ``x`` and the dtype of :func:`sum`.
 
     Raises
     ------
     AxisError, DTypeError, ValueError
-        The array has no such axis; an unknown dtype; no ``axis`` among several.
+        ``x`` has no such axis; ``dtype`` is unknown; ``axis`` is missing for several dimensions.
 
     Examples
     --------
@@ -482,88 +409,64 @@ def cumulative_sum(
     >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """
-    return _running("cumulative_sum", x, axis, dtype, out, False, include_initial)
+    return _accumulate("cumulative_sum", x, axis, dtype, out, False, include_initial)
 
 
 def cumulative_prod(
     x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
 ) -> Array:
-    """Running product along an axis.
-
-    Parameters
-    ----------
-    x, axis, dtype, out : as in :func:`cumulative_sum`
-    include_initial : bool
-        Begin with a one; the axis is one longer then.
-
-    Returns
-    -------
-    Array
-        Of the shape of ``x``, and of the dtype of :func:`prod`.
-
-    Raises
-    ------
-    AxisError, DTypeError, ValueError
-        As :func:`cumulative_sum`.
+    """Compute the cumulative product along an axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cumulative_prod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
-    return _running("cumulative_prod", x, axis, dtype, out, False, include_initial)
+    return _accumulate("cumulative_prod", x, axis, dtype, out, False, include_initial)
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
-    """Running sum along an axis; without one, of the flattened array.
+    """Compute the cumulative sum along an axis, or of the flattened array without one.
 
     Parameters
     ----------
     a : array
     axis : int, optional
-    dtype, out : as in :func:`sum`
+        None: the array is flattened.
 
     Returns
     -------
     Array
-        Of the shape of ``a`` (flattened without ``axis``), and of the dtype of :func:`sum`.
+        Of the shape of ``a`` (flattened without ``axis``) and the dtype of :func:`sum`.
 
     Raises
     ------
     AxisError, DTypeError
-        The array has no such axis; an unknown dtype.
+        ``a`` has no such axis; ``dtype`` is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cumsum(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 3, 6, 10]
     """
-    return _running("cumsum", a, axis, dtype, out, True)
+    return _accumulate("cumsum", a, axis, dtype, out, True)
 
 
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
-    """Running product along an axis; without one, of the flattened array.
-
-    Parameters
-    ----------
-    a, axis, dtype, out : as in :func:`cumsum`
-
-    Returns
-    -------
-    Array
-        Of the shape of ``a`` (flattened without ``axis``), and of the dtype of :func:`prod`.
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`cumsum`.
+    """Compute the cumulative product along an axis, or of the flattened array without one.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cumprod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
-    return _running("cumprod", a, axis, dtype, out, True)
+    return _accumulate("cumprod", a, axis, dtype, out, True)
+
+
+complete_docs(sum, prod, max, all)
+complete_docs(max, min, ptp)
+complete_docs(all, any, count_nonzero)
+complete_docs(argmax, argmin)
+complete_docs(cumulative_sum, cumulative_prod, cumsum)
+complete_docs(cumsum, cumprod)
+amax, amin = alias(max, "amax"), alias(min, "amin")

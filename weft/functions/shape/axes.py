@@ -1,4 +1,4 @@
-"""Reshape, and the order and number of axes.
+"""Reshape arrays; reorder, add and remove axes.
 
 Results are views where NumPy's are: writing to ``wf.reshape(x, ...)`` writes to ``x``.
 """
@@ -32,6 +32,7 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.functions.support.try_numpy import by_numpy
+from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import GIVEN, Given, computed
 
 
@@ -43,17 +44,17 @@ def _array(x: Any, function: str, argument: str = "a") -> Array:
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
-    """The same elements in another shape: a view where NumPy has one, else a copy (as of a transpose).
+    """Return the same elements in another shape: a view if NumPy returns one, else a copy (as for a transposed array).
 
     Parameters
     ----------
     a : array
     shape : int or tuple of int
-        One extent may be -1: what is left over.
+        One extent may be -1; it is computed from the number of elements.
     order : "C", "F" or "A"
-        Read and written row by row, or ("F", and "A" of what lies so) column by column.
+        Read and write elements in row-major ("C") or column-major ("F") order; "A" is "F" for arrays in column-major order.
     copy : bool, optional
-        True: always a copy; False: never.
+        True: always copy. False: never copy.
 
     Returns
     -------
@@ -73,12 +74,12 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     value = _array(a, "reshape")
     out = value.reshape(shape, order=order)
     if copy is False and isinstance(a, Array) and out.cell is not a.cell:
-        raise ValueError(f"reshape: elements of shape {value.shape} cannot be seen in shape {out.shape} without a copy")
+        raise ValueError(f"reshape: shape {value.shape} cannot be viewed as {out.shape} without a copy; leave out copy=False")
     return like(out, out.node) if copy else out
 
 
 def ravel(a: Any, order: str = "C") -> Array:
-    """All elements in one dimension: a view where they lie one after the other, else a copy, as in NumPy.
+    """Return all elements in one dimension: a view if they are contiguous, else a copy, as in NumPy.
 
     Parameters
     ----------
@@ -96,28 +97,28 @@ def ravel(a: Any, order: str = "C") -> Array:
     [1, 2, 3, 4]
     """
     value = _array(a, "ravel")
-    turned = value._turned(order, "ravel", "CFAK") if order != "C" else None
-    value = value if turned is None else turned
+    reordered = value._turned(order, "ravel", "CFAK") if order != "C" else None
+    value = value if reordered is None else reordered
     return value.reshape((value.size,)) if value._in_order() else value.flatten()
 
 
 def expand_dims(a: Any, axis: Any) -> Array:
-    """New axes of extent 1, at these places of the result: a view.
+    """Return a view with new axes of extent 1.
 
     Parameters
     ----------
     a : array_like
     axis : int or tuple of int
-        Where the new dimensions stand in the result.
+        The positions of the new axes in the result.
 
     Returns
     -------
-    Array with a dimension of length 1 more for each
+    Array, a view
 
     Raises
     ------
     AxisError, DTypeError
-        An axis out of range; no integer.
+        An axis is out of range; an axis is no integer.
 
     Examples
     --------
@@ -135,26 +136,20 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
 
 def squeeze(a: Any, axis: Axis = None) -> Array:
-    """Without axes of extent 1 (all of them, or those named): a view.
+    """Return a view without axes of extent 1.
 
     Parameters
     ----------
-    a : array_like
     axis : int or tuple of int, optional
-        None: all of length 1.
-
-    Returns
-    -------
-    Array without these dimensions
+        The axes to remove; by default all of extent 1.
 
     Raises
     ------
     AxisError, ShapeError
-        An axis out of range, or longer than 1.
+        An axis is out of range; its extent is not 1.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
     (3, 1)
     """
@@ -173,7 +168,7 @@ def squeeze(a: Any, axis: Axis = None) -> Array:
 
 
 def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
-    """The axes in another order (reversed by default): a view.
+    """Return a view with the axes in another order, reversed by default.
 
     Parameters
     ----------
@@ -188,7 +183,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     Raises
     ------
     AxisError
-        ``axes`` is not a permutation.
+        An axis does not exist or is given twice, or ``axes`` is no permutation.
 
     Examples
     --------
@@ -201,24 +196,15 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
 
 def permute_dims(a: Any, axes: Sequence[int]) -> Array:
-    """The axes in the order ``axes``: a view.
+    """Return a view with the axes in the order ``axes``.
 
     Parameters
     ----------
-    a, axes : as in :func:`transpose`
-
-    Returns
-    -------
-    Array, a view
-
-    Raises
-    ------
-    AxisError
-        ``axes`` is not a permutation.
+    axes : sequence of int
+        Axis ``axes[i]`` of ``a`` becomes axis i.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
@@ -226,7 +212,7 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
 
 
 def matrix_transpose(x: Any, /) -> Array:
-    """The last two axes exchanged: a view.
+    """Return a view with the last two axes exchanged.
 
     Parameters
     ----------
@@ -234,16 +220,10 @@ def matrix_transpose(x: Any, /) -> Array:
 
     Returns
     -------
-    (..., N, M), a view
-
-    Raises
-    ------
-    AxisError
-        ``x`` has fewer than two dimensions.
+    (..., N, M) Array, a view
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.matrix_transpose(wf.ones((5, 2, 3))).shape
     (5, 3, 2)
     """
@@ -251,25 +231,14 @@ def matrix_transpose(x: Any, /) -> Array:
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
-    """Two axes exchanged: a view.
+    """Return a view with two axes exchanged.
 
     Parameters
     ----------
-    a : array_like
     axis1, axis2 : int
-
-    Returns
-    -------
-    Array, a view
-
-    Raises
-    ------
-    AxisError
-        An axis out of range.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -281,48 +250,43 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
 
 
 def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
-    """Axes moved to new places, the others keeping their order: a view.
+    """Return a view with axes moved to other positions; the other axes keep their order.
 
     Parameters
     ----------
-    a : array_like
-    source, destination : int or tuples of int of one length
-
-    Returns
-    -------
-    Array, a view
+    source, destination : int or tuples of int of equal length
 
     Raises
     ------
     AxisError
-        An axis out of range, or not as many places as axes.
+        An axis is out of range; ``source`` and ``destination`` have different lengths.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.moveaxis(wf.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
     value = _array(a, "moveaxis")
-    given = [to_tuple(a) for a in (source, destination)]
-    for axes, name in zip(given, ("source", "destination"), strict=True):
+    axis_tuples = [to_tuple(a) for a in (source, destination)]
+    for axes, name in zip(axis_tuples, ("source", "destination"), strict=True):
         axis_tuple(axes, value.ndim, "moveaxis", name)
-    if len(given[0]) != len(given[1]):
+    if len(axis_tuples[0]) != len(axis_tuples[1]):
         raise AxisError(f"moveaxis: source={source} and destination={destination} name different numbers of axes")
-    moved, places = ([axis_index(a, value.ndim) for a in axes] for axes in given)
-    order = [a for a in range(value.ndim) if a not in moved]
-    for place, axis in sorted(zip(places, moved, strict=True)):
+    sources, places = ([axis_index(a, value.ndim) for a in axes] for axes in axis_tuples)
+    order = [a for a in range(value.ndim) if a not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
         order.insert(place, axis)
     return value.transpose(tuple(order))
 
 
 def flip(m: Any, axis: Axis = None) -> Array:
-    """The elements in reverse order along axes (all by default): a view.
+    """Return a view with the elements in reverse order along axes.
 
     Parameters
     ----------
     m : array_like
     axis : int or tuple of int, optional
+        All axes by default.
 
     Returns
     -------
@@ -331,7 +295,7 @@ def flip(m: Any, axis: Axis = None) -> Array:
     Raises
     ------
     AxisError
-        An axis out of range.
+        The axis does not exist.
 
     Examples
     --------
@@ -345,24 +309,10 @@ def flip(m: Any, axis: Axis = None) -> Array:
 
 
 def flipud(m: Any) -> Array:
-    """The rows in reverse order: ``flip(m, 0)``.
-
-    Parameters
-    ----------
-    m : array_like
-
-    Returns
-    -------
-    Array of the shape of ``m``
-
-    Raises
-    ------
-    AxisError
-        ``m`` has no dimension.
+    """Return a view with the rows in reverse order: ``flip(m, 0)``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.flipud(wf.array([1, 2])).tolist()
     [2, 1]
     """
@@ -370,24 +320,10 @@ def flipud(m: Any) -> Array:
 
 
 def fliplr(m: Any) -> Array:
-    """The columns in reverse order: ``flip(m, 1)``.
-
-    Parameters
-    ----------
-    m : array_like
-
-    Returns
-    -------
-    Array of the shape of ``m``
-
-    Raises
-    ------
-    AxisError
-        ``m`` has fewer than two dimensions.
+    """Return a view with the columns in reverse order: ``flip(m, 1)``.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fliplr(wf.array([[1, 2]])).tolist()
     [[2, 1]]
     """
@@ -395,14 +331,14 @@ def fliplr(m: Any) -> Array:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Array:
-    """The elements moved round along axes; what leaves at the end enters at the beginning.
+    """Return the elements shifted along axes; elements that leave at one end enter at the other.
 
     Parameters
     ----------
     a : array
     shift : int or tuple of int
     axis : int or tuple of int, optional
-        None: in the flattened array, by all shifts together.
+        None: shift the flattened array by the sum of all shifts.
 
     Returns
     -------
@@ -411,7 +347,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     Raises
     ------
     ShapeError, AxisError
-        Not as many shifts as axes; no such axis.
+        ``shift`` and ``axis`` have different lengths; the axis does not exist.
 
     Examples
     --------
@@ -419,12 +355,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    if (found := by_numpy(np.roll, a, shift, axis=axis)) is not None:
-        return found
+    if (result := by_numpy(np.roll, a, shift, axis=axis)) is not None:
+        return result
     value = node(a, "roll", "a")
     shifts = to_tuple(shift)
     if axis is None:
-        by = sum([_shift(n) for n in shifts])
+        by = sum([_to_shift(n) for n in shifts])
         return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
     axes = to_tuple(axis)
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
@@ -432,12 +368,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
     for by, a in zip(shifts, axes, strict=True):
-        value = _rolled(value, _shift(by), axis_index(a, len(value.shape), "roll"))
+        value = _rolled(value, _to_shift(by), axis_index(a, len(value.shape), "roll"))
     return wrap(value)
 
 
-def _shift(n: Any) -> Any:
-    """A shift as an int, a run-time number of one that is such."""
+def _to_shift(n: Any) -> Any:
+    """Return a shift as an int, or as a traced int."""
     return computed(operator.index, n) if type(n) in GIVEN else whole(n, "roll", "shift")
 
 
@@ -448,34 +384,31 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, number(extent, INT64))
         place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
-        found = op("gather", value, place, axes=(axis,))  # with the axis in front
-        return permuted(found, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
+        gathered = op("gather", value, place, axes=(axis,))  # moves the axis to the front
+        return permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
 
 
-# ---- broadcasting
-
-
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
-    """Turned by quarters in the plane of two axes, from the first towards the second: a view.
+    """Return a view rotated by quarter turns in the plane of two axes, from the first towards the second.
 
     Parameters
     ----------
     m : array with two or more dimensions
     k : int
-        How many quarters; below zero the other way.
+        The number of quarter turns; negative ones turn the other way.
     axes : (int, int)
 
     Returns
     -------
-    Array
+    Array, a view
 
     Raises
     ------
     AxisError, ShapeError
-        No such axes, or twice the same; not two.
+        An axis does not exist, or is given twice; ``axes`` are not two.
 
     Examples
     --------
@@ -486,7 +419,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     (value,) = arrays("rot90", m=m)
     pair = several(axes, "rot90", "axes")
     if len(pair) != 2:
-        raise ShapeError(f"rot90: axes={axes!r} must be two")
+        raise ShapeError(f"rot90: axes={axes!r} must be two axes")
     first, second = (axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")
@@ -499,27 +432,16 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
-    """An axis moved in front of another one: a view. :func:`moveaxis` is easier to read.
+    """Return a view with one axis moved in front of another one. :func:`moveaxis` is easier to read.
 
     Parameters
     ----------
-    a : array
     axis : int
     start : int
-        In front of which axis it is to stand.
-
-    Returns
-    -------
-    Array, a view
-
-    Raises
-    ------
-    AxisError
-        No such axis.
+        The axis in front of which ``axis`` is moved.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.rollaxis(wf.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
@@ -527,3 +449,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     place = axis_index(axis, value.ndim, "rollaxis")
     first = axis_index(start, value.ndim + 1, "rollaxis", "start") if start >= 0 else start + value.ndim
     return moveaxis(value, place, first - 1 if place < first else first)
+
+
+complete_docs(expand_dims, squeeze)
+complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
+complete_docs(flip, flipud, fliplr)

@@ -8,10 +8,11 @@ from weft.array import Array, own
 from weft.errors import ShapeError
 from weft.functions.support.arguments import Shape, broadcast, node, shape_tuple
 from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
+from weft.process.docstrings import complete_docs
 
 
 def broadcast_shapes(*shapes: Any) -> Shape:
-    """The shape that shapes broadcast to.
+    """Return the shape that shapes broadcast to.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises
     ------
     ShapeError
-        They do not broadcast.
+        The shapes do not broadcast.
 
     Examples
     --------
@@ -36,14 +37,14 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 
 
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
-    """``array`` repeated to a shape it broadcasts to; nothing is copied until it must be.
+    """Return ``array`` broadcast to a shape, without a copy.
 
     Parameters
     ----------
     array : array_like
     shape : int or tuple of int
     subok : bool
-        Does nothing: there are no other classes of arrays.
+        Ignored: weft's arrays have no subclasses.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     Raises
     ------
     ShapeError
-        It does not broadcast to that shape.
+        The array does not broadcast to that shape.
 
     Examples
     --------
@@ -60,23 +61,23 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    value, wanted = node(array, "broadcast_to", "array"), shape_tuple(shape, "broadcast_to")
-    if _broadcast_shapes("broadcast_to", value.shape, wanted) != wanted:
-        raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {wanted}")
-    return own(broadcast(value, wanted))
+    value, extents = node(array, "broadcast_to", "array"), shape_tuple(shape, "broadcast_to")
+    if _broadcast_shapes("broadcast_to", value.shape, extents) != extents:
+        raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {extents}")
+    return own(broadcast(value, extents))
 
 
 def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
-    """Arrays brought to the one shape they broadcast to.
+    """Return arrays broadcast to their common shape.
 
     Parameters
     ----------
-    arrays : array_like, of shapes that broadcast
-    subok : as in :func:`broadcast_to`
+    arrays : array_like
 
     Returns
     -------
-    tuple of Array : of one shape, each of its own dtype
+    tuple of Array
+        With one shape, each with its own dtype.
 
     Raises
     ------
@@ -85,10 +86,12 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
     [(2, 3), (2, 3)]
     """
     nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
     shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
     return tuple(own(broadcast(n, shape)) for n in nodes)
+
+
+complete_docs(broadcast_to, broadcast_arrays)

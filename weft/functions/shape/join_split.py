@@ -1,4 +1,4 @@
-"""Join, stack, split, repeat and tile arrays; add axes to reach a number of dimensions."""
+"""Join, stack, split, repeat and tile arrays; add leading dimensions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.functions.support.try_numpy import by_numpy
+from weft.process.docstrings import complete_docs
 
-MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
+MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
 
 def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None) -> tuple[Node, ...]:
@@ -48,39 +49,44 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
         return array_operands(*arrays)
-    own = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
-    wanted = array_operands(*own)[0].dtype if dtype is None else spelled(dtype)
-    for k, n in enumerate(own):
-        if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
-            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
-    return tuple([cast(n if isinstance(n, Node) else node(n, function), wanted) for n in own])
+    operands = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
+    form = array_operands(*operands)[0].dtype if dtype is None else spelled(dtype)
+    for k, n in enumerate(operands):
+        if isinstance(n, Node) and not may_cast(n.dtype, form, casting, function):
+            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
+    return tuple([cast(n if isinstance(n, Node) else node(n, function), form) for n in operands])
 
 
 def concat(
     arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
 ) -> Array:
-    """Arrays one after the other along an axis they have.
+    """Join arrays along an existing axis.
 
     Parameters
     ----------
     arrays : sequence of arrays
-        Of equal extents along the other axes; dtypes are promoted.
+        With equal extents along the other axes; dtypes are promoted.
     axis : int, optional
-        None: flattened first.
+        None: flatten the arrays first.
     out : Array, optional
+        Receives the result.
     dtype : dtype, optional
+        The dtype of the result.
     casting : str
-        What ``dtype``, or that of ``out``, may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
+        The conversions to ``dtype``, or to that of ``out``, that are allowed: "no", "equiv", "safe", "same_kind" or "unsafe".
 
     Returns
     -------
     Array
-        Of the dtype that all promote to; along the axis as long as all together.
+        With the promoted dtype.
 
     Raises
     ------
     ShapeError, AxisError, DTypeError
-        Extents differ, or there is no array; no such axis; no sequence, or an unknown dtype.
+        The extents differ, or there is no array; the axis does not exist; ``arrays`` is no sequence, or the dtype is unknown or
+        not allowed by ``casting``.
+    TypeError
+        Both ``out`` and ``dtype`` are given.
 
     Examples
     --------
@@ -88,8 +94,8 @@ def concat(
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if out is None and dtype is None and (found := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
-        return found
+    if out is None and dtype is None and (result := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
+        return result
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
@@ -104,34 +110,22 @@ def concat(
 def stack(
     arrays: Any, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
 ) -> Array:
-    """Arrays of one shape along a new axis.
+    """Join arrays of equal shape along a new axis.
 
     Parameters
     ----------
     arrays : sequence of arrays
+        With equal shapes; dtypes are promoted.
     axis : int
-        Where the new axis is in the result.
-    out : Array, optional
-    dtype, casting : as in :func:`concat`
-
-    Returns
-    -------
-    Array
-        With one dimension more.
-
-    Raises
-    ------
-    ShapeError, AxisError, DTypeError
-        Shapes differ, or there is no array; no such place; no sequence, or an unknown dtype.
+        The position of the new axis in the result.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
-    if out is None and dtype is None and (found := by_numpy(np.stack, arrays, axis=axis)) is not None:
-        return found
+    if out is None and dtype is None and (result := by_numpy(np.stack, arrays, axis=axis)) is not None:
+        return result
     nodes = _nodes(arrays, "stack", dtype, casting, out)
     shape = nodes[0].shape
     for k, n in enumerate(nodes):
@@ -143,59 +137,45 @@ def stack(
 
 
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
-    """Arrays below each other: along axis 0, vectors being rows.
+    """Join arrays along axis 0; vectors are rows.
 
     Parameters
     ----------
     tup : sequence of arrays
-    dtype, casting : as in :func:`concat`
 
     Returns
     -------
     Array with two or more dimensions
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        Extents differ, or there is no array; no sequence.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    if dtype is None and (found := by_numpy(np.vstack, tup)) is not None:
-        return found
+    if dtype is None and (result := by_numpy(np.vstack, tup)) is not None:
+        return result
     rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
 
 
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
-    """Arrays beside each other: along axis 1, vectors along their only one.
+    """Join arrays along axis 1, vectors along axis 0.
 
     Parameters
     ----------
     tup : sequence of arrays
-    dtype, casting : as in :func:`concat`
 
     Returns
     -------
     Array with one or more dimensions
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        Extents differ, or there is no array; no sequence.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if dtype is None and (found := by_numpy(np.hstack, tup)) is not None:
-        return found
+    if dtype is None and (result := by_numpy(np.hstack, tup)) is not None:
+        return result
     parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
@@ -232,13 +212,13 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Equal parts along an axis, or parts between given places: views.
+    """Split an array along an axis into equal parts or at given positions; the parts are views.
 
     Parameters
     ----------
     ary : array
     indices_or_sections : int or sequence of int
-        How many equal parts, or where to cut.
+        The number of equal parts, or the positions of the cuts.
     axis : int
 
     Returns
@@ -248,7 +228,9 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     Raises
     ------
     ShapeError, AxisError
-        The extent cannot be divided evenly; no such axis.
+        The array has too few dimensions, or the extent cannot be divided evenly; the axis does not exist.
+    MemoryError
+        There would be 2**31 parts or more.
 
     Examples
     --------
@@ -260,24 +242,15 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Parts along an axis that may differ by one in length, or parts between given places: views.
-
-    Parameters
-    ----------
-    ary, indices_or_sections, axis : as in :func:`split`
-
-    Returns
-    -------
-    list of Array
+    """Split an array along an axis into parts whose lengths differ by at most one, or at given positions; the parts are views.
 
     Raises
     ------
     ShapeError, AxisError
-        No part at all; no such axis.
+        The number of parts is below 1, or far above the extent; the axis does not exist.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
     [[0, 1], [2]]
     """
@@ -285,7 +258,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
 
 
 def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis, which they do not have any more: views.
+    """Return the slices along an axis, without that axis; the slices are views.
 
     Parameters
     ----------
@@ -294,12 +267,12 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
 
     Returns
     -------
-    tuple of Array, with one dimension less
+    tuple of Array, with one dimension fewer
 
     Raises
     ------
     AxisError
-        No such axis.
+        The axis does not exist.
 
     Examples
     --------
@@ -313,23 +286,22 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
 
 
 def tile(A: Any, reps: Any) -> Array:
-    """``A`` laid beside itself.
+    """Return ``A`` repeated along its axes.
 
     Parameters
     ----------
     A : array
     reps : int, or iterable of int
-        How often along each axis, counted from the last; more of them than axes make new axes in front.
+        The repetitions along each axis, aligned at the last axis; additional ones make new axes in front.
 
     Returns
     -------
     Array
-        Along each axis as often as long.
 
     Raises
     ------
     ShapeError, DTypeError
-        A negative number of repetitions; one that is no integer.
+        A number of repetitions is negative; it is no integer.
 
     Examples
     --------
@@ -348,25 +320,25 @@ def tile(A: Any, reps: Any) -> Array:
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
-    """Each element several times in a row.
+    """Return an array with each element repeated.
 
     Parameters
     ----------
     a : array
     repeats : int or sequence of int
-        For all elements, or one number an element; an array is looked at, since the shape depends on it.
+        For all elements, or one number per element; an array is computed at once, since the shape depends on it.
     axis : int, optional
-        None: of the flattened array.
+        None: use the flattened array.
 
     Returns
     -------
     Array
-        Of the shape of ``a``, longer along the axis.
+        With the shape of ``a``, but longer along the axis.
 
     Raises
     ------
     ShapeError, DTypeError, AxisError
-        Negative ``repeats`` or as many as do not fit; no integers; no such axis.
+        ``repeats`` is negative or has another length than the axis; it holds no integers; the axis does not exist.
 
     Examples
     --------
@@ -375,9 +347,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     [1, 1, 2, 2]
     """
     if type(repeats) is int and type(a) is ndarray:
-        found = by_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
-        if found is not None:
-            return found
+        result = by_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
+        if result is not None:
+            return result
     value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
@@ -387,8 +359,8 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
-        got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
-        return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
+        gathered = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
+        return wrap(permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape)))))
     if not isinstance(repeats, int):
         repeats = looked(repeats, "repeat", "repeats").reshape(-1).tolist()
     (count,) = shape_tuple(repeats, "repeat", "repeats")
@@ -401,24 +373,14 @@ concatenate = alias(concat, "concatenate")
 
 
 def column_stack(tup: Any) -> Array:
-    """Vectors as the columns of a matrix; matrices beside each other.
+    """Join vectors as the columns of a matrix, and matrices along axis 1.
 
     Parameters
     ----------
     tup : sequence of arrays
 
-    Returns
-    -------
-    Array with two or more dimensions
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        Extents differ, or there is no array; no sequence.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
@@ -426,14 +388,14 @@ def column_stack(tup: Any) -> Array:
     return concat([p if p.ndim > 1 else p.reshape(-1, 1) for p in parts], 1)
 
 
-def _sequence(function: str, given: Any) -> list[Any]:
-    if not hasattr(given, "__iter__"):
-        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(given).__name__}")
-    return list(given)
+def _sequence(function: str, argument: Any) -> list[Any]:
+    if not hasattr(argument, "__iter__"):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(argument).__name__}")
+    return list(argument)
 
 
 def dstack(tup: Any) -> Array:
-    """Arrays behind each other, along a third axis.
+    """Join arrays along a third axis.
 
     Parameters
     ----------
@@ -443,14 +405,8 @@ def dstack(tup: Any) -> Array:
     -------
     Array with three or more dimensions
 
-    Raises
-    ------
-    ShapeError, DTypeError
-        Extents differ, or there is no array; no sequence.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.dstack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
     """
@@ -464,14 +420,14 @@ def _depth(arrays: Any) -> int:
         return 0
     depths = {_depth(a) for a in arrays}
     if not depths:
-        raise ShapeError("block: an empty list is no row")
+        raise ShapeError("block: an empty list is no row; every list needs at least one block")
     if len(depths) != 1:
         raise ShapeError("block: lists are nested to different depths")
     return 1 + depths.pop()
 
 
 def block(arrays: Any) -> Array:
-    """An array put together from blocks, as nested lists lay them out.
+    """Assemble an array from blocks that are arranged as nested lists.
 
     Parameters
     ----------
@@ -485,7 +441,7 @@ def block(arrays: Any) -> Array:
     Raises
     ------
     ShapeError, TypeError
-        Blocks that do not fit, empty lists, or lists nested to different depths; tuples.
+        Blocks do not fit, a list is empty, or lists are nested to different depths; a tuple is given.
 
     Examples
     --------
@@ -500,14 +456,14 @@ def block(arrays: Any) -> Array:
 
     def put(rows: Any, level: int) -> Array:
         if not isinstance(rows, list):
-            found = wrap(next(left))
-            return found.reshape((1,) * (ndim - found.ndim) + found.shape)
+            value = wrap(next(left))
+            return value.reshape((1,) * (ndim - value.ndim) + value.shape)
         return concat([put(r, level + 1) for r in rows], ndim - depth + level)
 
     return put(arrays, 0)
 
 
-def _apart(function: str, x: Any, sections: Any, axis: int, least: int) -> list[Array]:
+def _split_with_rank(function: str, x: Any, sections: Any, axis: int, least: int) -> list[Array]:
     (value,) = arrays(function, ary=x)
     if value.ndim < least:
         raise ShapeError(f"{function}: ary has shape {value.shape}; at least {least} dimensions are needed")
@@ -515,87 +471,38 @@ def _apart(function: str, x: Any, sections: Any, axis: int, least: int) -> list[
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Parts beside each other: along axis 1, of vectors along their only one.
-
-    Parameters
-    ----------
-    ary : array
-    indices_or_sections : int or sequence of int
-        As in :func:`split`.
-
-    Returns
-    -------
-    list of Array
-
-    Raises
-    ------
-    ShapeError
-        No dimension, or one that cannot be divided evenly.
+    """Split an array along axis 1, a vector along axis 0; the parts are views.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.hsplit(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
     (value,) = arrays("hsplit", ary=ary)
-    return _apart("hsplit", value, indices_or_sections, 1 if value.ndim > 1 else 0, 1)
+    return _split_with_rank("hsplit", value, indices_or_sections, 1 if value.ndim > 1 else 0, 1)
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Parts below each other: along axis 0.
-
-    Parameters
-    ----------
-    ary : array with two or more dimensions
-    indices_or_sections : as in :func:`split`
-
-    Returns
-    -------
-    list of Array
-
-    Raises
-    ------
-    ShapeError
-        Fewer dimensions, or one that cannot be divided evenly.
+    """Split an array with two or more dimensions along axis 0; the parts are views.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.vsplit(wf.arange(4).reshape(2, 2), 2)]
     [[[0, 1]], [[2, 3]]]
     """
-    return _apart("vsplit", ary, indices_or_sections, 0, 2)
+    return _split_with_rank("vsplit", ary, indices_or_sections, 0, 2)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
-    """Parts behind each other: along axis 2.
-
-    Parameters
-    ----------
-    ary : array with three or more dimensions
-    indices_or_sections : as in :func:`split`
-
-    Returns
-    -------
-    list of Array
-
-    Raises
-    ------
-    ShapeError
-        Fewer dimensions, or one that cannot be divided evenly.
+    """Split an array with three or more dimensions along axis 2; the parts are views.
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.dsplit(wf.arange(2).reshape(1, 1, 2), 2)]
     [[[[0]]], [[[1]]]]
     """
-    return _apart("dsplit", ary, indices_or_sections, 2, 3)
+    return _split_with_rank("dsplit", ary, indices_or_sections, 2, 3)
 
-
-row_stack = alias(vstack, "row_stack")
-row_stack.__module__ = __name__  # where pickle looks for it
 
 
 def _array(x: Any, function: str) -> Array:
@@ -603,7 +510,7 @@ def _array(x: Any, function: str) -> Array:
 
 
 def atleast_1d(*arrays: Any) -> Any:
-    """With at least one dimension.
+    """Return arrays with at least one dimension.
 
     Parameters
     ----------
@@ -611,7 +518,8 @@ def atleast_1d(*arrays: Any) -> Any:
 
     Returns
     -------
-    Array : what was given where it has a dimension, else of shape (1,); for several arrays a tuple of them
+    Array
+        Unchanged if it has the dimensions. For several arrays: a tuple.
 
     Examples
     --------
@@ -626,19 +534,10 @@ def atleast_1d(*arrays: Any) -> Any:
 
 
 def atleast_2d(*arrays: Any) -> Any:
-    """With at least two dimensions; new ones in front.
-
-    Parameters
-    ----------
-    arrays : array_like
-
-    Returns
-    -------
-    Array with two or more dimensions; for several arrays a tuple of them
+    """Return arrays with at least two dimensions; new ones are in front.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.atleast_2d(wf.ones(3)).shape
     (1, 3)
     """
@@ -649,19 +548,10 @@ def atleast_2d(*arrays: Any) -> Any:
 
 
 def atleast_3d(*arrays: Any) -> Any:
-    """With at least three dimensions, as NumPy places them: N becomes 1, N, 1 and M, N becomes M, N, 1.
-
-    Parameters
-    ----------
-    arrays : array_like
-
-    Returns
-    -------
-    Array with three or more dimensions; for several arrays a tuple of them
+    """Return arrays with at least three dimensions, as NumPy does: shape (N,) becomes (1, N, 1) and (M, N) becomes (M, N, 1).
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.atleast_3d(wf.ones(3)).shape
     (1, 3, 1)
     """
@@ -670,3 +560,11 @@ def atleast_3d(*arrays: Any) -> Any:
     value = _array(arrays[0], "atleast_3d")
     shape = {0: (1, 1, 1), 1: (1, *value.shape, 1), 2: (*value.shape, 1)}
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
+
+
+complete_docs(concat, stack, vstack, hstack)
+complete_docs(vstack, column_stack, dstack)
+row_stack = alias(vstack, "row_stack")  # copies the completed docstring
+row_stack.__module__ = __name__  # for pickle
+complete_docs(split, array_split, hsplit, vsplit, dsplit)
+complete_docs(atleast_1d, atleast_2d, atleast_3d)

@@ -35,31 +35,33 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.binary_search import MAX_COMPARED, count_leading
 from weft.functions.support.comparison_operands import by_value
+from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import is_int
 
 
 def argsort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
 ) -> Array:
-    """The indices that sort ``a`` along an axis: int64; equal elements keep their order, NaN comes last.
+    """Return the indices that sort ``a`` along an axis. The sort is stable; NaN comes last.
 
     Parameters
     ----------
     a : array
     axis : int, optional
-        None: of the flattened array.
+        None: sort the flattened array.
     descending : bool
+        Whether the largest elements come first.
     kind, order, stable
-        Do nothing: sorting is stable always, and there are no fields.
+        Ignored: sorting is always stable, and there are no fields.
 
     Returns
     -------
-    Array of int64, of the shape of ``a``
+    int64 Array of the shape of ``a``
 
     Raises
     ------
     AxisError
-        No such axis.
+        The axis does not exist.
 
     Examples
     --------
@@ -76,12 +78,12 @@ def argsort(
 def _argsort(value: Node, axis: int, descending: bool) -> Node:
     if not descending:
         return op("argsort", value, axis=axis)
-    # the last of equals first, and all of it turned round: equal elements keep their order
-    place = op("argsort", _turned(value, axis), axis=axis)
-    return _turned(op("subtract", number(max(value.shape[axis] - 1, 0), INT64), place), axis)
+    # sorting the reversed array and reversing the result keeps the order of equal elements
+    place = op("argsort", _reverse(value, axis), axis=axis)
+    return _reverse(op("subtract", number(max(value.shape[axis] - 1, 0), INT64), place), axis)
 
 
-def _turned(x: Node, axis: int) -> Node:
+def _reverse(x: Node, axis: int) -> Node:
     start = tuple(n - 1 if a == axis and n else 0 for a, n in enumerate(x.shape))
     step = tuple(-1 if a == axis else 1 for a in range(len(x.shape)))
     return op("slice", x, start=start, step=step, shape=x.shape)
@@ -90,24 +92,14 @@ def _turned(x: Node, axis: int) -> Node:
 def sort(
     a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
 ) -> Array:
-    """``a`` sorted along an axis; NaN comes last.
-
-    Parameters
-    ----------
-    a, axis, kind, order, descending, stable : as in :func:`argsort`
+    """Return ``a`` sorted along an axis. The sort is stable; NaN comes last.
 
     Returns
     -------
     Array of the shape and dtype of ``a``
 
-    Raises
-    ------
-    AxisError
-        No such axis.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sort(wf.array([3.0, 1.0, 2.0]), descending=True).tolist()
     [3.0, 2.0, 1.0]
     """
@@ -117,30 +109,30 @@ def sort(
     axis = axis_index(axis, len(value.shape), "sort")
     if 0 in value.shape:
         return wrap(value)
-    up = op("sort", value, axis=axis)
-    return wrap(_turned(up, axis) if descending else up)
+    ascending = op("sort", value, axis=axis)
+    return wrap(_reverse(ascending, axis) if descending else ascending)
 
 
 def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
-    """Return where elements of ``v`` would stand in the sorted vector ``a``, by binary search: int64.
+    """Return the positions at which the elements of ``v`` would be inserted into the sorted vector ``a``, by binary search.
 
     Parameters
     ----------
     a : 1-D array, ascending
     v : array
     side : "left" or "right"
-        Before or behind elements that are equal.
+        Whether the position is before or after elements that are equal.
     sorter : 1-D array of integers, optional
-        The indices that sort ``a``, one an element, where it is not sorted. Negative ones are out of range.
+        The indices that sort ``a`` if it is not sorted, one per element. Negative ones are out of range.
 
     Returns
     -------
-    Array of int64, of the shape of ``v``
+    int64 Array of the shape of ``v``
 
     Raises
     ------
     ShapeError, ValueError, IndexError
-        ``a`` is no vector, or ``sorter`` has another shape; another ``side``; a ``sorter`` with indices out of range.
+        ``a`` is no vector, or ``sorter`` has another shape; another ``side``; an index in ``sorter`` is out of range.
 
     Examples
     --------
@@ -160,24 +152,24 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
         places = bounded("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
-    known = _at_hand(line, value)
-    if known is not None:
-        return wrap(leaf(np.asarray(known[0].searchsorted(known[1], side)), INT64))
+    contents = _peek_comparable(line, value)
+    if contents is not None:
+        return wrap(leaf(np.asarray(contents[0].searchsorted(contents[1], side)), INT64))
     if line.size <= MAX_COMPARED:
-        passed = _is_passed(line, _column(value), side)
+        passed = _is_before(line, _column(value), side)
         return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
-    at = wrap(value) if type(value) is Node else value
-    return wrap(count_leading(line.size, lambda place: _is_passed(op("gather", line, place, axes=(0,)), at, side)))
+    values = wrap(value) if type(value) is Node else value
+    return wrap(count_leading(line.size, lambda place: _is_before(op("gather", line, place, axes=(0,)), values, side)))
 
 
-def _at_hand(x: Any, y: Any) -> list[np.ndarray] | None:
-    """Return the contents of two small arrays that NumPy compares as kernels do: of other pairs of dtypes it makes floats."""
-    fits = type(x) is Node and type(y) is Node and x.dtype is y.dtype and x.dtype.numpy.kind in "biuf"
-    return at_hand(x, y) if fits else None
+def _peek_comparable(x: Any, y: Any) -> list[np.ndarray] | None:
+    """Return the contents of two small arrays of equal dtype, which NumPy compares without a conversion to float; else None."""
+    is_comparable = type(x) is Node and type(y) is Node and x.dtype is y.dtype and x.dtype.numpy.kind in "biuf"
+    return at_hand(x, y) if is_comparable else None
 
 
-def _is_passed(elements: Node, at: Any, side: str) -> Node:
-    """Return whether each element stands in front of ``at``; NaN stands behind all numbers."""
+def _is_before(elements: Node, at: Any, side: str) -> Node:
+    """Return whether each element comes before ``at`` in sorted order; NaN comes after all numbers."""
     passed: Any = (less if side == "left" else less_equal)(wrap(elements), at)
     if isinstance(at, Array) and at.node.dtype in INEXACT:
         last = isnan(at)
@@ -192,14 +184,15 @@ def _column(x: Any) -> Any:
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None,
 ) -> Array:
-    """Return whether each element of ``element`` is one of ``test_elements``, which are sorted unless they are few.
+    """Return whether each element of ``element`` is one of ``test_elements``. More than 32 test elements are sorted first.
 
     Parameters
     ----------
     element, test_elements : array_like
     assume_unique, kind
-        Do nothing.
-    invert : whether to ask for those that are not
+        Ignored.
+    invert : bool
+        Whether to return the opposite.
 
     Returns
     -------
@@ -208,7 +201,7 @@ def isin(
     Raises
     ------
     DTypeError
-        An operand that is no array.
+        An operand is no array.
 
     Examples
     --------
@@ -218,9 +211,9 @@ def isin(
     """
     a, b = by_value(element, test_elements)
     a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
-    known = _at_hand(a, b)
-    if known is not None:
-        return wrap(leaf(np.isin(known[0], known[1], invert=invert), BOOL))
+    contents = _peek_comparable(a, b)
+    if contents is not None:
+        return wrap(leaf(np.isin(contents[0], contents[1], invert=invert), BOOL))
     if type(b) is Node and b.size > MAX_COMPARED:
         hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
         return wrap(op("logical_not", hits) if invert else hits)
@@ -230,7 +223,7 @@ def isin(
 
 
 def _is_in_sorted(at: Any, line: Node) -> Node:
-    """Return whether each number stands in the sorted vector ``line``."""
+    """Return whether each number is an element of the sorted vector ``line``."""
     def read(place: Node) -> Array:
         return wrap(op("gather", line, place, axes=(0,)))
 
@@ -243,37 +236,39 @@ UniqueCounts = namedtuple("UniqueCounts", "values counts")
 UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
-def _unique(x: Any, function: str, **asked: Any) -> Any:
-    found = np.unique(wrap(node(x, function, "ar" if function == "unique" else "x")).numpy(), **asked)  # type: ignore[call-overload]
-    return tuple(wrap(numpy_node(f)) for f in found) if isinstance(found, tuple) else wrap(numpy_node(found))
+def _unique(x: Any, function: str, **options: Any) -> Any:
+    content = wrap(node(x, function, "ar" if function == "unique" else "x")).numpy()
+    result = np.unique(content, **options)  # type: ignore[call-overload]
+    return tuple(wrap(numpy_node(f)) for f in result) if isinstance(result, tuple) else wrap(numpy_node(result))
 
 
 def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None, *,
     equal_nan: bool = True, sorted: bool = True,
 ) -> Any:
-    """The different elements, sorted; computes at once.
+    """Return the distinct elements, sorted. Computes at once.
 
     Parameters
     ----------
     ar : array
     return_index, return_inverse, return_counts : bool
-        Add where each stands first, which of them each element is, and how many there are: a tuple then.
+        Also return the first position of each distinct element, the indices that rebuild ``ar``, and the counts.
     axis : int, optional
-        Of the slices that are compared; None: of the flattened array.
+        Compare slices along this axis; None: compare the elements of the flattened array.
     equal_nan : bool
-        Whether NaN are one element.
+        Whether all NaN count as one element.
     sorted : bool
-        Does nothing: they are sorted always.
+        Ignored: the result is always sorted.
 
     Returns
     -------
-    (K,) Array (with ``axis``: of the shape of ``ar`` but along it), or a tuple of it and the arrays of int64 asked for
+    (K,) Array, or a tuple of it and the requested int64 arrays
+        With ``axis`` the result has the shape of ``ar`` except along it.
 
     Raises
     ------
     TraceError, AxisError
-        Inside a traced function: the shape of the result depends on values; no such axis.
+        Called inside a traced function, since the shape of the result depends on values; the axis does not exist.
 
     Examples
     --------
@@ -283,12 +278,12 @@ def unique(
     """
     if axis is not None:
         axis = axis_index(axis, len(node(ar, "unique", "ar").shape), "unique")
-    asked: Any = dict(return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
-    return _unique(ar, "unique", axis=axis, equal_nan=equal_nan, **asked)
+    options: Any = dict(return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
+    return _unique(ar, "unique", axis=axis, equal_nan=equal_nan, **options)
 
 
 def unique_values(x: Any, /) -> Array:
-    """The different elements, sorted; computes at once.
+    """Return the distinct elements, sorted. Computes at once.
 
     Parameters
     ----------
@@ -301,7 +296,7 @@ def unique_values(x: Any, /) -> Array:
     Raises
     ------
     TraceError
-        As :func:`unique`.
+        Called inside a traced function, since the shape of the result depends on values.
 
     Examples
     --------
@@ -313,24 +308,15 @@ def unique_values(x: Any, /) -> Array:
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
-    """The different elements and how many there are of each.
-
-    Parameters
-    ----------
-    x : array_like
+    """Return the distinct elements, sorted, and the number of occurrences of each. Computes at once.
 
     Returns
     -------
-    UniqueCounts : values (K,), sorted; counts (K,) int64
-
-    Raises
-    ------
-    TraceError
-        As :func:`unique`.
+    UniqueCounts
+        ``values`` (K,) and ``counts`` (K,) int64.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique_counts(wf.array([3, 1, 3])).counts.tolist()
     [1, 2]
     """
@@ -338,24 +324,15 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
-    """The different elements, and which of them each element of ``x`` is.
-
-    Parameters
-    ----------
-    x : array_like
+    """Return the distinct elements, sorted, and the indices that rebuild ``x`` from them. Computes at once.
 
     Returns
     -------
-    UniqueInverse : values (K,), sorted; inverse_indices of the shape of ``x``, int64
-
-    Raises
-    ------
-    TraceError
-        As :func:`unique`.
+    UniqueInverse
+        ``values`` (K,), and ``inverse_indices`` with the shape of ``x``, int64.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique_inverse(wf.array([3, 1, 3])).inverse_indices.tolist()
     [1, 0, 1]
     """
@@ -363,58 +340,50 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 
 def unique_all(x: Any, /) -> UniqueAll:
-    """The different elements, where each stands first, which of them each element is, and how many there are.
-
-    Parameters
-    ----------
-    x : array_like
+    """Return the distinct elements, sorted, their first positions, the indices that rebuild ``x``, and the counts. Computes at
+    once.
 
     Returns
     -------
-    UniqueAll : values, indices, inverse_indices and counts; the indices int64
-
-    Raises
-    ------
-    TraceError
-        As :func:`unique`.
+    UniqueAll
+        ``values``, ``indices``, ``inverse_indices`` and ``counts``; all but the first are int64.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique_all(wf.array([3, 1, 3])).indices.tolist()
     [1, 0]
     """
-    asked = dict(return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
-    return UniqueAll(*_unique(x, "unique_all", **asked))
+    options = dict(return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    return UniqueAll(*_unique(x, "unique_all", **options))
 
 
-def _checked(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, int]:
-    """The array, flattened without an axis, and the axis; each ``kth`` must be one of its places."""
+def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, int]:
+    """Return the array, flattened if ``axis`` is None, and the axis. Check that each ``kth`` is a position along it."""
     value = node(a, function, "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), function)
     extent = value.shape[axis]
-    known = looked(kth, function, "kth").reshape(-1)
-    if known.dtype.kind not in "iu":
+    positions = looked(kth, function, "kth").reshape(-1)
+    if positions.dtype.kind not in "iu":
         raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
-    bad = known[(known < -extent) | (known >= extent)]
+    bad = positions[(positions < -extent) | (positions >= extent)]
     if bad.size and value.size:
         raise ValueError(f"{function}: kth={bad[0]} is out of bounds for axis {axis} with size {extent}")
     return wrap(value), axis
 
 
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
-    """``a`` so ordered that the element at ``kth`` is where a sort would put it, smaller ones in front: here, sorted.
+    """Return ``a`` with the element of each position ``kth`` where sorting would put it; weft sorts the whole axis.
 
     Parameters
     ----------
     a : array
     kth : int or sequence of int
     axis : int, optional
-        None: of the flattened array.
+        None: use the flattened array.
     kind, order
-        Do nothing: all is sorted, and there are no fields.
+        Ignored: the axis is sorted, and there are no fields.
 
     Returns
     -------
@@ -423,7 +392,9 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     Raises
     ------
     ValueError, AxisError
-        ``kth`` out of range; no such axis.
+        ``kth`` is out of range; the axis does not exist.
+    DTypeError
+        ``kth`` holds no integers.
 
     Examples
     --------
@@ -431,51 +402,41 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     >>> wf.partition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
-    return sort(*_checked("partition", a, kth, axis))
+    return sort(*_check_kth("partition", a, kth, axis))
 
 
 def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
-    """The indices that :func:`partition` orders by.
-
-    Parameters
-    ----------
-    a, kth, axis, kind, order : as in :func:`partition`
+    """Return the indices that :func:`partition` orders by.
 
     Returns
     -------
-    Array of int64, of the shape of ``a``
-
-    Raises
-    ------
-    ValueError, AxisError
-        As :func:`partition`.
+    int64 Array of the shape of ``a``
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argpartition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
-    return argsort(*_checked("argpartition", a, kth, axis))
+    return argsort(*_check_kth("argpartition", a, kth, axis))
 
 
 def lexsort(keys: Any, axis: int = -1) -> Array:
-    """The indices that sort by several keys: the last one first, the one before it where that is equal, and so on.
+    """Return the indices that sort by several keys: by the last one, then by the one before it among equal elements, and so on.
 
     Parameters
     ----------
-    keys : (K, ...) array, or a sequence of K arrays of one shape
+    keys : (K, ...) array, or a sequence of K arrays of equal shape
     axis : int
-        Of a key.
+        The axis of each key that is sorted.
 
     Returns
     -------
-    Array of int64, of the shape of a key
+    int64 Array of the shape of a key
 
     Raises
     ------
     ShapeError, AxisError
-        No key, or keys of different shapes; no such axis.
+        There is no key, or shapes differ; the axis does not exist.
 
     Examples
     --------
@@ -485,7 +446,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     """
     rows = several(keys, "lexsort", "keys")
     if not rows:
-        raise ShapeError("lexsort: there is no key")
+        raise ShapeError("lexsort: keys is empty; give at least one key")
     parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
     shape = parts[0].shape
     for k, p in enumerate(parts):
@@ -500,21 +461,21 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     return order
 
 
-def _to_compare(function: str, a: Any, b: Any) -> tuple[Any, Any]:
-    """Both flattened, with the digits that they are compared by."""
+def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return both arrays, flattened, with the precision in which they are compared."""
     x, y = (looked(n, function, name).reshape(-1) for n, name in zip(by_value(a, b), ("ar1", "ar2"), strict=True))
     return x, y
 
 
-def _in_both(x: Any, a: Any, b: Any) -> Array:
-    """Elements of one of two arrays, or of both, in the dtype for both."""
-    given = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
-    dtype = common(given, promote, lambda kind, form: promote(form, spelled(kind)))[1]
+def _to_promoted(x: Any, a: Any, b: Any) -> Array:
+    """Convert elements of two arrays to the promoted dtype of both."""
+    operands = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
+    dtype = common(operands, promote, lambda kind, form: promote(form, spelled(kind)))[1]
     return wrap(cast(of_numpy(x).node, dtype))
 
 
 def union1d(ar1: Any, ar2: Any) -> Array:
-    """What is in one of the two, sorted; computes at once.
+    """Return the elements that are in at least one of two arrays, sorted. Computes at once.
 
     Parameters
     ----------
@@ -528,7 +489,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     Raises
     ------
     TraceError
-        Inside a traced function.
+        Called inside a traced function.
 
     Examples
     --------
@@ -541,86 +502,70 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """What is in both, sorted; computes at once.
+    """Return the elements that are in both arrays, sorted. Computes at once.
 
     Parameters
     ----------
-    ar1, ar2 : array
-        Flattened.
     assume_unique : bool
-        That none of them holds anything twice.
+        Whether the elements of each array are known to be distinct.
     return_indices : bool
-        Also where each stands first in both.
+        Also return the first position of each element in both arrays.
 
     Returns
     -------
-    (K,) Array, or a tuple of it and two of int64
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
+    (K,) Array, or a tuple of it and two int64 Arrays
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.intersect1d(wf.array([3, 1, 2]), [1, 3]).tolist()
     [1, 3]
     """
-    x, y = _to_compare("intersect1d", ar1, ar2)
+    x, y = _read_operands("intersect1d", ar1, ar2)
     if not return_indices:
-        return _in_both(np.intersect1d(x, y, assume_unique), ar1, ar2)
+        return _to_promoted(np.intersect1d(x, y, assume_unique), ar1, ar2)
     nothing = np.zeros(0, np.int64)
-    found, *places = np.intersect1d(x, y, assume_unique, True) if x.size and y.size else (x[:0], nothing, nothing)
-    return _in_both(found, ar1, ar2), *map(of_numpy, places)
+    common_elements, *places = np.intersect1d(x, y, assume_unique, True) if x.size and y.size else (x[:0], nothing, nothing)
+    return _to_promoted(common_elements, ar1, ar2), *map(of_numpy, places)
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """What is in the first and not in the second, sorted; computes at once.
+    """Return the elements of ``ar1`` that are not in ``ar2``, sorted. Computes at once.
 
     Parameters
     ----------
-    ar1, ar2, assume_unique : as in :func:`intersect1d`
+    assume_unique : bool
+        Whether the elements of each array are known to be distinct.
 
     Returns
     -------
     (K,) Array of the dtype of ``ar1``
 
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    found = of_numpy(np.setdiff1d(*_to_compare("setdiff1d", ar1, ar2), assume_unique))
-    return wrap(cast(found.node, common((ar1,), promote, weak)[1]))
+    result = of_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
+    return wrap(cast(result.node, common((ar1,), promote, weak)[1]))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
-    """What is in just one of the two, sorted; computes at once.
+    """Return the elements that are in exactly one of the arrays, sorted. Computes at once.
 
     Parameters
     ----------
-    ar1, ar2, assume_unique : as in :func:`intersect1d`
-
-    Returns
-    -------
-    (K,) Array
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
+    assume_unique : bool
+        Whether the elements of each array are known to be distinct.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.setxor1d(wf.array([3, 1]), [1, 2]).tolist()
     [2, 3]
     """
-    return _in_both(np.setxor1d(*_to_compare("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
+    return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
+
+
+complete_docs(argsort, sort)
+complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
+complete_docs(partition, argpartition)
+complete_docs(union1d, intersect1d, setdiff1d, setxor1d)

@@ -1,4 +1,4 @@
-"""How variables vary together."""
+"""Covariances and correlations of variables."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from weft.functions.support.arguments import (
     reshaped,
     warn_of_freedom,
 )
+from weft.process.docstrings import complete_docs
 
 
-def _variables(function: str, x: Any, argument: str, rowvar: bool) -> Node:
+def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
     value = node(x, function, argument)
     if len(value.shape) > 2:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector or a matrix is needed")
@@ -38,42 +39,43 @@ def _variables(function: str, x: Any, argument: str, rowvar: bool) -> Node:
     return value if rowvar or value.shape[0] == 1 and argument == "y" else op("permute", value, axes=(1, 0))
 
 
-def _weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
-    found = held(x, dtype, "cov", argument)
-    if found.shape != (count,):
-        raise ShapeError(f"cov: {argument} has shape {found.shape}; ({count},) is needed, one weight an observation")
-    return wrap(found)
+def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
+    weights = held(x, dtype, "cov", argument)
+    if weights.shape != (count,):
+        raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
+    return wrap(weights)
 
 
 def cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
     aweights: Any = None, *, dtype: Any = None,
 ) -> Array:
-    """The covariances of variables.
+    """Compute the covariance matrix of variables.
 
     Parameters
     ----------
     m : (variables, observations) or (observations,) array
     y : array, optional
-        More variables.
+        Further variables.
     rowvar : bool
         False: the variables are columns.
     bias : bool
-        Divide by the number of observations, and not by one less.
+        Divide by the number of observations instead of one less.
     ddof : int, optional
-        Divide by the number of observations less this.
+        Divide by the number of observations minus ``ddof``.
     fweights, aweights : (observations,) array, optional
-        How often each was observed; how much each counts.
+        The frequency and the weight of each observation.
     dtype : dtype, optional
+        The dtype of the result.
 
     Returns
     -------
-    (variables, variables) Array, of no dimensions for one variable
+    (variables, variables) Array, without dimensions for one variable
 
     Raises
     ------
     ShapeError
-        More than two dimensions, or weights that do not fit.
+        An argument has more than two dimensions; weights or observations do not fit.
 
     Examples
     --------
@@ -83,22 +85,22 @@ def cov(
     """
     if y is not None:
         m, y = exact_operands(m, y)
-    rows = _variables("cov", m, "m", rowvar)
+    rows = _as_rows("cov", m, "m", rowvar)
     if y is not None:
-        more = _variables("cov", y, "y", rowvar)
-        rows, more = operands(wrap(rows), wrap(more))
-        if rows.shape[1] != more.shape[1]:
-            raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more.shape[1]}")
-        rows = op("concat", rows, more, axis=0)
-    kept = rows.dtype in INEXACT and not DEFAULT.wide
-    wanted = spelled(dtype) if dtype is not None else rows.dtype if kept else promote(rows.dtype, DEFAULT.real)
-    x = wrap(cast(floating(rows), wanted.computed))
+        more_rows = _as_rows("cov", y, "y", rowvar)
+        rows, more_rows = operands(wrap(rows), wrap(more_rows))
+        if rows.shape[1] != more_rows.shape[1]:
+            raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more_rows.shape[1]}")
+        rows = op("concat", rows, more_rows, axis=0)
+    keeps_dtype = rows.dtype in INEXACT and not DEFAULT.wide
+    form = spelled(dtype) if dtype is not None else rows.dtype if keeps_dtype else promote(rows.dtype, DEFAULT.real)
+    x = wrap(cast(floating(rows), form.computed))
     count = x.shape[1]
     weights: Any = None
     if fweights is not None:
-        weights = _weights(fweights, "fweights", count, x.node.dtype.part)
+        weights = _read_weights(fweights, "fweights", count, x.node.dtype.part)
     if aweights is not None:
-        more_weights = _weights(aweights, "aweights", count, x.node.dtype.part)
+        more_weights = _read_weights(aweights, "aweights", count, x.node.dtype.part)
         weights = more_weights if weights is None else weights * more_weights
     less = real_number(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
     total: Any = float(count) if weights is None else sum(weights)
@@ -107,38 +109,31 @@ def cov(
     if weights is None and freedom <= 0:
         warn_of_freedom("cov", count, less)
         freedom = 0.0
-    far = x - centre
-    found = matmul(far if weights is None else far * weights, conj(far).T) / freedom
-    return wrap(cast(found.node if found.size != 1 else reshaped(found.node, ()), wanted))
+    distance = x - centre
+    result = matmul(distance if weights is None else distance * weights, conj(distance).T) / freedom
+    return wrap(cast(result.node if result.size != 1 else reshaped(result.node, ()), form))
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
-    """The correlations of variables: covariances divided by deviations.
+    """Compute the correlation matrix of variables: covariances divided by standard deviations.
 
     Parameters
     ----------
-    x, y, rowvar, dtype : as in :func:`cov`
-
-    Returns
-    -------
-    (variables, variables) Array, of no dimensions for one variable
-
-    Raises
-    ------
-    ShapeError
-        More than two dimensions.
+    x : (variables, observations) or (observations,) array
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.corrcoef(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     both = cov(x, y, rowvar, dtype=dtype)
     if not both.ndim:
         return both / both
-    size = sqrt(real(diagonal(both)))
-    found = both / size[:, None] / size[None, :]
-    if found.node.dtype in COMPLEX:
-        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in parts_of(found.node)]))
-    return clip(found, -1.0, 1.0)
+    deviation = sqrt(real(diagonal(both)))
+    result = both / deviation[:, None] / deviation[None, :]
+    if result.node.dtype in COMPLEX:
+        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in parts_of(result.node)]))
+    return clip(result, -1.0, 1.0)
+
+
+complete_docs(cov, corrcoef)

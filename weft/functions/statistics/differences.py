@@ -1,4 +1,4 @@
-"""Differences between neighbours, and what is made of them: gradients, areas, lines between points, angles unwound."""
+"""Differences between neighbours, and functions made of them: gradient, trapezoid, interp, unwrap."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from weft.functions.support.arguments import (
 )
 
 
-def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:
-    """``x`` with more in front of it, or behind; a number is a slice of it."""
+def _extend(x: Node, more: Any, axis: int, first: bool) -> Node:
+    """Concatenate ``more`` before or after ``x`` along an axis; a number becomes a slice of that value."""
     a, b = array_operands(wrap(x), more)
     if not b.shape:
         b = broadcast(b, tuple(1 if d == axis else n for d, n in enumerate(a.shape)))
@@ -50,24 +50,25 @@ def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
-    """Each element less the one before it, ``n`` times over; of bools: whether they differ.
+    """Compute the differences of successive elements, ``n`` times; of bools, whether they differ.
 
     Parameters
     ----------
     a : array
     n : int
+        How often the difference is taken.
     axis : int
     prepend, append : number or array, optional
-        What stands before and behind ``a`` along the axis.
+        Values put before and after ``a`` along the axis.
 
     Returns
     -------
-    Array, along the axis ``n`` shorter
+    Array, shorter by ``n`` along the axis
 
     Raises
     ------
     ValueError, ShapeError, AxisError
-        ``n`` is negative; ``a`` has no dimension, or what is put beside it does not fit; no such axis.
+        ``n`` is negative; ``a`` has no dimensions, or ``prepend`` or ``append`` does not fit; ``a`` has no such axis.
 
     Examples
     --------
@@ -85,27 +86,27 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         return wrap(value)
     for more, first in ((prepend, True), (append, False)):
         if more is not None:
-            value = _beside(value, more, axis, first)
+            value = _extend(value, more, axis, first)
     name = "logical_xor" if value.dtype == BOOL else "subtract"
-    for _ in range(min(times, value.shape[axis])):  # then nothing is left
+    for _ in range(min(times, value.shape[axis])):  # then the axis is empty
         extent = value.shape[axis]
         value = op(name, sliced(value, axis, min(1, extent), extent), sliced(value, axis, 0, max(extent - 1, 0)))
     return wrap(value)
 
 
-def _no_bools(function: str, argument: str, value: Node) -> None:
+def _refuse_bools(function: str, argument: str, value: Node) -> None:
     if value.dtype == BOOL:
         raise DTypeError(f"{function}: {argument} is bool, and bools have no difference; cast with .astype('int8')")
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
-    """Differences between neighbours of the flattened array.
+    """Compute the differences of successive elements of the flattened array.
 
     Parameters
     ----------
     ary : array
     to_end, to_begin : array, optional
-        What stands behind and in front of them.
+        Values put after and before the differences.
 
     Returns
     -------
@@ -114,7 +115,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     Raises
     ------
     DTypeError
-        Bools.
+        ``ary`` is bool, or cannot hold ``to_end`` or ``to_begin``.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     [0, 1, 2]
     """
     (value,) = arrays("ediff1d", ary=ary)
-    _no_bools("ediff1d", "ary", value.node)
+    _refuse_bools("ediff1d", "ary", value.node)
     parts = [to_begin, diff(value.reshape(-1)), to_end]
     for name, more in (("to_begin", to_begin), ("to_end", to_end)):
         have = value.node.dtype if more is None or isinstance(more, int) else node(more, "ediff1d", name).dtype
@@ -134,17 +135,17 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 
 
 def _steps(spacing: Any, extent: int, axis: int, like: Node) -> Array | None:
-    """Distances between neighbours where they differ; None of one number."""
-    (given,) = arrays("gradient", varargs=spacing)
-    if not given.ndim:
+    """Return the distances between neighbours, or None if ``spacing`` is one number."""
+    (values,) = arrays("gradient", varargs=spacing)
+    if not values.ndim:
         return None
-    if given.shape != (extent,):
-        raise ShapeError(f"gradient: the coordinates of axis {axis} have shape {given.shape}; ({extent},) is needed")
+    if values.shape != (extent,):
+        raise ShapeError(f"gradient: the coordinates of axis {axis} have shape {values.shape}; ({extent},) is needed")
     return diff(wrap(held(spacing, like.dtype, "gradient", "varargs")))
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Slopes along axes: from both neighbours inside, from one side at the edges.
+    """Compute slopes along axes: from both neighbours inside, one-sided at the edges.
 
     Parameters
     ----------
@@ -152,18 +153,19 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     varargs : number or array
         The distance between elements, or their coordinates: one for all axes, or one for each.
     axis : int or tuple of int, optional
-        None: all of them.
+        None for all.
     edge_order : 1 or 2
-        How exact the edges are.
+        The order of accuracy at the edges.
 
     Returns
     -------
-    Array of the shape of ``f``, or a tuple of them, one an axis
+    Array of the shape of ``f``, or a tuple of them, one per axis
 
     Raises
     ------
     ShapeError, AxisError, DTypeError, TypeError, ValueError
-        Bools; too few elements, or coordinates that do not fit; no such axis; distances that do not fit; another ``edge_order``.
+        There are too few elements, or coordinates do not fit; ``f`` has no such axis; it is bool; the number of distances differs
+        from that of the axes; ``edge_order`` is not 1 or 2.
 
     Examples
     --------
@@ -172,21 +174,21 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     [1.0, 1.5, 2.5, 3.0]
     """
     value = node(f, "gradient", "f")
-    _no_bools("gradient", "f", value)
+    _refuse_bools("gradient", "f", value)
     value = floating(value)
-    named = range(len(value.shape)) if axis is None else to_tuple(axis)
-    axis_tuple(tuple(named), len(value.shape), "gradient")  # refuses what is no axis, or named twice
-    axes = tuple(axis_index(a, len(value.shape), "gradient") for a in named)
+    requested = range(len(value.shape)) if axis is None else to_tuple(axis)
+    axis_tuple(tuple(requested), len(value.shape), "gradient")  # raises for an axis that is missing or named twice
+    axes = tuple(axis_index(a, len(value.shape), "gradient") for a in requested)
     if len(varargs) not in (0, 1, len(axes)):
         raise TypeError(f"gradient: {len(varargs)} distances are given for {len(axes)} axes; give one, or one for each")
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order={edge_order!r} must be 1 or 2")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
-    found = tuple(_slope(value, h, a, edge_order) for h, a in zip(spacings, axes, strict=True))
-    return found[0] if len(axes) == 1 else found
+    slopes = tuple(_slopes_along(value, h, a, edge_order) for h, a in zip(spacings, axes, strict=True))
+    return slopes[0] if len(axes) == 1 else slopes
 
 
-def _slope(value: Node, spacing: Any, axis: int, order: int) -> Array:
+def _slopes_along(value: Node, spacing: Any, axis: int, order: int) -> Array:
     extent, f = value.shape[axis], wrap(value)
     if extent < order + 1:
         raise ShapeError(f"gradient: axis {axis} of shape {value.shape} has fewer than {order + 1} elements")
@@ -223,14 +225,14 @@ def _slope(value: Node, spacing: Any, axis: int, order: int) -> Array:
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
-    """The area below a line through points.
+    """Integrate along an axis by the trapezoidal rule.
 
     Parameters
     ----------
     y : array
-        The heights.
+        The function values.
     x : array, optional
-        Where they stand; None: ``dx`` apart.
+        Their coordinates; None: values are ``dx`` apart.
     dx : number
     axis : int
 
@@ -241,7 +243,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     Raises
     ------
     AxisError, ShapeError
-        No such axis; ``x`` that does not fit.
+        ``y`` has no such axis; ``x`` does not fit.
 
     Examples
     --------
@@ -253,39 +255,42 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         y, x = map(wrap, exact_operands(y, x))
     value = node(y, "trapezoid", "y")
     axis = axis_index(axis, len(value.shape), "trapezoid")
-    wide: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
+    width: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
     if x is not None:
-        wide = diff(x, axis=-1 if x.ndim == 1 else axis)
+        width = diff(x, axis=-1 if x.ndim == 1 else axis)
         if x.ndim == 1:
-            wide = wide.reshape((-1,) + (1,) * (len(value.shape) - axis - 1))
+            width = width.reshape((-1,) + (1,) * (len(value.shape) - axis - 1))
     extent = value.shape[axis]
     if not extent:
         return sum(wrap(floating(value)), axis)
     high, low = (wrap(sliced(value, axis, *ends)) for ends in ((1, extent), (0, extent - 1)))
-    return sum(wide * (high + low) / 2.0, axis)
+    return sum(width * (high + low) / 2.0, axis)
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Array:
-    """Heights of the line through the points (``xp``, ``fp``).
+    """Interpolate linearly between the points (``xp``, ``fp``).
 
     Parameters
     ----------
     x : array
+        The coordinates to evaluate at.
     xp : (N,) ascending
+        The coordinates of the points.
     fp : (N,)
+        Their values, possibly complex.
     left, right : number, optional
-        What stands outside; None: the first and the last height.
+        The values before the first and after the last point; by default those of these points.
     period : number, optional
-        The line goes on after this length; ``xp`` may then be in any order.
+        The period of the coordinates; ``xp`` may then be in any order.
 
     Returns
     -------
-    Array of the shape of ``x``; float64 where one of the three is, else float32
+    Array of the shape of ``x``; float64 if one of the three is, else float32
 
     Raises
     ------
     ShapeError, ValueError, DTypeError
-        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0; complex places.
+        ``xp`` and ``fp`` are not vectors of one length, or are empty; ``period`` is 0; ``x`` or ``xp`` is complex.
 
     Examples
     --------
@@ -293,29 +298,29 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> wf.interp(wf.array([0.5, 5.0]), [0.0, 1.0], [10.0, 20.0]).tolist()
     [15.0, 20.0]
     """
-    for given, name in ((x, "x"), (xp, "xp")):
-        if iscomplexobj(given):
-            raise DTypeError(f"interp: {name} is {node(given, 'interp').dtype}; places must be real: take wf.real({name})")
+    for operand, name in ((x, "x"), (xp, "xp")):
+        if iscomplexobj(operand):
+            raise DTypeError(f"interp: {name} is {node(operand, 'interp').dtype}; coordinates must be real: take wf.real({name})")
     if iscomplexobj(fp):
         re, im = [
             interp(x, xp, part(fp), None if left is None else part(left), None if right is None else part(right), period)
             for part in (real, imag)
         ]
-        there = asarray(x) if period is None else remainder(asarray(x), abs(float(period)))  # of infinities this is NaN
-        known = im if shape_of(xp) == (1,) and period is None else where(isnan(there), 0, im)
-        return wrap(op("complex", re.node, known.node))
+        coordinates = asarray(x) if period is None else remainder(asarray(x), abs(float(period)))  # NaN for infinities
+        imaginary = im if shape_of(xp) == (1,) and period is None else where(isnan(coordinates), 0, im)
+        return wrap(op("complex", re.node, imaginary.node))
     if period is not None:
         if real_number(period, "interp", "period") == 0:
             raise ValueError("interp: period must not be 0")
         x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
-    at, place, height = (floating(n) for n in operands(x, xp, fp))
-    if DEFAULT.wide:  # then as in NumPy, which computes in float64
-        at, place, height = (cast(n, FLOAT64) for n in (at, place, height))
-    if place.shape != height.shape or len(place.shape) != 1:
-        raise ShapeError(f"interp: xp has shape {place.shape} and fp {height.shape}; two vectors of one length are needed")
-    if not place.size:
+    x_node, xp_node, fp_node = (floating(n) for n in operands(x, xp, fp))
+    if DEFAULT.wide:  # NumPy computes in float64
+        x_node, xp_node, fp_node = (cast(n, FLOAT64) for n in (x_node, xp_node, fp_node))
+    if xp_node.shape != fp_node.shape or len(xp_node.shape) != 1:
+        raise ShapeError(f"interp: xp has shape {xp_node.shape} and fp {fp_node.shape}; two vectors of one length are needed")
+    if not xp_node.size:
         raise ValueError("interp: xp and fp are empty")
-    dtype, q, points, values = at.dtype, wrap(at), wrap(place), wrap(height)
+    dtype, q, points, values = x_node.dtype, wrap(x_node), wrap(xp_node), wrap(fp_node)
     if dtype is not FLOAT64:
         q, points, values = (v.astype(dtype.computed.name) for v in (q, points, values))
     if period is not None:
@@ -325,32 +330,32 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         points, values = points[order], values[order]
         points = concat([points[-1:] - whole, points, points[:1] + whole])
         values = concat([values[-1:], values, values[:1]])
-    plain = left is right is None and not dtype.narrow and height.dtype is dtype
-    known = at_hand(q.node, points.node, values.node) if plain else None
-    if known is None:
-        behind = searchsorted(points, q, side="right")
-        return _between(_LATER, behind, q, points, values, left, right).astype(dtype.name)
+    plain = left is right is None and not dtype.narrow and fp_node.dtype is dtype
+    content = at_hand(q.node, points.node, values.node) if plain else None
+    if content is None:
+        count_below = searchsorted(points, q, side="right")
+        return _interpolate(_ArrayFunctions, count_below, q, points, values, left, right).astype(dtype.name)
     with np.errstate(all="ignore"):
-        lines = _between(_NOW, known[1].searchsorted(known[0], "right"), *known)
-    return wrap(leaf(np.asarray(lines), dtype))
+        result = _interpolate(_NumPyFunctions, content[1].searchsorted(content[0], "right"), *content)
+    return wrap(leaf(np.asarray(result), dtype))
 
 
 def _within_period(x: Any, period: float) -> Any:
-    """Return integers, which the dtype of the result may not hold, within a period that is an integer, and others as they are."""
-    found = node(x, "interp")
-    exact = found.dtype in (INT32, UINT32, INT64, UINT64) and period.is_integer() and period <= INT32.greatest
-    return remainder(wrap(found), int(period)) if exact else x
+    """Reduce integers by an integer period, since the dtype of the result may not hold them; return other operands unchanged."""
+    value = node(x, "interp")
+    is_reduced = value.dtype in (INT32, UINT32, INT64, UINT64) and period.is_integer() and period <= INT32.greatest
+    return remainder(wrap(value), int(period)) if is_reduced else x
 
 
-class _NOW:
-    """What :func:`_between` asks, of NumPy's arrays."""
+class _NumPyFunctions:
+    """The functions that :func:`_interpolate` calls, for NumPy arrays."""
 
     where, isnan, clip, take = (staticmethod(f) for f in (np.where, np.isnan, np.clip, np.take))
     constant = staticmethod(np.asarray)
 
 
-class _LATER:
-    """The same of arrays that are not there yet."""
+class _ArrayFunctions:
+    """The same functions for pending arrays."""
 
     where, isnan, constant = staticmethod(where), staticmethod(isnan), staticmethod(stop_gradient)
 
@@ -363,33 +368,33 @@ class _LATER:
         return wrap(op("gather", x.node, places.node, axes=(0,)))
 
 
-def _between(xp: Any, behind: Any, q: Any, points: Any, values: Any, left: Any = None, right: Any = None) -> Any:
-    """The straight lines between points, of NumPy's arrays or of weft's: each operation is rounded once.
+def _interpolate(xp: Any, count_below: Any, q: Any, points: Any, values: Any, left: Any = None, right: Any = None) -> Any:
+    """Evaluate the lines between points, for arrays of NumPy or weft, with every operation rounded once.
 
-    behind : how many points are not beyond each place
+    ``count_below``: for each coordinate, the number of points that are not greater.
     """
-    low = xp.clip(behind - 1, 0, max(points.size - 2, 0))
+    low = xp.clip(count_below - 1, 0, max(points.size - 2, 0))
     high = xp.clip(low + 1, 0, points.size - 1)
     x0, x1, y0, y1 = xp.take(points, low), xp.take(points, high), xp.take(values, low), xp.take(values, high)
-    wide = x1 - x0
-    slope = (y1 - y0) / xp.where(wide == 0, wide.dtype.type(1), wide)
+    width = x1 - x0
+    slope = (y1 - y0) / xp.where(width == 0, width.dtype.type(1), width)
     inside = y0 + (q - x0) * slope
-    other = y1 + (q - x1) * slope  # as NumPy's, where a height is infinite
-    other = xp.where(q == x0, y0, xp.where(xp.isnan(other) & (y0 == y1), y0, other))
-    inside = xp.where(q == x1, y1, xp.where(xp.isnan(inside), xp.constant(other), inside))
-    found = xp.where(q < points[0], values[0] if left is None else left, inside)
-    found = xp.where(q > points[-1], values[-1] if right is None else right, found)
-    return xp.where(xp.isnan(q), values[0] if points.size == 1 else q, found)  # NumPy's one point is everywhere that no side is
+    from_right = y1 + (q - x1) * slope  # NumPy's second attempt, for infinite values
+    from_right = xp.where(q == x0, y0, xp.where(xp.isnan(from_right) & (y0 == y1), y0, from_right))
+    inside = xp.where(q == x1, y1, xp.where(xp.isnan(inside), xp.constant(from_right), inside))
+    result = xp.where(q < points[0], values[0] if left is None else left, inside)
+    result = xp.where(q > points[-1], values[-1] if right is None else right, result)
+    return xp.where(xp.isnan(q), values[0] if points.size == 1 else q, result)  # NaN, except for one point, as in NumPy
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
-    """Angles without jumps: where neighbours differ by more than half a ``period``, whole periods are added.
+    """Remove jumps of angles: where neighbours differ by more than half a ``period``, add whole periods.
 
     Parameters
     ----------
     p : array
     discont : number, optional
-        Only jumps above this count; at least half a period.
+        Only jumps larger than this count; at least half a period.
     axis : int
     period : number
 
@@ -399,8 +404,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
     Raises
     ------
-    AxisError
-        No such axis.
+    AxisError, DTypeError
+        ``p`` has no such axis; it is complex.
 
     Examples
     --------
@@ -415,18 +420,18 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     if value.dtype in COMPLEX:
         raise no_complex("unwrap", value.dtype)
     real_number(period, "unwrap", "period")
-    whole = isinstance(period, int) and value.dtype not in FLOATS
+    is_integer = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
-        return wrap(value if whole else floating(value))
-    x = wrap(value if whole else floating(value))
-    half: Any = period // 2 if whole else period / 2
-    apart = diff(wrap(value), axis=axis).astype(x.dtype)
-    turned = remainder(apart + half, period) - half
-    if not whole or period % 2 == 0:  # a jump of just half a period keeps its direction
-        turned = where((turned == -half) & (apart > 0), half, turned)
+        return wrap(value if is_integer else floating(value))
+    x = wrap(value if is_integer else floating(value))
+    half: Any = period // 2 if is_integer else period / 2
+    differences = diff(wrap(value), axis=axis).astype(x.dtype)
+    wrapped = remainder(differences + half, period) - half
+    if not is_integer or period % 2 == 0:  # a jump of exactly half a period keeps its direction
+        wrapped = where((wrapped == -half) & (differences > 0), half, wrapped)
     limit = half if discont is None else real_number(discont, "unwrap", "discont")
-    more = where(absolute(apart) < limit, 0, turned - apart)
+    correction = where(absolute(differences) < limit, 0, wrapped - differences)
     extent = x.shape[axis]
-    later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(more, axis).astype(x.dtype)
+    later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)
     first = reshaped(sliced(x.node, axis, 0, 1), tuple(1 if a == axis else n for a, n in enumerate(x.shape)))
     return concat([wrap(first), later], axis)

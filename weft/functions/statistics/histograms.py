@@ -1,4 +1,4 @@
-"""How many elements lie in which bin. Bins that are not given depend on the elements: these are looked at then."""
+"""Histograms and bin counts. Bin edges that are not given depend on the elements, which are computed then."""
 
 from __future__ import annotations
 
@@ -33,28 +33,30 @@ from weft.functions.support.arguments import (
     whole,
 )
 from weft.graph.primitives.meeting import adding
+from weft.process.docstrings import complete_docs
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
-    """How often each of the numbers 0, 1, 2, ... occurs; the largest is looked at.
+    """Count how often each of the integers 0, 1, 2, ... occurs. The elements are computed to find the largest.
 
     Parameters
     ----------
     x : (N,) array of integers
-        None below zero.
+        Not negative.
     weights : (N,) array, optional
-        What each of them adds, in place of 1.
+        The amount that each element adds instead of 1.
     minlength : int
-        The result is at least so long.
+        The minimum length of the result.
 
     Returns
     -------
-    Array of int64, of float32 or float64 with ``weights``
+    Array of int64; of float32 or float64 with ``weights``
 
     Raises
     ------
     ShapeError, DTypeError, ValueError, TraceError
-        Not one dimension, or as many weights as elements; no integers; a negative number; inside a traced function.
+        ``x`` is not a vector, or ``weights`` has another shape; ``x`` does not hold integers; one is negative; inside a traced
+        function.
 
     Examples
     --------
@@ -70,38 +72,38 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
     least = whole(minlength, "bincount", "minlength")
     if least < 0:
         raise ValueError(f"bincount: minlength={least} must not be negative")
-    known = looked(wrap(value), "bincount")
-    if value.size and known.min() < 0:
-        raise ValueError(f"bincount: x holds the negative number {known.min()}")
-    length = max(least, int(known.max()) + 1 if value.size else 0)
+    elements = looked(wrap(value), "bincount")
+    if value.size and elements.min() < 0:
+        raise ValueError(f"bincount: x holds the negative number {elements.min()}")
+    length = max(least, int(elements.max()) + 1 if value.size else 0)
     if weights is None:
-        return wrap(numpy_node(np.bincount(known.astype(np.int64), minlength=length)))
-    added = node(weights, "bincount", "weights")
-    if added.shape != value.shape:
-        raise ShapeError(f"bincount: weights have shape {added.shape}, x has shape {value.shape}")
-    return wrap(_counted(cast(value, INT64), _weighed(added), length))
+        return wrap(numpy_node(np.bincount(elements.astype(np.int64), minlength=length)))
+    amounts = node(weights, "bincount", "weights")
+    if amounts.shape != value.shape:
+        raise ShapeError(f"bincount: weights have shape {amounts.shape}, x has shape {value.shape}")
+    return wrap(_scatter_counts(cast(value, INT64), _cast_weights(amounts), length))
 
 
-def _weighed(added: Node) -> Node:
-    """Weights in the dtype that they are summed in."""
+def _cast_weights(added: Node) -> Node:
+    """Cast weights to the dtype they are summed in."""
     return added if added.dtype is FLOAT64 else cast(added, DEFAULT.real)
 
 
-def _counted(place: Node, added: Node, length: int) -> Node:
+def _scatter_counts(place: Node, added: Node, length: int) -> Node:
     zeros = broadcast(number(0, added.dtype), (length,))
     return op("scatter", zeros, added, place, axes=(0,), mode=adding(added.dtype)) if length else zeros
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
-    """In which bin each element lies: 0 in front of the first edge, ``len(bins)`` behind the last.
+    """Return the bin of each element: 0 before the first edge, ``len(bins)`` after the last.
 
     Parameters
     ----------
     x : array
     bins : (N,) array
-        Rising or falling; they are looked at.
+        Rising or falling edges. They are computed.
     right : bool
-        Whether the edges belong to the bins in front of them.
+        Whether an edge belongs to the bin before it.
 
     Returns
     -------
@@ -110,7 +112,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     Raises
     ------
     DTypeError, ShapeError, ValueError, TraceError
-        Complex numbers; ``bins`` are no vector; they rise and fall; they are not known inside a traced function.
+        ``x`` is complex; ``bins`` is not a vector; it neither rises nor falls; it is not known inside a traced function.
 
     Examples
     --------
@@ -120,24 +122,24 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     """
     if common((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
         raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
-    found = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
-    edges = found if isinstance(found, np.ndarray) else looked(bins, "digitize", "bins")  # a list of floats: as they are written
+    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    edges = promoted if isinstance(promoted, np.ndarray) else looked(bins, "digitize", "bins")  # float lists stay float64
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
-    if edges.dtype.kind == "f" and np.isnan(edges).any():  # NumPy's own way through what has no order
-        known = looked(x, "digitize")
+    if edges.dtype.kind == "f" and np.isnan(edges).any():  # NaN edges: NumPy's binary search defines the result
+        elements = looked(x, "digitize")
         with said_by("digitize"):
-            return of_numpy(np.digitize(known, edges, right))
-    falls = edges.size > 0 and bool(edges[0] > edges[-1])
-    if (edges[1:] > edges[:-1] if falls else edges[1:] < edges[:-1]).any():
+            return of_numpy(np.digitize(elements, edges, right))
+    is_falling = edges.size > 0 and bool(edges[0] > edges[-1])
+    if (edges[1:] > edges[:-1] if is_falling else edges[1:] < edges[:-1]).any():
         raise ValueError("digitize: bins must rise or fall")
-    if not falls:
+    if not is_falling:
         return searchsorted(bins, x, side="left" if right else "right")
     rising = bins[::-1] if isinstance(bins, list | tuple) else edges[::-1]
     return len(edges) - searchsorted(rising, x, side="left" if right else "right")
 
 
-def _bounds(function: str, range: Any) -> tuple[float, float]:
+def _parse_range(function: str, range: Any) -> tuple[float, float]:
     ends = [real_number(b, function, "range") for b in several(range, function, "range")]
     if len(ends) != 2:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
@@ -147,13 +149,13 @@ def _bounds(function: str, range: Any) -> tuple[float, float]:
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
-def _edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.ndarray:
-    """The edges of bins in the dtype in which elements are compared with them."""
-    exact = a.dtype.numpy if a.dtype in FLOATS and not a.dtype.narrow else np.dtype(np.float64)
+def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.ndarray:
+    """Return the bin edges in the dtype in which elements are compared with them."""
+    float_dtype = a.dtype.numpy if a.dtype in FLOATS and not a.dtype.narrow else np.dtype(np.float64)
     if isinstance(bins, str):
-        known = looked(wrap(a), function, "a")
+        elements = looked(wrap(a), function, "a")
         with said_by(function):
-            return np.histogram_bin_edges(known, bins, range, weights)
+            return np.histogram_bin_edges(elements, bins, range, weights)
     bins = as_ints(bins)
     if isinstance(bins, list | tuple) or getattr(bins, "shape", ()) != ():
         edges = looked(bins, function, "bins")
@@ -167,42 +169,32 @@ def _edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.nd
     if count < 1:
         raise ValueError(f"{function}: bins={count} must be at least 1")
     if range is not None:
-        low, high = _bounds(function, range)
+        low, high = _parse_range(function, range)
     elif not a.size:
         low, high = 0.0, 1.0
     else:
-        known = looked(wrap(a), function, "a")
-        low, high = _bounds(function, (known.min(), known.max()))
-    return np.linspace(low, high, count + 1).astype(exact)
+        elements = looked(wrap(a), function, "a")
+        low, high = _parse_range(function, (elements.min(), elements.max()))
+    return np.linspace(low, high, count + 1).astype(float_dtype)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
-    """The edges that :func:`histogram` divides by.
-
-    Parameters
-    ----------
-    a, bins, range, weights : as in :func:`histogram`
+    """Return the bin edges that :func:`histogram` uses.
 
     Returns
     -------
     (number of bins + 1,) Array
 
-    Raises
-    ------
-    ValueError, DTypeError, TraceError
-        As :func:`histogram`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.histogram_bin_edges(wf.array([0.0, 4.0]), bins=2).tolist()
     [0.0, 2.0, 4.0]
     """
     value = node(a, "histogram_bin_edges", "a")
-    return of_numpy(_edges("histogram_bin_edges", value, bins, range, weights), _like(value))
+    return of_numpy(_find_edges("histogram_bin_edges", value, bins, range, weights), _edge_dtype(value))
 
 
-def _like(value: Node) -> Any:
+def _edge_dtype(value: Node) -> Any:
     if DEFAULT.wide and value.dtype in FLOATS:
         return value.dtype
     return FLOAT64 if value.dtype in (FLOAT64, UINT64) else DEFAULT.real
@@ -211,30 +203,30 @@ def _like(value: Node) -> Any:
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
 ) -> tuple[Array, Array]:
-    """How many elements lie in each bin; the last bin has its upper edge.
+    """Count the elements in each bin; the last bin includes its upper edge.
 
     Parameters
     ----------
     a : array
         Flattened.
     bins : int, (N + 1,) array, or str
-        How many of one width, their edges, or one of NumPy's rules ("auto", "fd", "sturges", ...).
+        The number of bins of equal width, their edges, or one of NumPy's rules ("auto", "fd", "sturges", ...).
     range : (low, high), optional
-        None: from the least to the largest element, which are looked at.
+        None: from the smallest to the largest element, which are computed.
     density : bool
         Divide by the widths and the total, so that the area is 1.
     weights : array, optional
-        What each element adds, in place of 1.
+        The amount that each element adds instead of 1.
 
     Returns
     -------
-    (N,) Array of int64, or of floats, and (N + 1,) Array : the counts and the edges
+    (N,) Array of int64 or floats, and (N + 1,) Array : the counts and the edges
 
     Raises
     ------
     ValueError, ShapeError, DTypeError, TraceError
-        Edges that fall, no bin, or a range without numbers; weights that do not fit; bins that are nothing of these; what is
-        looked at is not known inside a traced function.
+        Edges fall, there is no bin, or ``range`` is not finite; ``weights`` has another shape; ``bins`` is none of these;
+        computed elements are not known inside a traced function.
 
     Examples
     --------
@@ -246,97 +238,89 @@ def histogram(
     value = node(a, "histogram", "a")
     if value.dtype in COMPLEX and range is None and not np.ndim(bins):
         raise DTypeError("histogram: a is complex, and has no least element; give edges, or take wf.real(a) or wf.abs(a)")
-    edges = _edges("histogram", value, bins, range, weights)
+    edges = _find_edges("histogram", value, bins, range, weights)
     count = len(edges) - 1
     x, line = wrap(reshaped(value, (value.size,))), wrap(numpy_node(edges))
     place = searchsorted(line, x, side="right") - 1
     place = where(x == line[-1:], count - 1, place)
     inside = (place >= 0) & (place < count) & (x <= line[-1:])
-    truths = False
+    weights_are_bool = False
     if weights is None:
-        added: Any = wrap(cast(inside.node, INT64))
+        amounts: Any = wrap(cast(inside.node, INT64))
     else:
-        (added,) = arrays("histogram", weights=weights)
-        if added.shape != value.shape:
-            raise ShapeError(f"histogram: weights have shape {added.shape}, a has shape {value.shape}")
-        truths = added.node.dtype == BOOL
-        if truths:
-            added = added.astype("int64")
-        added = where(inside, added.reshape(-1), 0)
-    counts = wrap(_counted(where(inside, place, 0).node, added.node, count))
-    shown = of_numpy(edges, _like(value))
-    if truths:
+        (amounts,) = arrays("histogram", weights=weights)
+        if amounts.shape != value.shape:
+            raise ShapeError(f"histogram: weights have shape {amounts.shape}, a has shape {value.shape}")
+        weights_are_bool = amounts.node.dtype == BOOL
+        if weights_are_bool:
+            amounts = amounts.astype("int64")
+        amounts = where(inside, amounts.reshape(-1), 0)
+    counts = wrap(_scatter_counts(where(inside, place, 0).node, amounts.node, count))
+    edge_array = of_numpy(edges, _edge_dtype(value))
+    if weights_are_bool:
         counts = counts.astype("bool")  # NumPy counts in the dtype of the weights
     if density:
-        counts = counts / diff(shown) / sum(counts)
-    return counts, shown
+        counts = counts / diff(edge_array) / sum(counts)
+    return counts, edge_array
 
 
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
 ) -> tuple[Array, Array, Array]:
-    """How many points of a plane lie in each bin; computes at once, in NumPy.
+    """Count the points of a plane in each bin. NumPy computes immediately.
 
     Parameters
     ----------
     x, y : (N,) array
+        The coordinates of the points.
     bins : int, (N + 1,) array, or a pair of these
     range : pair of (low, high), optional
-    density, weights : as in :func:`histogram`
 
     Returns
     -------
-    three Arrays of floats : the counts, x along the first axis, and the edges of both
+    three Arrays of floats : the counts, with x along the first axis, and the edges of both
 
     Raises
     ------
     ValueError, TraceError
-        What NumPy refuses; inside a traced function.
+        NumPy refuses the arguments; inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.histogram2d(wf.array([0.0, 1.0]), wf.array([0.0, 1.0]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    return _in_numpy("histogram2d", np.histogram2d, (x, y), bins, range, density, weights)
+    return _call_numpy("histogram2d", np.histogram2d, (x, y), bins, range, density, weights)
 
 
-def _in_numpy(function: str, ask: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
-    known = [looked(p, function) for p in points]
-    like = FLOAT64 if any(k.dtype == np.float64 for k in known) else DEFAULT.real
+def _call_numpy(function: str, function_of_numpy: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
+    operands = [looked(p, function) for p in points]
+    like = FLOAT64 if any(k.dtype == np.float64 for k in operands) else DEFAULT.real
     if isinstance(bins, Sequence | Array):
         bins = [looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
     weights = None if weights is None else looked(weights, function, "weights")
     with said_by(function):
-        found = ask(*known, bins=bins, range=range, density=density, weights=weights)
-    return tuple(tuple(of_numpy(e, like) for e in f) if isinstance(f, tuple | list) else of_numpy(f, like) for f in found)
+        results = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
+    return tuple(tuple(of_numpy(e, like) for e in f) if isinstance(f, tuple | list) else of_numpy(f, like) for f in results)
 
 
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
 ) -> tuple[Array, tuple[Array, ...]]:
-    """How many points of a space lie in each bin; computes at once, in NumPy.
+    """Count the points of a space in each bin. NumPy computes immediately.
 
     Parameters
     ----------
     sample : (N, D) array
     bins : int, or a sequence of D numbers or edges
     range : sequence of D pairs (low, high), optional
-    density, weights : as in :func:`histogram`
 
     Returns
     -------
     Array with D dimensions, and a tuple of D Arrays : the counts and the edges
 
-    Raises
-    ------
-    ValueError, TraceError
-        What NumPy refuses; inside a traced function.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.histogramdd(wf.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -346,4 +330,8 @@ def histogramdd(
         columns = [looked(s, "histogramdd", "sample") for s in several(sample, "histogramdd", "sample")]
         with said_by("histogramdd"):
             points = np.transpose(columns)
-    return _in_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
+    return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
+
+
+complete_docs(histogram, histogram_bin_edges, histogram2d)
+complete_docs(histogram2d, histogramdd)

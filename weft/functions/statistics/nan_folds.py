@@ -1,4 +1,4 @@
-"""Sums, means and extremes of the elements that are not NaN; a complex number is NaN where one of its parts is."""
+"""Reductions that skip NaN. A complex number is NaN if one of its parts is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weft.dtypes.parse import spelled
 from weft.errors import ShapeError
 from weft.functions.elementwise.ufuncs import isnan
 from weft.functions.indexing.where import where as choose
+from weft.functions.reductions import averages
 from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from weft.functions.support.arguments import (
     Axis,
@@ -33,10 +34,11 @@ from weft.functions.support.arguments import (
     widened,
 )
 from weft.graph.primitives.rules import broadcast as two_shapes
+from weft.process.docstrings import complete_docs
 
 
-def _without(function: str, x: Any, stand_in: float) -> Array:
-    """``x`` with a number in place of each NaN; in float32 where its format has no infinity that is asked for."""
+def _replace_nan(function: str, x: Any, stand_in: float) -> Array:
+    """Replace each NaN by ``stand_in``; in float32 if the format lacks the infinity that stands in."""
     (value,) = arrays(function, a=x)
     if value.node.dtype not in INEXACT:
         return value
@@ -46,8 +48,8 @@ def _without(function: str, x: Any, stand_in: float) -> Array:
     return choose(isnan(value), number, value)
 
 
-def _none_left(value: Array, axis: Axis, keepdims: bool, where: Any = True) -> Array | None:
-    """Whether all elements along axes are NaN; None where none can be."""
+def _all_nan(value: Array, axis: Axis, keepdims: bool, where: Any = True) -> Array | None:
+    """Return whether all elements along axes are NaN, or None if the dtype has no NaN."""
     return all(isnan(value), axis, keepdims=keepdims, where=where) if value.node.dtype in INEXACT else None
 
 
@@ -55,144 +57,74 @@ def nansum(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
-    """Sum of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
-
-    Returns
-    -------
-    Array without the axes; 0 where all are NaN
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`sum`.
+    """Compute the sum of the elements that are not NaN; 0 if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nansum(wf.array([1.0, wf.nan, 2.0])).tolist()
     3.0
     """
-    return sum(_without("nansum", a, 0.0), axis, dtype, out, keepdims, initial, where)
+    return sum(_replace_nan("nansum", a, 0.0), axis, dtype, out, keepdims, initial, where)
 
 
 def nanprod(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
-    """Product of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
-
-    Returns
-    -------
-    Array without the axes; 1 where all are NaN
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`sum`.
+    """Compute the product of the elements that are not NaN; 1 if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanprod(wf.array([3.0, wf.nan, 2.0])).tolist()
     6.0
     """
-    return prod(_without("nanprod", a, 1.0), axis, dtype, out, keepdims, initial, where)
+    return prod(_replace_nan("nanprod", a, 1.0), axis, dtype, out, keepdims, initial, where)
 
 
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
-    """Running sum in which a NaN adds nothing.
-
-    Parameters
-    ----------
-    a, axis, dtype, out : as in :func:`cumsum`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`cumsum`.
+    """Compute the cumulative sum, with NaN counted as 0.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
-    return cumsum(_without("nancumsum", a, 0.0), axis, dtype, out)
+    return cumsum(_replace_nan("nancumsum", a, 0.0), axis, dtype, out)
 
 
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
-    """Running product in which a NaN counts as 1.
-
-    Parameters
-    ----------
-    a, axis, dtype, out : as in :func:`cumsum`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`cumsum`.
+    """Compute the cumulative product, with NaN counted as 1.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
     [2.0, 2.0, 6.0]
     """
-    return cumprod(_without("nancumprod", a, 1.0), axis, dtype, out)
+    return cumprod(_replace_nan("nancumprod", a, 1.0), axis, dtype, out)
 
 
 def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any) -> Array:
     (value,) = arrays(function, a=a)
-    fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
+    fold, identity = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     floats = value.node.dtype in INEXACT
-    unknown = initial is not None and floats and (not is_number(initial) or initial != initial)
-    begun = wrap(held(initial, value.node.dtype, function, "initial")) if unknown else None
-    first = initial if begun is None else _without(function, begun, none)  # a NaN there counts no more than among the elements
-    found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=first, where=where)
-    none_left = _none_left(value, axis, keepdims, where) if initial is None or unknown else None
-    if none_left is not None and begun is not None:
-        none_left = none_left & isnan(begun)
-    whole = found if none_left is None else choose(none_left, np.nan if begun is None else begun, found)
-    return finish(cast(whole.node, value.node.dtype), out, function)
+    may_be_nan = initial is not None and floats and (not is_number(initial) or initial != initial)
+    initial_array = wrap(held(initial, value.node.dtype, function, "initial")) if may_be_nan else None
+    start = initial if initial_array is None else _replace_nan(function, initial_array, identity)  # a NaN is skipped here as well
+    extreme = fold(_replace_nan(function, value, identity), axis, keepdims=keepdims, initial=start, where=where)
+    all_nan = _all_nan(value, axis, keepdims, where) if initial is None or may_be_nan else None
+    if all_nan is not None and initial_array is not None:
+        all_nan = all_nan & isnan(initial_array)
+    result = extreme if all_nan is None else choose(all_nan, np.nan if initial_array is None else initial_array, extreme)
+    return finish(cast(result.node, value.node.dtype), out, function)
 
 
 def nanmax(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
-    """Largest of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims, initial, where : as in :func:`max`
-
-    Returns
-    -------
-    Array without the axes; NaN where all are
-
-    Raises
-    ------
-    ShapeError, AxisError
-        As :func:`max`.
+    """Return the largest of the elements that are not NaN; NaN if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanmax(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
@@ -202,141 +134,95 @@ def nanmax(
 def nanmin(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
-    """Smallest of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims, initial, where : as in :func:`max`
-
-    Returns
-    -------
-    Array without the axes; NaN where all are
-
-    Raises
-    ------
-    ShapeError, AxisError
-        As :func:`min`.
+    """Return the smallest of the elements that are not NaN; NaN if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanmin(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
     return _extreme("nanmin", a, axis, out, keepdims, initial, where)
 
 
-def _place(function: str, a: Any, axis: int | None, out: Any, keepdims: bool) -> Array:
+def _find_index(function: str, a: Any, axis: int | None, out: Any, keepdims: bool) -> Array:
     (value,) = arrays(function, a=a)
-    none_left = _none_left(value, axis, False)
-    if none_left is not None and bool(none_left.any()):
+    all_nan = _all_nan(value, axis, False)
+    if all_nan is not None and bool(all_nan.any()):
         raise ValueError(f"{function}: all elements of a slice are NaN")
-    fold, none = (argmax, -np.inf) if function == "nanargmax" else (argmin, np.inf)
-    return fold(_without(function, value, none), axis, out, keepdims)
+    fold, identity = (argmax, -np.inf) if function == "nanargmax" else (argmin, np.inf)
+    return fold(_replace_nan(function, value, identity), axis, out, keepdims)
 
 
 def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the largest of the elements that are not NaN is; looks whether there is one.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims : as in :func:`argmax`
-
-    Returns
-    -------
-    Array of int64, without the axis
+    """Return the index of the largest of the elements that are not NaN. The elements are computed to check that there is one.
 
     Raises
     ------
     ValueError, AxisError, TraceError
-        All are NaN; no such axis; inside a traced function.
+        All elements of a slice are NaN; ``a`` has no such axis; inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanargmax(wf.array([wf.nan, 1.0, 3.0])).tolist()
     2
     """
-    return _place("nanargmax", a, axis, out, keepdims)
+    return _find_index("nanargmax", a, axis, out, keepdims)
 
 
 def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest of the elements that are not NaN is; looks whether there is one.
-
-    Parameters
-    ----------
-    a, axis, out, keepdims : as in :func:`argmax`
-
-    Returns
-    -------
-    Array of int64, without the axis
-
-    Raises
-    ------
-    ValueError, AxisError, TraceError
-        As :func:`nanargmax`.
+    """Return the index of the smallest of the elements that are not NaN. The elements are computed to check that there is one.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanargmin(wf.array([wf.nan, 1.0, 3.0])).tolist()
     1
     """
-    return _place("nanargmin", a, axis, out, keepdims)
+    return _find_index("nanargmin", a, axis, out, keepdims)
 
 
 def _moments(
     function: str, a: Any, axis: Axis, dtype: Any, ddof: float | None, keepdims: bool, where: Any, out: Any,
-    known: Any = None,
+    given_mean: Any = None,
 ) -> Array:
-    """The mean (``ddof`` is None) or the variance, in the dtype of the result."""
+    """Compute the mean (``ddof`` is None) or the variance, in the dtype of the result."""
     value = floating(node(a, function, "a"))
     result = spelled(dtype) if dtype is not None else widened(value.dtype, out)
     x = wrap(cast(value, result.computed))
-    of = extent_of(x.shape, axes_of(axis, x.shape, function))
-    warn_of_empty_mean(function, x.shape, of) if ddof is None else warn_of_freedom(function, of, ddof)
-    there = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
-    count = sum(there, axis, keepdims=True).astype(x.node.dtype.part.numpy)
-    if known is None:
-        mean = sum(choose(there, x, 0.0), axis, keepdims=True) / count
+    count_all = extent_of(x.shape, axes_of(axis, x.shape, function))
+    warn_of_empty_mean(function, x.shape, count_all) if ddof is None else warn_of_freedom(function, count_all, ddof)
+    included = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
+    count = sum(included, axis, keepdims=True).astype(x.node.dtype.part.numpy)
+    if given_mean is None:
+        mean = sum(choose(included, x, 0.0), axis, keepdims=True) / count
     else:
-        mean = wrap(cast(node(known, function, "mean"), x.node.dtype))
+        mean = wrap(cast(node(given_mean, function, "mean"), x.node.dtype))
         if two_shapes(mean.shape, x.shape) != x.shape:
-            raise ShapeError(f"{function}: mean has shape {mean.shape}, not that of a {x.shape} with keepdims=True")
-    found = mean
+            raise ShapeError(f"{function}: mean has shape {mean.shape}, which does not fit a {x.shape}: use keepdims=True")
+    result_array = mean
     if ddof is not None:
         freedom = count - ddof
-        far = choose(there, x - mean, 0.0)
-        total = sum(wrap(magnitude(far.node)) ** 2, axis, keepdims=True)
-        found = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan)
+        distance = choose(included, x - mean, 0.0)
+        total = sum(wrap(magnitude(distance.node)) ** 2, axis, keepdims=True)
+        result_array = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan)
         result = result.part if dtype is None else result
     if not keepdims:
-        shape = sum(there, axis).shape
-        found = found.reshape(shape)
-    return wrap(cast(found.node, result))
+        shape = sum(included, axis).shape
+        result_array = result_array.reshape(shape)
+    return wrap(cast(result_array.node, result))
 
 
 def nanmean(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
-    """Mean of the elements that are not NaN.
+    """Compute the mean of the elements that are not NaN; NaN if all are NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, keepdims, where : as in :func:`mean`
-
-    Returns
-    -------
-    Array without the axes; NaN where all are
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`mean`.
+    dtype : dtype, optional
+        By default the dtype of ``a``, and float32 for integers and bools.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
@@ -347,24 +233,10 @@ def nanvar(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
     where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
-    """Variance of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
-
-    Returns
-    -------
-    Array without the axes; NaN where no more than ``ddof`` are left
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`mean`.
+    """Compute the variance of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
@@ -376,28 +248,24 @@ def nanstd(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
     where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
-    """Standard deviation of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
-
-    Returns
-    -------
-    Array without the axes; NaN where no more than ``ddof`` are left
-
-    Raises
-    ------
-    AxisError, DTypeError
-        As :func:`mean`.
+    """Compute the standard deviation of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """
     less = freedom_lost("nanstd", ddof, correction)
     square = _moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean).node
-    root = norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex where dtype= says so
+    root = norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex if dtype= is
     return finish(cast(root, square.dtype), out, "nanstd")
+
+
+complete_docs(sum, nansum, nanprod)
+complete_docs(cumsum, nancumsum, nancumprod)
+complete_docs(max, nanmax)
+complete_docs(min, nanmin)
+complete_docs(argmax, nanargmax)
+complete_docs(nanargmax, nanargmin)
+complete_docs(averages.mean, nanmean)
+complete_docs(averages.var, nanvar, nanstd)

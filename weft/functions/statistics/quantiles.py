@@ -1,6 +1,6 @@
 """Medians, percentiles and quantiles, also weighted.
 
-The elements are sorted along the axes and interpolated between two neighbours. Names that begin with ``nan`` skip NaN.
+The elements are sorted along the axes and interpolated between two neighbours. Functions whose names begin with ``nan`` skip NaN.
 """
 
 from __future__ import annotations
@@ -38,46 +38,48 @@ from weft.functions.support.arguments import (
     warn_of_empty_mean,
     widened,
 )
+from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
 
-# where a quantile q of n elements lies, counted from 0 (R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages,
-# The American Statistician 50, 1996): n q + a + q (1 - a - b) - 1
-_BETWEEN = {
+# method -> (a, b): the quantile q of n elements is at index n q + a + q (1 - a - b) - 1 (R. J. Hyndman and Y. Fan,
+# Sample Quantiles in Statistical Packages, The American Statistician 50, 1996)
+_CONTINUOUS = {
     "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }
 
-def _closest(q: Any, n: Any) -> tuple[Any, Any]:
+
+def _closest_observation(q: Any, n: Any) -> tuple[Any, Any]:
     place = n * q - 1.5
     low: Any = floor(place)
     return low, where((place == low) & (low % 2 == 1), 0.0, 1.0)
 
 
-_PLACES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (q, n) -> (place below, part of the way to the next)
+_INDEX_RULES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (q, n) -> (lower index, fraction of the way to the next)
     "lower": lambda q, n: (floor((n - 1) * q), 0.0),
     "higher": lambda q, n: (ceil((n - 1) * q), 0.0),
     "nearest": lambda q, n: (rint((n - 1) * q), 0.0),
     "midpoint": lambda q, n: (floor((n - 1) * q), where((n - 1) * q == floor((n - 1) * q), 0.0, 0.5)),
     "inverted_cdf": lambda q, n: (ceil(n * q - 1), 0.0),
     "averaged_inverted_cdf": lambda q, n: (floor(n * q - 1), where(n * q == floor(n * q), 0.5, 1.0)),
-    "closest_observation": _closest,
+    "closest_observation": _closest_observation,
 }
-_CHOOSING = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")  # elements as they are
-METHODS = (*_BETWEEN, *_PLACES)
+_DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")  # results are elements
+METHODS = (*_CONTINUOUS, *_INDEX_RULES)
 
 
-def _places(method: str, q: Array, n: Any) -> tuple[Any, Any]:
-    if method in _PLACES:
-        return _PLACES[method](q, n)
-    a, b = _BETWEEN[method]
+def _index_and_fraction(method: str, q: Array, n: Any) -> tuple[Any, Any]:
+    if method in _INDEX_RULES:
+        return _INDEX_RULES[method](q, n)
+    a, b = _CONTINUOUS[method]
     place = n * q + (a + q * (1 - a - b)) - 1
     return floor(place), place - floor(place)
 
 
-def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
-    """The elements to choose from sorted along a last axis, the shape in front, and that with the axes kept.
+def _sorted_rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+    """Return the elements sorted along a last axis, the shape of the other axes, and the shape with the reduced axes kept.
 
-    whole : integers may stay integers, since none is made of two
+    ``whole``: integers may stay integers, because no element is interpolated from two.
     """
     value = node(x, function, "a")
     axes = axis_tuple(axis, len(value.shape), function)
@@ -90,14 +92,14 @@ def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array
 
 
 def _fractions(function: str, q: Any, scale: float) -> Array:
-    (given,) = arrays(function, q=q)
-    found = wrap(cast(given.node, FLOAT64))
-    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # of those that are computed only the place is bounded
-        known = np.asarray(q)
-        if not ((known >= 0) & (known <= scale)).all():
+    (fractions,) = arrays(function, q=q)
+    result = wrap(cast(fractions.node, FLOAT64))
+    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # for an Array only the index is clipped
+        values = np.asarray(q)
+        if not ((values >= 0) & (values <= scale)).all():
             raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")
-        found = wrap(node(np.asarray(q, np.float64), function, "q"))
-    return found if scale == 1 else found / scale
+        result = wrap(node(np.asarray(q, np.float64), function, "q"))
+    return result if scale == 1 else result / scale
 
 
 def _quantiles(
@@ -107,35 +109,36 @@ def _quantiles(
     if method not in METHODS:
         raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
     if weights is not None and method != "inverted_cdf":
-        raise ValueError(f"{function}: weights go with method='inverted_cdf', not {method!r}")
-    have = node(x, function, "a").dtype
-    if have in COMPLEX:
-        raise DTypeError(f"{function}: a is {have}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
+        raise ValueError(f"{function}: weights= needs method='inverted_cdf', not {method!r}")
+    form = node(x, function, "a").dtype
+    if form in COMPLEX:
+        raise DTypeError(f"{function}: a is {form}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
-    rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
-    if have == BOOL and method not in _CHOOSING and (rows.size if skip else rows.shape[-1]):
-        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
-    if DEFAULT.wide and type(q) not in NUMBERS and method not in _CHOOSING:
-        parts = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
-        rows = rows.astype(promote(have, parts.dtype).numpy) if parts.dtype in FLOATS else rows
+    rows, lead, kept = _sorted_rows(function, x, axis, method in _DISCRETE)
+    if form == BOOL and method not in _DISCRETE and (rows.size if skip else rows.shape[-1]):
+        raise DTypeError(f"{function}: bools cannot be interpolated; cast with .astype('float32')")
+    if DEFAULT.wide and type(q) not in NUMBERS and method not in _DISCRETE:
+        q_node = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
+        rows = rows.astype(promote(form, q_node.dtype).numpy) if q_node.dtype in FLOATS else rows
     line = fractions.reshape(-1)
     count: Any = rows.shape[-1]
     if skip:
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
-            raise EmptyError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+            shape = kept if keepdims else lead
+            raise EmptyError(f"{function}: a has no elements along axis={axis} to compute a result of shape {shape} from")
         if skip:
             warn_of_empty_mean(function, node(x, function).shape, 0)
         rows = wrap(floating(rows.node)) if skip else rows
-        fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
-        found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
+        fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # integers: the result has no elements
+        result = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
     elif weights is not None:
         axes = axis_tuple(axis, len(node(x, function, "a").shape), function)
-        found = weighted_quantiles(function, x, line, axes, axis, weights, skip)
+        result = _weighted_quantiles(function, x, line, axes, axis, weights, skip)
     else:
         n = count.astype("float64") if skip else float(count)
-        low, part = _places(method, line, n)
+        low, part = _index_and_fraction(method, line, n)
         if not skip:
             low = low.reshape((1,) * len(lead) + (-1,))
             part = part if isinstance(part, float) else part.reshape((1,) * len(lead) + (-1,))
@@ -143,52 +146,56 @@ def _quantiles(
         below, above = (minimum(maximum(k, 0.0), maximum(last, 0.0)).astype("int64") for k in (low, low + 1))
         a = take_along_axis(rows, below, mode="clip")
         if isinstance(part, float):
-            found = a
+            result = a
         else:
             b, part = take_along_axis(rows, above, mode="clip"), part.astype(rows.dtype)
             if rows.node.dtype not in INEXACT:  # closest_observation
-                found = where(part == 0, a, b)
+                result = where(part == 0, a, b)
             else:
-                near = where(part < 0.5, a + (b - a) * part, b - (b - a) * (1 - part))  # from the nearer one, as NumPy goes
-                found = where(part == 0, a, where(a == b, a, near))  # equal infinities have no difference
-        end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted behind all numbers
-        found = where(isnan(end), end, found) if rows.node.dtype in INEXACT else found
-    turned = permuted(found.node, (len(lead), *range(len(lead))))
+                interpolated = where(part < 0.5, a + (b - a) * part, b - (b - a) * (1 - part))  # from the nearer end, as NumPy
+                result = where(part == 0, a, where(a == b, a, interpolated))  # inf - inf would be NaN
+        end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted last
+        result = where(isnan(end), end, result) if rows.node.dtype in INEXACT else result
+    moved = permuted(result.node, (len(lead), *range(len(lead))))
     shape = fractions.shape + (kept if keepdims else lead)
-    return finish(reshaped(turned, shape), out, function)
+    return finish(reshaped(moved, shape), out, function)
 
 
 def quantile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
-    """The number below which a part ``q`` of the elements lies.
+    """Compute the number below which a fraction ``q`` of the elements lies.
 
     Parameters
     ----------
     a : array
     q : number or array
-        From 0 to 1.
+        From 0 to 1; the range is not checked for an Array.
     axis : int or tuple of int, optional
-        None: all of them.
+        The reduced axes; None for all.
     out : Array, optional
+        The array that the result is written to.
     overwrite_input : bool
-        Does nothing: ``a`` stays as it is.
+        Has no effect: ``a`` is never changed.
     method : str
-        How to go between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of Hyndman and Fan's nine as
-        NumPy calls them ("hazen", "weibull", "median_unbiased", ...).
+        The interpolation between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of the nine methods of
+        Hyndman and Fan under NumPy's names ("hazen", "weibull", "median_unbiased", ...).
     keepdims : bool
+        Keep the reduced axes with extent 1.
     weights : array, optional
-        How much each element counts: of the shape of ``a``, or of the axes that ``axis`` names. Only ``method="inverted_cdf"``.
+        The weight of each element: of the shape of ``a``, or of the axes named by ``axis``. Only with ``method="inverted_cdf"``.
 
     Returns
     -------
-    Array : the shape of ``q``, then that of ``a`` without the axes; NaN where a NaN is among the elements, or nothing
+    Array
+        Of the shape of ``q``, followed by that of ``a`` without the reduced axes. NaN where an element is NaN.
 
     Raises
     ------
     ValueError, AxisError, EmptyError, DTypeError
-        ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; no elements; bools.
+        ``q`` is out of range, or ``method`` is unknown; weights are negative or all zero; ``a`` has no such axis; it has no
+        elements; it holds bools or complex numbers.
 
     Examples
     --------
@@ -203,98 +210,70 @@ def percentile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
-    """:func:`quantile` in hundredths.
+    """Compute :func:`quantile` with ``q`` in percent.
 
     Parameters
     ----------
-    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`, ``q`` from 0 to 100
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ValueError, AxisError, EmptyError, DTypeError
-        As :func:`quantile`.
+    q : number or array
+        From 0 to 100; the range is not checked for an Array.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.percentile(wf.array([1.0, 2.0, 3.0]), 25).tolist()
     1.5
     """
     return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False, weights)
 
 
-def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
-    rows, lead, kept = _rows(function, a, axis)
+def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
+    rows, lead, kept = _sorted_rows(function, a, axis)
     n = rows.shape[-1]
     wide = widened(rows.node.dtype, out).numpy
     if not n:
         warn_of_empty_mean(function, node(a, function).shape, n)
-        found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
+        middle = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
         last: Any = n - 1
-        if skip:  # NaN is sorted behind all numbers
+        if skip:  # NaN is sorted last
             last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0)
         ends: Any = (last // 2, (last + 1) // 2)
         low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
         end = rows[..., 0] if skip else rows[..., -1]
-        found = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
-    shaped: Node = found.node
-    return finish(reshaped(shaped, kept if keepdims else lead), out, function)
+        middle = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
+    result: Node = middle.node
+    return finish(reshaped(result, kept if keepdims else lead), out, function)
 
 
 def median(
     a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
 ) -> Array:
-    """The middle one of the elements, or the mean of the middle two.
-
-    Parameters
-    ----------
-    a, axis, out, overwrite_input, keepdims : as in :func:`quantile`
+    """Return the middle one of the sorted elements, or the mean of the middle two.
 
     Returns
     -------
-    Array without the axes; NaN where a NaN is among the elements, or nothing
+    Array without the reduced axes; NaN where an element is NaN, or there is none
 
     Raises
     ------
     AxisError
-        No such axis.
+        ``a`` has no such axis.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.median(wf.array([3.0, 1.0, 2.0, 10.0])).tolist()
     2.5
     """
-    return _middle("median", a, axis, out, keepdims)
+    return _median("median", a, axis, out, keepdims)
 
 
 def nanquantile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
-    """:func:`quantile` of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`
-
-    Returns
-    -------
-    Array, NaN where all are
-
-    Raises
-    ------
-    ValueError, AxisError, EmptyError, DTypeError
-        As :func:`quantile`.
+    """Compute :func:`quantile` of the elements that are not NaN; NaN if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanquantile(wf.array([1.0, wf.nan, 3.0]), 0.5).tolist()
     2.0
     """
@@ -305,24 +284,10 @@ def nanpercentile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
     keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
-    """:func:`percentile` of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`percentile`
-
-    Returns
-    -------
-    Array, NaN where all are
-
-    Raises
-    ------
-    ValueError, AxisError, EmptyError, DTypeError
-        As :func:`quantile`.
+    """Compute :func:`percentile` of the elements that are not NaN; NaN if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanpercentile(wf.array([1.0, wf.nan, 3.0]), 50).tolist()
     2.0
     """
@@ -332,37 +297,23 @@ def nanpercentile(
 def nanmedian(
     a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
 ) -> Array:
-    """:func:`median` of the elements that are not NaN.
-
-    Parameters
-    ----------
-    a, axis, out, overwrite_input, keepdims : as in :func:`median`
-
-    Returns
-    -------
-    Array, NaN where all are
-
-    Raises
-    ------
-    AxisError
-        No such axis.
+    """Compute :func:`median` of the elements that are not NaN; NaN if all are NaN.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nanmedian(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
-    return _middle("nanmedian", a, axis, out, keepdims, skip=True)
+    return _median("nanmedian", a, axis, out, keepdims, skip=True)
 
 
-def weighted_quantiles(
+def _weighted_quantiles(
     function: str, a: Any, line: Array, axes: tuple[int, ...], axis: Axis, weights: Any, skip: bool,
 ) -> Array:
-    """The least elements up to which the weights are ``line`` of all, along a last axis; ``skip``: NaN have no weight."""
+    """Return the smallest elements up to which the weights reach the fractions ``line``; ``skip``: NaN have weight 0."""
     value = node(a, function, "a")
     weight = broadcast(weights_along(function, node(weights, function, "weights"), value.shape, axis), value.shape)
-    _checked(function, weight, value if skip and value.dtype in INEXACT else None, axes)
+    _check_weights(function, weight, value if skip and value.dtype in INEXACT else None, axes)
     rest = tuple(k for k in range(len(value.shape)) if k not in axes)
     lead = tuple(value.shape[k] for k in rest)
     shape = (*lead, math.prod(value.shape[k] for k in axes))
@@ -376,23 +327,28 @@ def weighted_quantiles(
         last = maximum(sum(~missing, axis=-1, keepdims=True) - 1, 0)
     part = cumsum(mass, axis=-1)
     part = part / part[..., -1:]
-    part = where(part == 0, -1.0, part)  # what has no weight is no quantile, not of 0 either
+    part = where(part == 0, -1.0, part)  # elements of weight 0 are never a quantile, not even for q = 0
     place = sum(less(part[..., None], line), axis=-2)
-    found = take_along_axis(row, minimum(place, last), mode="clip")
+    chosen = take_along_axis(row, minimum(place, last), mode="clip")
     if missing is None:
-        return found
-    bad = missing[..., :1] if skip else missing[..., -1:]  # NaN is sorted behind all numbers
-    return where(bad, np.nan, found).astype(found.dtype)
+        return chosen
+    is_nan = missing[..., :1] if skip else missing[..., -1:]  # NaN is sorted last
+    return where(is_nan, np.nan, chosen).astype(chosen.dtype)
 
 
-def _checked(function: str, weight: Node, value: Node | None, axes: tuple[int, ...]) -> None:
-    """Refuse weights that are none, where they are known; ``value``: whose NaN have no weight."""
+def _check_weights(function: str, weight: Node, value: Node | None, axes: tuple[int, ...]) -> None:
+    """Raise ValueError for weights that are negative or sum to 0 (not in a trace). Elements of ``value`` that are NaN weigh 0."""
     if LOCAL.trace is not None:
         return
-    known = wrap(weight).numpy()
-    if (known < 0).any():
-        raise ValueError(f"{function}: weights hold {known[known < 0].flat[0]}; they must not be negative")
-    there = np.ones(known.shape, bool) if value is None else ~np.isnan(wrap(value).numpy())
-    total = np.sum(known, axis=axes, dtype=np.float64, where=there)
-    if not (np.isfinite(total) & (total > 0) | ~there.any(axis=axes)).all():
+    values = wrap(weight).numpy()
+    if (values < 0).any():
+        raise ValueError(f"{function}: weights hold {values[values < 0].flat[0]}; they must not be negative")
+    included = np.ones(values.shape, bool) if value is None else ~np.isnan(wrap(value).numpy())
+    total = np.sum(values, axis=axes, dtype=np.float64, where=included)
+    if not (np.isfinite(total) & (total > 0) | ~included.any(axis=axes)).all():
         raise ValueError(f"{function}: weights sum to {np.asarray(total).flat[0]}; they must be finite, and not all zero")
+
+
+complete_docs(quantile, percentile, nanquantile, median)
+complete_docs(percentile, nanpercentile)
+complete_docs(median, nanmedian)

@@ -1,1 +1,1 @@
-"""What functions share: checks of arguments, nodes of common operations, results."""
+"""Helpers of the array functions: checks of arguments, nodes of common operations, results."""

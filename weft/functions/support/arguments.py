@@ -1,4 +1,4 @@
-"""What the functions share: nodes from arguments, dtypes of results, axes, sizes, ``out=``."""
+"""Helpers of the array functions: nodes from arguments, dtypes of results, axes, sizes, ``out=``."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ NUMBERS = (bool, int, float)
 
 
 def named(function: Any, name: str) -> None:
-    """Names a function that a maker made, in its code too: errors and tracebacks read the name there."""
+    """Rename a generated function, including its code object, whose name errors and tracebacks show."""
     function.__name__ = function.__qualname__ = name
     function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
 
 
 def alias(function: Any, name: str) -> Any:
-    """The same function under another name, by which its errors call it."""
+    """Return the function under another name, which its errors use."""
     copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
     copy.__doc__, copy.__module__ = function.__doc__, function.__module__
@@ -59,37 +59,37 @@ def alias(function: Any, name: str) -> Any:
 
 
 def op(name: str, *nodes: Node, **params: Any) -> Node:
-    """Bind one primitive by name."""
+    """Apply a primitive by name."""
     return bind(TABLE[name], *nodes, **params)
 
 
 def floating(node: Node) -> Node:
-    """``node`` as a float or complex: integers and bools become the default."""
+    """Return ``node`` as a float or complex node; integers and bools become the default float."""
     return node if node.dtype in INEXACT else cast(node, DEFAULT.real)
 
 
 def magnitude(node: Node) -> Node:
-    """The size of complex numbers; real ones as they are."""
+    """Return the absolute value of complex numbers, real ones unchanged."""
     return op("abs", node) if node.dtype in COMPLEX else node
 
 
 def parts_of(node: Node) -> tuple[Node, Node]:
-    """The real and the imaginary parts of complex numbers."""
+    """Return the real and the imaginary part of complex numbers."""
     return op("real", node), op("imag", node)
 
 
 def conjugated(node: Node) -> Node:
-    """Complex numbers conjugated; real ones as they are."""
+    """Return the conjugate of complex numbers, real ones unchanged."""
     return op("conj", node) if node.dtype in COMPLEX else node
 
 
 def number(value: Any, dtype: Format) -> Node:
-    """A number that belongs to the formula, such as the 2 in a variance's square."""
+    """Return a constant of a formula, such as the exponent in ``x**2``."""
     return constant(value, dtype)
 
 
 def named_device(function: str, device: Any) -> str:
-    """The name of the device that ``function`` was asked for, which can be used here."""
+    """Return the name of a device; raise the error of ``function`` if it does not exist or cannot be used."""
     try:
         return execute.get_device(device).name
     except (TypeError, ValueError, DeviceError) as error:
@@ -97,26 +97,28 @@ def named_device(function: str, device: Any) -> str:
 
 
 def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
-    """``make(*args)``, an array or a pair that begins with one, on the device that ``function`` was asked for. Inside of traces
-    and gradients what an array rests on runs where the whole does, so there the device has to exist and nothing is moved."""
-    there = named_device(function, device)
+    """Call ``make(*args)`` on a device and return its result there: an array, or a tuple that begins with one.
+
+    Inside traces and gradients the device of the whole call is used; the device is checked, but nothing is moved.
+    """
+    name = named_device(function, device)
     if LOCAL.trace is not None or LOCAL.keep:
         return make(*args)
-    with execute.on(there):
-        found = make(*args)
-        return (found[0].to_device(there), *found[1:]) if isinstance(found, tuple) else found.to_device(there)
+    with execute.on(name):
+        result = make(*args)
+        return (result[0].to_device(name), *result[1:]) if isinstance(result, tuple) else result.to_device(name)
 
 
-def several(given: Any, function: str, argument: str) -> list[Any]:
-    """An argument that must be a sequence."""
+def several(value: Any, function: str, argument: str) -> list[Any]:
+    """Return an argument that must be a sequence as a list."""
     try:
-        return list(given)
+        return list(value)
     except TypeError:
-        raise DTypeError(f"{function}: {argument} must be a sequence, not {type(given).__name__}") from None
+        raise DTypeError(f"{function}: {argument} must be a sequence, not {type(value).__name__}") from None
 
 
 def whole(value: Any, function: str, argument: str) -> int:
-    """An argument that must be an integer."""
+    """Return an argument that must be an integer."""
     try:
         return operator.index(value)
     except TraceError:
@@ -126,12 +128,12 @@ def whole(value: Any, function: str, argument: str) -> int:
 
 
 def is_number(x: Any) -> bool:
-    """Whether this is an int or a float of Python's, and not an array that stands for one."""
+    """Return whether ``x`` is a Python int or float, and no Array."""
     return isinstance(x, int | float) and not isinstance(x, Array)
 
 
 def real_number(value: Any, function: str, argument: str) -> Any:
-    """An argument that must be a real number, or an array of them."""
+    """Return an argument that must be a real number, or an array of them."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, NUMBERS) or (kind and kind not in "cOSU"):
         return value
@@ -146,16 +148,16 @@ def one_number(value: Any, function: str, argument: str) -> Any:
 
 
 def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
-    """How many degrees of freedom a variance takes away: the one, or by the array API's word the other."""
+    """Return the degrees of freedom that a variance subtracts: ``ddof``, or the array API's ``correction``."""
     if correction is None:
         return one_number(ddof, function, "ddof")
     if ddof != 0:
-        raise ValueError(f"{function}: ddof={ddof} and correction={correction} say the same; give one of them")
+        raise ValueError(f"{function}: ddof={ddof} and correction={correction} are two names of one argument; give one of them")
     return one_number(correction, function, "correction")
 
 
 def flag(value: Any, function: str, argument: str = "keepdims") -> bool:
-    """An argument that must be true or false: a bool, or an integer."""
+    """Return an argument that must be true or false: a bool or an integer."""
     if value is True or value is False:
         return bool(value)
     try:
@@ -165,7 +167,7 @@ def flag(value: Any, function: str, argument: str = "keepdims") -> bool:
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
-    """One axis as a number from 0 to ``ndim - 1``."""
+    """Return an axis as a number from 0 to ``ndim - 1``."""
     try:
         number = operator.index(axis)
     except TraceError:
@@ -179,13 +181,13 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
 
 
 def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "axis") -> tuple[int, ...]:
-    """Axes as a sorted tuple; None means all of them."""
+    """Return axes as a sorted tuple; None means all of them."""
     if axis is None:
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
-    given = to_tuple(axis)
-    axes = tuple(axis_index(a, ndim, function, argument) for a in given)
+    axis_numbers = to_tuple(axis)
+    axes = tuple(axis_index(a, ndim, function, argument) for a in axis_numbers)
     if len(set(axes)) != len(axes):
         raise AxisError(f"{function}: {argument}={axis!r} names an axis twice")
     return tuple(sorted(axes))
@@ -195,7 +197,7 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def may_cast(source: Format, target: Format, casting: str, function: str) -> bool:
-    """Whether ``source`` may become ``target`` by NumPy's rule of this name."""
+    """Return whether NumPy's rule ``casting`` allows a conversion of ``source`` to ``target``."""
     if casting not in CASTINGS:
         text = f"{function}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'"
         raise ValueError(as_called(text))
@@ -207,23 +209,23 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
 
 
 def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
-    """Refuse arrays of several dtypes under the rules by which none of them may be cast."""
-    have = {x.dtype: None for x in operands if isinstance(x, Array | np.ndarray)}
-    if casting in ("no", "equiv") and len(have) > 1:
-        names = " and ".join(map(str, have))
+    """Refuse operands of several dtypes if ``casting`` allows no conversion."""
+    dtypes = {x.dtype: None for x in operands if isinstance(x, Array | np.ndarray)}
+    if casting in ("no", "equiv") and len(dtypes) > 1:
+        names = " and ".join(map(str, dtypes))
         raise DTypeError(f"{function}: operands of {names} need a cast, which casting={casting!r} forbids; cast with .astype")
 
 
 def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
-    """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
+    """Return the axes to reduce. A number has none; like NumPy, accept axes 0 and -1 for it."""
     if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
         return ()
     return axis_tuple(axis, len(shape), function)
 
 
 def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
-    """``shape`` as a tuple of extents that are not negative."""
-    if type(shape) is tuple:  # most often
+    """Return ``shape`` as a tuple of extents that are not negative."""
+    if type(shape) is tuple:  # the common case
         for n in shape:
             if type(n) is not int or n < 0:
                 break
@@ -236,12 +238,12 @@ def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
 
 
 def shape_of(x: Any, function: str) -> Shape:
-    """The shape of an argument that may be a number."""
+    """Return the shape of an argument that may be a number."""
     return () if isinstance(x, NUMBERS) else node(x, function).shape
 
 
 def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
-    """The shape that NumPy's rules give; ShapeError names all of them where they do not fit."""
+    """Return the shape that shapes broadcast to; if they do not, raise a ShapeError that names all of them."""
     out: Shape = ()
     for shape in shapes:
         both = two_shapes(out, shape)
@@ -266,7 +268,7 @@ def permuted(node: Node, axes: Sequence[int]) -> Node:
 
 
 def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
-    """``node[..., start:stop, ...]`` along one axis, step 1."""
+    """Return ``node[..., start:stop, ...]`` along one axis, with step 1."""
     if start == 0 and stop == node.shape[axis]:
         return node
     ndim = len(node.shape)
@@ -275,7 +277,7 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
 
 
 def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
-    """A reduction; over no axes it is the array itself."""
+    """Apply a reduction; without axes return the node itself."""
     keepdims = flag(keepdims, name.removeprefix("reduce_"))
     return bind(TABLE[name], node, axes=axes, keepdims=keepdims) if axes else node
 
@@ -307,19 +309,19 @@ def extent_of(shape: Shape, axes: Sequence[int]) -> int:
 
 
 def warn_of_empty_mean(function: str, shape: Shape, count: int) -> None:
-    """Warn of a mean of no elements, in the words that NumPy's users filter by. Only shapes are looked at, never values."""
+    """Warn of a mean of no elements with NumPy's message, which warning filters match. Reads shapes only, never values."""
     if not count:
         warn(f"Mean of empty slice: {function} of no elements of an array of shape {shape} is NaN")
 
 
 def warn_of_freedom(function: str, count: int, ddof: float) -> None:
-    """Warn of a variance of no more elements than degrees of freedom are taken away, in NumPy's words."""
+    """Warn of a variance of no more elements than degrees of freedom are subtracted, with NumPy's message."""
     if count <= ddof:
         warn(f"Degrees of freedom <= 0 for slice: {function} of {count} elements with ddof={ddof} is NaN or infinite")
 
 
 def finish(node: Node, out: Any = None, function: str = "out", casting: str = "same_kind") -> Array:
-    """The result as an Array; with ``out``, written there: of the same shape, and of a dtype that ``casting`` allows."""
+    """Return a result as an Array. With ``out``, write it there: the shape must be equal and ``casting`` must allow the dtype."""
     if out is None:
         return wrap(node)
     if isinstance(out, tuple):
@@ -327,7 +329,7 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
             raise ValueError(as_called(f"{function}: out has {len(out)} arrays; it must be one, or a tuple of one"))
         (out,) = out
     if isinstance(out, np.ndarray):
-        return _into_numpy(node, out, function, casting)
+        return _write_to_numpy(node, out, function, casting)
     if not isinstance(out, Array):
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
@@ -336,61 +338,61 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
     return out
 
 
-def into(node: Node, have: Format, function: str, casting: str = "same_kind") -> Node:
-    """A result in the dtype of ``out``, where ``casting`` allows that."""
-    if not may_cast(node.dtype, have, casting, function):
+def into(node: Node, target: Format, function: str, casting: str = "same_kind") -> Node:
+    """Return a result in the dtype of ``out`` if ``casting`` allows the conversion."""
+    if not may_cast(node.dtype, target, casting, function):
         rule = "" if casting == "same_kind" else f" by casting={casting!r}"
         raise DTypeError(
-            f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}{rule}; cast with .astype first"
+            f"{function}: out has dtype {target}, which cannot hold a result of {node.dtype}{rule}; cast with .astype first"
         )
-    return cast(node, have)
+    return cast(node, target)
 
 
 def widened(form: Format, out: Any) -> Format:
-    """What a fold of ``form`` is computed in: with ``out=``, as in NumPy, in the dtype that holds both."""
+    """Return the format in which a reduction of ``form`` is computed: with ``out``, as in NumPy, promoted with its dtype."""
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
-    there = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
-    if there is None or (there.alone and form in INEXACT):
+    out_form = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
+    if out_form is None or (out_form.alone and form in INEXACT):
         return form
-    return there if form.alone and there in INEXACT else promote(form, there)
+    return out_form if form.alone and out_form in INEXACT else promote(form, out_form)
 
 
-def _into_numpy(node: Node, out: np.ndarray, function: str, casting: str) -> Any:
-    """The result computed, and written into an array of NumPy's."""
+def _write_to_numpy(node: Node, out: np.ndarray, function: str, casting: str) -> Any:
+    """Compute a result and write it into a NumPy array."""
     refuse_subclass(out)
-    found = wrap(node).numpy()
-    if out.shape != found.shape:
-        raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {found.shape}")
+    content = wrap(node).numpy()
+    if out.shape != content.shape:
+        raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {content.shape}")
     try:
-        np.copyto(out, found, casting=casting)  # type: ignore[arg-type]
+        np.copyto(out, content, casting=casting)  # type: ignore[arg-type]
     except TypeError:
-        raise DTypeError(f"{function}: out has dtype {out.dtype}, which cannot hold a result of {found.dtype}") from None
+        raise DTypeError(f"{function}: out has dtype {out.dtype}, which cannot hold a result of {content.dtype}") from None
     return out
 
 
 def node(x: Any, function: str, argument: str = "x") -> Node:
-    """An argument as a Node; None is refused by name."""
+    """Return an argument as a Node; refuse None with its name."""
     if isinstance(x, Array):
         return x.node
     if x is None:
-        called, name = place_of(x)
-        raise DTypeError(f"{called if name else function}: {name or argument} is None; an array or a number is needed")
+        function_called, name = place_of(x)
+        raise DTypeError(f"{function_called if name else function}: {name or argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)
 
 
-def arrays(function: str, **given: Any) -> tuple[Array, ...]:
-    """Arguments, by their names, as Arrays."""
-    return tuple([x if isinstance(x, Array) else wrap(node(x, function, name)) for name, x in given.items()])
+def arrays(function: str, **operands: Any) -> tuple[Array, ...]:
+    """Return arguments, passed by name, as Arrays."""
+    return tuple([x if isinstance(x, Array) else wrap(node(x, function, name)) for name, x in operands.items()])
 
 
 def looked(x: Any, function: str, argument: str = "x") -> Any:
-    """What an argument holds as a NumPy array, computed now; TraceError where that is not known."""
+    """Return the content of an argument as a NumPy array, computed now; raise TraceError if it depends on a trace."""
     return wrap(node(x, function, argument)).numpy()
 
 
 def seen(x: Any, function: str, argument: str = "x") -> Any:
-    """As :func:`looked`; None where the content is not known, inside of a trace."""
+    """Return the content like :func:`looked`, or None if it depends on a trace."""
     try:
         return looked(x, function, argument)
     except TraceError:
@@ -398,25 +400,25 @@ def seen(x: Any, function: str, argument: str = "x") -> Any:
 
 
 def of_numpy(x: Any, like: Format | None = None) -> Array:
-    """NumPy's answer as an Array; ``like``: the float whose numbers its float64 becomes, where operands were none."""
-    found = np.asarray(x)
-    if like is not None and found.dtype in (np.float64, np.complex128):
-        found = converted(found, like.part.numpy if found.dtype == np.float64 else complexed(like).numpy)
-    return wrap(numpy_node(found))
+    """Return NumPy's result as an Array; with ``like``, float64 results become the format ``like``."""
+    content = np.asarray(x)
+    if like is not None and content.dtype in (np.float64, np.complex128):
+        content = converted(content, like.part.numpy if content.dtype == np.float64 else complexed(like).numpy)
+    return wrap(numpy_node(content))
 
 
 def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
-    """An argument that is written into an array of ``dtype``."""
+    """Return an argument converted to the dtype of the array into which it is written."""
     return assigned(node(x, function, argument) if x is None else x, dtype)
 
 
 def integer_node(x: Any, function: str, argument: str = "indices", bools: bool = False) -> Node:
-    """An argument that must hold integers; ``bools``: these count as 0 and 1."""
-    found = node(x, function, argument)
-    if bools and found.dtype is BOOL:
-        return cast(found, INT64)
-    if found.dtype not in INTEGERS:
-        if 0 in found.shape and not isinstance(x, Array):  # an empty list is float by default, and holds no index at all
-            return cast(found, INT64)
-        raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")
-    return found
+    """Return an argument that must hold integers; with ``bools``, bools count as 0 and 1."""
+    value = node(x, function, argument)
+    if bools and value.dtype is BOOL:
+        return cast(value, INT64)
+    if value.dtype not in INTEGERS:
+        if 0 in value.shape and not isinstance(x, Array):  # an empty list is float by default
+            return cast(value, INT64)
+        raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
+    return value

@@ -1,4 +1,4 @@
-"""Operands of what looks for numbers among numbers, as isin and searchsorted do: none of them becomes another number before."""
+"""Operands of functions that search for numbers among numbers (``isin``, ``searchsorted``), converted without loss."""
 
 from __future__ import annotations
 
@@ -25,43 +25,44 @@ from weft.runtime.traced_int import Given, is_int
 
 
 def by_value(x: Any, y: Any) -> tuple[Any, Any]:
-    """Operands for a comparison, which says itself in which dtype: nodes, and beside integers Python's integers, which may be
-    larger than any that an array holds.
+    """Return both operands as nodes for a comparison, which chooses the dtype itself.
 
-    NumPy makes arrays of numbers and lists first, so a narrow dtype beside them does not round them. Here they have the digits of
-    the default dtype, by which 0.1 is found where it was written as float32, and those of float64 where the default makes an
-    infinity or a zero of a number, or another one of an integer.
+    A Python int beside integers stays an int, since it may exceed every dtype. NumPy makes arrays of numbers and lists first,
+    so a narrow dtype of the other operand does not round them. Here they get the precision of the default dtype, so that 0.1
+    matches an array that stores it as float32; they become float64 if the default dtype would turn a number into an infinity
+    or a zero, or change an integer.
     """
     (a, b), dtype = common((x, y), compared, weak_compared)
-    return _kept(a, dtype), _kept(b, dtype)
+    return _keep_value(a, dtype), _keep_value(b, dtype)
 
 
-def _kept(x: Any, dtype: Format) -> Any:
+def _keep_value(x: Any, dtype: Format) -> Any:
+    """Return an operand as a node whose dtype keeps its values, or unchanged if the comparison handles it."""
     if type(x) is Node or (is_int(x) and (dtype in INTEGERS or dtype.alone)):
         return x
     if dtype not in INEXACT or dtype.alone:
         return in_dtype(x, dtype)
-    wide = promote(dtype, DEFAULT.real)
-    exact = FLOAT64 if wide in FLOATS else COMPLEX128
-    if wide is not exact and (type(x) is Given or (type(x) in (*NUMBERS, np.ndarray) and _loses(x, wide))):
-        wide = exact
-    return in_dtype(x, wide)
+    work_form = promote(dtype, DEFAULT.real)
+    widest = FLOAT64 if work_form in FLOATS else COMPLEX128
+    if work_form is not widest and (type(x) is Given or (type(x) in (*NUMBERS, np.ndarray) and _loses_value(x, work_form))):
+        work_form = widest
+    return in_dtype(x, work_form)
 
 
-def _loses(x: Any, dtype: Format) -> bool:
-    """Whether ``dtype`` makes infinities or zeros of numbers, or another one of an integer."""
+def _loses_value(x: Any, dtype: Format) -> bool:
+    """Return whether ``dtype`` turns a number into an infinity or a zero, or changes an integer."""
     if type(x) is int:
         return abs(x) > 65504 and (abs(x) > dtype.largest or int(np.asarray(x, dtype.part.numpy)) != x)
-    if type(x) is float and _safe(x):
+    if type(x) is float and _fits_all_floats(x):
         return False
     parts = np.asarray(x, np.complex128 if dtype.part is not dtype else np.float64).reshape(-1).view(np.float64)
-    if parts.size <= 16 and all([_safe(part) for part in parts.tolist()]):
+    if parts.size <= 16 and all([_fits_all_floats(part) for part in parts.tolist()]):
         return False
     with np.errstate(all="ignore"):
-        found = converted(parts, dtype.part.numpy)
-    return bool(((np.isfinite(parts) & ~np.isfinite(found)) | ((parts != 0) & (found == 0))).any())
+        rounded = converted(parts, dtype.part.numpy)
+    return bool(((np.isfinite(parts) & ~np.isfinite(rounded)) | ((parts != 0) & (rounded == 0))).any())
 
 
-def _safe(x: float) -> bool:
-    """Whether all floats of 16 bits and more have a number near this one."""
+def _fits_all_floats(x: float) -> bool:
+    """Return whether every float dtype of 16 bits or more has a number close to ``x``."""
     return x == 0 or 1e-4 < abs(x) <= 65504

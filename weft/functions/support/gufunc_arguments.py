@@ -1,4 +1,4 @@
-"""What NumPy's functions of vectors and matrices take beside their operands: dtype=, casting=, axes=, axis=, keepdims=."""
+"""The arguments of NumPy's functions of vectors and matrices: ``dtype``, ``casting``, ``axes``, ``axis`` and ``keepdims``."""
 
 from __future__ import annotations
 
@@ -21,65 +21,68 @@ def asked(
     function: str, core: Core, x1: Any, x2: Any, out: Any, dtype: Any = None, casting: str = "same_kind", axes: Any = None,
     axis: Any = None, keepdims: bool = False,
 ) -> Array:
-    """``core`` of two nodes whose own dimensions come last, for operands that have them elsewhere."""
+    """Apply ``core``, whose vector or matrix dimensions come last, to operands whose dimensions are given by ``axes`` or
+    ``axis``."""
     if dtype is None:
         a, b = (array_operands if function == "vecdot" else operands)(x1, x2)
     else:
-        a, b = (_read(function, name, x, spelled(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
+        a, b = (_cast_operand(function, name, x, spelled(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
     if axis is not None:
         if axes is not None:
-            raise TypeError(f"{function}: axis={axis} and axes={axes} say the same; give one of them")
+            raise TypeError(f"{function}: axis={axis} and axes={axes} exclude each other; give one of them")
         axes = [(axis,), (axis,), ()]
     if axes is None:
-        found = core(a, b)
-        kept = -1
+        result = core(a, b)
+        kept_axis = -1
     else:
         *inner, outer = _axes(function, axes)
-        a, b = (_last(function, n, at) for n, at in zip((a, b), inner, strict=True))
-        found, kept = core(a, b), -1
+        a, b = (_move_to_end(function, n, at) for n, at in zip((a, b), inner, strict=True))
+        result, kept_axis = core(a, b), -1
         if outer:
-            found = _back(function, found, outer)
+            result = _move_from_end(function, result, outer)
         elif inner[0]:
-            kept = inner[0][0]
+            kept_axis = inner[0][0]
     if flag(keepdims, function):
-        ndim = len(found.shape) + 1
-        place = axis_index(kept, ndim, function, "axis")
-        return finish(wrap(found).reshape(*found.shape[:place], 1, *found.shape[place:]).node, out, function)
-    return finish(found, out, function)
+        ndim = len(result.shape) + 1
+        place = axis_index(kept_axis, ndim, function, "axis")
+        return finish(wrap(result).reshape(*result.shape[:place], 1, *result.shape[place:]).node, out, function)
+    return finish(result, out, function)
 
 
-def _read(function: str, name: str, x: Any, wanted: Format, casting: str) -> Node:
-    found = node(x, function, name)
-    if not may_cast(found.dtype, wanted, casting, function):
+def _cast_operand(function: str, name: str, x: Any, form: Format, casting: str) -> Node:
+    """Return an operand cast to ``wanted`` if ``casting`` allows it."""
+    value = node(x, function, name)
+    if not may_cast(value.dtype, form, casting, function):
         raise DTypeError(
-            f"{function}: {name} is {found.dtype}, which dtype={wanted} cannot hold: cast it with astype first, "
+            f"{function}: {name} is {value.dtype}, which dtype={form} cannot hold: cast it with astype first, "
             "or use casting='unsafe'"
         )
-    return cast(found, wanted)
+    return cast(value, form)
 
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
-    """The axes of the operands and of the result, each as a tuple."""
+    """Return the axes of the operands and of the result, each as a tuple."""
     listed = map(as_ints, several(axes, function, "axes"))
-    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
+    axes_of_each = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
-    if len(given) == 2 and not want[2]:
-        given.append(())
-    if [len(g) for g in given] != list(want):
+    if len(axes_of_each) == 2 and not want[2]:
+        axes_of_each.append(())
+    if [len(g) for g in axes_of_each] != list(want):
         raise ValueError(f"{function}: axes={axes!r} must hold tuples of {want[0]}, {want[1]} and {want[2]} (the result's) axes")
-    return given
+    return axes_of_each
 
 
-def _last(function: str, n: Node, at: Sequence[int]) -> Node:
+def _move_to_end(function: str, n: Node, at: Sequence[int]) -> Node:
+    """Move the axes ``at`` to the end."""
     ndim = len(n.shape)
     places = [axis_index(a, ndim, function, "axes") for a in at]
     return permuted(n, (*(d for d in range(ndim) if d not in places), *places))
 
 
-def _back(function: str, found: Node, at: Sequence[int]) -> Node:
-    """The last dimensions moved to where they were asked for."""
-    ndim = len(found.shape)
+def _move_from_end(function: str, result: Node, at: Sequence[int]) -> Node:
+    """Move the last dimensions to the axes ``at``."""
+    ndim = len(result.shape)
     places = [axis_index(a, ndim, function, "axes") for a in at]
     rest = iter(range(ndim - len(places)))
-    own = dict(zip(places, range(ndim - len(places), ndim), strict=True))
-    return permuted(found, [own[d] if d in own else next(rest) for d in range(ndim)])
+    last_at = dict(zip(places, range(ndim - len(places), ndim), strict=True))
+    return permuted(result, [last_at[d] if d in last_at else next(rest) for d in range(ndim)])

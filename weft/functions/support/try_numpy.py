@@ -1,4 +1,4 @@
-"""Call NumPy where operands are small and its result has the same bits."""
+"""Call NumPy if the operands are small and its result has the same bits."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from weft.graph.primitives.table import SCALAR
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
-_MANY = 64  # arrays in a list
-LEAST_RISKY = 1 << 30  # integers from here on are not given to NumPy's C code
+_MANY = 64  # arrays in a list from which on a graph takes longer than their copies
+RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
 
 
 def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
-    """What a function of NumPy's gives that moves elements, or rounds once: of small arrays that are there, and integers. None of
-    others, and of what it refuses.
+    """Return NumPy's result for small materialised arrays and integers, or None if the function must compute it otherwise.
 
-    most : how many elements the result may have; by default no more than were given. Of a list of many arrays it may have more:
-        a graph of as many operands takes longer than their copies
+    ``numpys`` moves elements or rounds once, so its result has the same bits. ``most`` is the largest size of the result, by
+    default that of the operands; a long list of arrays may have a larger result, because its graph would cost more than the
+    copies.
 
-    NumPy's C code negates and adds integers without a check (``diag(x, -2**31)`` of NumPy 2.4 ends the process), so an integer
-    that is large as an argument or as ``axis`` is left to the caller.
+    NumPy's C code negates and adds integers without a check (``diag(x, -2**31)`` of NumPy 2.4 ends the process), so calls with
+    a large integer argument or ``axis`` return None.
     """
     axis = options.get("axis")
-    if not LOCAL.small or (type(axis) is int and abs(axis) >= LEAST_RISKY):
+    if not LOCAL.small or (type(axis) is int and abs(axis) >= RISKY_INT):
         return None
-    given: list[Any] = []
+    operands: list[Any] = []
     size = 0
     for x in args:
         kind = type(x)
         if kind is ndarray:
-            seen = _seen(x)
-            if seen is None:
+            content = _peek(x)
+            if content is None:
                 return None
-            size += seen.size
-            given.append(seen)
-        elif kind is int and abs(x) < LEAST_RISKY:
-            given.append(x)
+            size += content.size
+            operands.append(content)
+        elif kind is int and abs(x) < RISKY_INT:
+            operands.append(x)
         elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
-            parts = [_seen(part) for part in x]
+            parts = [_peek(part) for part in x]
             if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
                 return None
             sizes = [part.size for part in parts]
             size += sum(sizes) if len(sizes) < _MANY else max(sizes)
-            given.append(parts)
+            operands.append(parts)
         else:
             return None
     if 8 * (size if most is None else most) > LOCAL.small:
         return None
     try:
         with np.errstate(all="ignore"):
-            found = numpys(*given, **options)
+            result = numpys(*operands, **options)
     except (TypeError, ValueError, IndexError):
         return None
-    node = leaf(found, FROM_NUMPY[found.dtype])
-    return wrap(node) if isinstance(found, np.generic) else own(node)
+    node = leaf(result, FROM_NUMPY[result.dtype])
+    return wrap(node) if isinstance(result, np.generic) else own(node)
 
 
-def _seen(x: Any) -> Any:
-    """What an array holds, to be read for a moment; None where it is not there."""
+def _peek(x: Any) -> Any:
+    """Return the content of an array as a temporary read-only view, or None if it is pending or cannot be moved cheaply."""
     node = x.cell._node
     if node.value is None or node.op is SCALAR or (ELSEWHERE and not execute.fetched(node)):
         return None

@@ -1,4 +1,4 @@
-"""Functions that stay as they are when they are an attribute of a class: NumPy's ufuncs and builtins are not bound to objects."""
+"""Functions that do not bind when they are class attributes, like NumPy's ufuncs and builtins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Library:
-    """What methods of the library are bound to; it has them as attributes, so that they can be pickled."""
+    """The object that library methods are bound to. It has their names as attributes, so that they can be pickled."""
 
     def __getattr__(self, name: str) -> Any:
         import weft
@@ -28,10 +28,10 @@ LIBRARY = _Library()
 
 
 def as_method(function: Callable[..., Any]) -> Any:
-    """Return a function, whose first parameter is not used, as a method of the library.
+    """Return a function, whose first parameter is unused, as a method of the library.
 
-    A method is not bound a second time, and a call of it takes 2 ns more than one of the function; one through
-    :func:`unbound` takes 50 ns more, a fifth of what a small operation on elements takes.
+    A method is not bound again, and its call takes 2 ns more than the function's. A call through :func:`unbound` takes 50 ns
+    more, a fifth of a small elementwise operation.
     """
     return types.MethodType(function, LIBRARY)
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
 
     class unbound(staticmethod):  # noqa: N801  a decorator
-        """A function that is not bound: what ``class Layer: init = wf.zeros`` needs for ``self.init((3, 3))``."""
+        """Decorate a function so that it does not bind: ``class Layer: init = wf.zeros`` allows ``self.init((3, 3))``."""
 
         def __reduce__(self) -> str:
             return self.__qualname__
@@ -53,7 +53,7 @@ else:
 
 
 def unbind(names: dict[str, Any], listed: list[str]) -> None:
-    """Decorate the listed functions that a module has from others, given its globals, with :func:`unbound`."""
+    """Decorate functions that a module imported from others with :func:`unbound`, given the module's globals."""
     for name in listed:
         if isinstance(names.get(name), types.FunctionType):
             names[name] = unbound(names[name])

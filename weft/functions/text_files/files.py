@@ -1,4 +1,4 @@
-"""Arrays in NumPy's files and from bytes, text and iterators. Weight files are another room's: ``wf.io``."""
+"""Arrays in NumPy's files and from bytes, text and iterators. For weight files see ``wf.io``."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from weft.dtypes.parse import liked, of_any_order, stored
 from weft.errors import DTypeError, said_by
 from weft.functions.support.arguments import looked, node, of_numpy
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_docs
 
 
-def _plain(function: str, x: Any, argument: str) -> np.ndarray:
-    """What a file is to hold; bfloat16 and 8-bit floats have no name in NumPy's files."""
-    found = looked(x, function, argument)
-    if found.dtype.isbuiltin != 1:
-        raise DTypeError(f"{function}: NumPy's files have no {found.dtype}; cast with .astype('float32'), or use wf.io.save")
-    return found
+def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
+    """Return the content of an argument. bfloat16 and 8-bit floats are refused: NumPy's files have no name for them."""
+    content = looked(x, function, argument)
+    if content.dtype.isbuiltin != 1:
+        raise DTypeError(f"{function}: NumPy's files have no {content.dtype}; cast with .astype('float32'), or use wf.io.save")
+    return content
 
 
-def _place(
+def _check_file(
     file: Any, function: str, argument: str = "file", error: type[Exception] = DTypeError, lines: bool = False,
 ) -> None:
-    """Refuse what is no path and no open file; ``lines``: nor a sequence of lines."""
-    known = isinstance(file, str | bytes | os.PathLike) or hasattr(file, "read") or hasattr(file, "write")
-    if not known and not (lines and hasattr(file, "__iter__")):
+    """Refuse anything that is no path and no open file; with ``lines``, a sequence of lines is also accepted."""
+    is_file = isinstance(file, str | bytes | os.PathLike) or hasattr(file, "read") or hasattr(file, "write")
+    if not is_file and not (lines and hasattr(file, "__iter__")):
         raise error(f"{function}: {argument} must be a path or an open file, not {type(file).__name__}")
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
-    """Write an array to a ``.npy`` file; computes at once.
+    """Write an array to a ``.npy`` file. Computes at once.
 
     Parameters
     ----------
     file : path or file
-        ``.npy`` is put behind a path that lacks it.
+        ``.npy`` is appended to a path without it.
     arr : array
     allow_pickle : bool
-        Does nothing: arrays of weft hold numbers.
+        Ignored: weft's arrays hold numbers only.
 
     Raises
     ------
     DTypeError, OSError, TraceError
-        bfloat16 and 8-bit floats; what the file system says; inside a traced function.
+        The dtype is bfloat16 or an 8-bit float; the file cannot be written; called inside a traced function.
 
     Examples
     --------
@@ -61,27 +62,26 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     >>> wf.load(file).tolist()
     [1, 2]
     """
-    _place(file, "save")
-    np.save(file, _plain("save", arr, "arr"), allow_pickle=False)
+    _check_file(file, "save")
+    np.save(file, _read_storable("save", arr, "arr"), allow_pickle=False)
 
 
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """Write several arrays to a ``.npz`` file; computes at once.
+    """Write several arrays to a ``.npz`` file. Computes at once.
 
     Parameters
     ----------
     file : path or file
+        ``.npz`` is appended to a path without it.
     args : arrays
-        Called "arr_0", "arr_1", ...
-    allow_pickle : bool
-        Does nothing: arrays of weft hold no objects.
+        Named "arr_0", "arr_1", ...
     kwds : arrays
-        Under their names.
+        Stored under their names.
 
     Raises
     ------
     DTypeError, ValueError, OSError, TraceError
-        bfloat16 and 8-bit floats; a name given twice; what the file system says; inside a traced function.
+        The dtype is bfloat16 or an 8-bit float; a name occurs twice; the file cannot be written; called inside a traced function.
 
     Examples
     --------
@@ -92,22 +92,13 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     >>> wf.load(file)["x"].tolist()
     [1, 2]
     """
-    given: dict[str, Any] = {k: _plain("savez", a, k) for k, a in kwds.items()}
-    _place(file, "savez")
-    np.savez(file, *(_plain("savez", a, "args") for a in args), **given)
+    named_arrays: dict[str, Any] = {k: _read_storable("savez", a, k) for k, a in kwds.items()}
+    _check_file(file, "savez")
+    np.savez(file, *(_read_storable("savez", a, "args") for a in args), **named_arrays)
 
 
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
-    """:func:`savez`, compressed.
-
-    Parameters
-    ----------
-    file, args, allow_pickle, kwds : as in :func:`savez`
-
-    Raises
-    ------
-    DTypeError, ValueError, OSError, TraceError
-        As :func:`savez`.
+    """Write several arrays to a compressed ``.npz`` file. Computes at once.
 
     Examples
     --------
@@ -118,13 +109,13 @@ def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: A
     >>> wf.load(file).files
     ['arr_0']
     """
-    given: dict[str, Any] = {k: _plain("savez_compressed", a, k) for k, a in kwds.items()}
-    _place(file, "savez_compressed")
-    np.savez_compressed(file, *(_plain("savez_compressed", a, "args") for a in args), **given)
+    named_arrays: dict[str, Any] = {k: _read_storable("savez_compressed", a, k) for k, a in kwds.items()}
+    _check_file(file, "savez_compressed")
+    np.savez_compressed(file, *(_read_storable("savez_compressed", a, "args") for a in args), **named_arrays)
 
 
 class Archive(Mapping[str, Array]):
-    """The arrays of a ``.npz`` file by name, each read when it is asked for: what :func:`load` gives.
+    """The arrays of a ``.npz`` file by name, read on access: the result of :func:`load`.
 
     Parameters
     ----------
@@ -176,22 +167,22 @@ def load(
     ----------
     file : path or file
     mmap_mode : any
-        Does nothing: the content is read.
+        Ignored: the content is read into memory.
     allow_pickle : bool
-        Does nothing: numbers are read without, and Python objects not at all, for a pickle may run anything.
+        Ignored: Python objects are never read, since a pickle can run any code.
     fix_imports, encoding
-        Do nothing: they are about pickles.
+        Ignored: they concern pickles.
     max_header_size : int
-        How many letters may say dtype and shape; more are refused.
+        The largest size of the header, in characters.
 
     Returns
     -------
-    Array, or Archive : a mapping from names to Arrays, of a ``.npz`` file
+    Array, or Archive for a ``.npz`` file
 
     Raises
     ------
     ValueError, DTypeError, OSError
-        Pickles; a dtype that weft does not have; what the file system says.
+        The file holds pickles; weft does not have its dtype; it cannot be read.
 
     Examples
     --------
@@ -202,15 +193,15 @@ def load(
     >>> wf.load(file)
     array([1.5], dtype=float32)
     """
-    _place(file, "load")
+    _check_file(file, "load")
     with _without_pickles():
-        found = np.load(file, allow_pickle=False, max_header_size=max_header_size)
-    return own(node(found, "load")) if isinstance(found, np.ndarray) else Archive(found)
+        content = np.load(file, allow_pickle=False, max_header_size=max_header_size)
+    return own(node(content, "load")) if isinstance(content, np.ndarray) else Archive(content)
 
 
 @contextmanager
 def _without_pickles() -> Iterator[None]:
-    """Say of Python objects, which NumPy refuses to read, what weft offers."""
+    """Replace NumPy's refusal of Python objects by a message that names the alternatives."""
     try:
         yield
     except ValueError as error:
@@ -223,19 +214,19 @@ def _without_pickles() -> Iterator[None]:
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803  NumPy's name
-    """Write a vector or a matrix as text, a row a line; computes at once.
+    """Write a vector or a matrix as text, one row per line. Computes at once.
 
     Parameters
     ----------
     fname : path or file
     X : (N,) or (M, N) array
     args, kwargs
-        As in NumPy: ``fmt=``, ``delimiter=``, ``newline=``, ``header=``, ``footer=``, ``comments=``, ``encoding=``.
+        Passed to NumPy: ``fmt=``, ``delimiter=``, ``newline=``, ``header=``, ``footer=``, ``comments=``, ``encoding=``.
 
     Raises
     ------
     ValueError, OSError, TraceError
-        More dimensions; what the file system says; inside a traced function.
+        ``X`` has more dimensions; the file cannot be written; called inside a traced function.
 
     Examples
     --------
@@ -245,18 +236,18 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     >>> file.getvalue()
     '1,2\\n3,4\\n'
     """
-    _place(fname, "savetxt", "fname", ValueError)
+    _check_file(fname, "savetxt", "fname", ValueError)
     np.savetxt(fname, looked(X, "savetxt", "X"), *args, **kwargs)
 
 
-def _numbers(found: Any, unpacked: bool) -> Any:
-    if unpacked and isinstance(found, list | tuple):
-        return tuple(own(node(x, "loadtxt")) for x in found)
-    return own(node(found, "loadtxt"))
+def _numbers(result: Any, is_unpacked: bool) -> Any:
+    if is_unpacked and isinstance(result, list | tuple):
+        return tuple(own(node(x, "loadtxt")) for x in result)
+    return own(node(result, "loadtxt"))
 
 
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Read numbers from text, a row a line.
+    """Read numbers from text, one row per line.
 
     Parameters
     ----------
@@ -264,7 +255,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     dtype : dtype, optional
         float32 by default.
     args, kwargs
-        As in NumPy: ``comments=``, ``delimiter=``, ``converters=``, ``skiprows=``, ``usecols=``, ``unpack=``, ``ndmin=``,
+        Passed to NumPy: ``comments=``, ``delimiter=``, ``converters=``, ``skiprows=``, ``usecols=``, ``unpack=``, ``ndmin=``,
         ``encoding=``, ``max_rows=``, ``quotechar=``.
 
     Returns
@@ -274,7 +265,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     Raises
     ------
     ValueError, DTypeError, OSError
-        Lines that are no rows of numbers; an unknown dtype; what the file system says.
+        A line is no row of numbers; the dtype is unknown; the file cannot be read.
 
     Examples
     --------
@@ -282,10 +273,10 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
-    _place(fname, "loadtxt", "fname", ValueError, lines=True)
+    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
+    _check_file(fname, "loadtxt", "fname", ValueError, lines=True)
     liked(kwargs.pop("like", None), "loadtxt")
-    return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
+    return _numbers(np.loadtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
 def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -293,56 +284,52 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
 
     Parameters
     ----------
-    fname : path, file, or list of lines
     dtype : dtype, optional
-        float32 by default; structured dtypes are not offered.
+        float32 by default; structured dtypes are not supported.
     args, kwargs
-        As in NumPy: ``comments=``, ``delimiter=``, ``skip_header=``, ``missing_values=``, ``filling_values=``, ``usecols=``, ...
+        Passed to NumPy: ``comments=``, ``delimiter=``, ``skip_header=``, ``missing_values=``, ``filling_values=``, ``usecols=``,
+        ...
 
     Returns
     -------
-    Array, NaN where nothing stands
-
-    Raises
-    ------
-    ValueError, DTypeError, OSError
-        Lines of different lengths; an unknown dtype; what the file system says.
+    Array
+        NaN stands for missing numbers.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
-    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
-    _place(fname, "genfromtxt", "fname", lines=True)
+    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
+    _check_file(fname, "genfromtxt", "fname", lines=True)
     liked(kwargs.pop("like", None), "genfromtxt")
-    return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
+    return _numbers(np.genfromtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
 @unbound
 def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int = 0, *, like: Any = None) -> Array:
-    """Bytes in memory as an array: a copy.
+    """Return a copy of bytes in memory as an array.
 
     Parameters
     ----------
     buffer : bytes, or any object with a buffer
     dtype : dtype
-        What the bytes hold, also in the other byte order (">u4"); float64 by default, as in NumPy.
+        The dtype of the bytes, in either byte order (">u4"); float64 by default, as in NumPy.
     count : int
-        How many elements; -1: all there are.
+        The number of elements; -1: all.
     offset : int
-        Where to begin, in bytes.
-    like : as in :func:`zeros`
+        The first byte to read.
+    like : array, optional
+        Ignored: the result is always an Array.
 
     Returns
     -------
-    (N,) Array, its numbers in this machine's order
+    (N,) Array, in native byte order
 
     Raises
     ------
     ValueError, DTypeError
-        Sizes that do not fit; an unknown dtype.
+        The sizes do not fit; the dtype is unknown, or ``buffer`` has no buffer.
 
     Examples
     --------
@@ -354,24 +341,22 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     try:
         memoryview(buffer)
     except TypeError:
-        raise DTypeError(f"frombuffer: buffer must be an object with bytes in it, not {type(buffer).__name__}") from None
-    wanted = stored(dtype)
+        raise DTypeError(f"frombuffer: buffer must be bytes or an object with a buffer, not {type(buffer).__name__}") from None
+    numpy_dtype = stored(dtype)
     with said_by("frombuffer"):
-        found = np.frombuffer(buffer, wanted, count, offset)
-    return own(node(found, "frombuffer"))
+        elements = np.frombuffer(buffer, numpy_dtype, count, offset)
+    return own(node(elements, "frombuffer"))
 
 
 @unbound
 def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", offset: int = 0, *, like: Any = None) -> Array:
-    """Bytes, or text, of a file as an array.
+    """Read bytes or text from a file into an array.
 
     Parameters
     ----------
     file : path or file
-    dtype, count, offset : as in :func:`frombuffer`
     sep : str
-        What stands between numbers in a text; "": the file holds bytes.
-    like : as in :func:`zeros`
+        The separator of numbers in a text file; "" for a binary file.
 
     Returns
     -------
@@ -380,7 +365,7 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     Raises
     ------
     DTypeError, OSError
-        An unknown dtype; what the file system says.
+        The dtype is unknown; the file cannot be read.
 
     Examples
     --------
@@ -391,31 +376,28 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     [1, 2]
     """
     liked(like, "fromfile")
-    _place(file, "fromfile")
+    _check_file(file, "fromfile")
     with said_by("fromfile"):
         return own(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
 
 
 def _limit_to_file(file: Any, count: int) -> int:
-    """Return ``count``, but no more than a file on disk has bytes: NumPy takes the memory of all elements before it reads."""
-    found = os.stat(file) if isinstance(file, str | bytes | os.PathLike) else os.fstat(file.fileno())
-    return min(count, found.st_size) if stat.S_ISREG(found.st_mode) else count
+    """Return ``count``, limited to the size of a file on disk: NumPy allocates all elements before it reads."""
+    info = os.stat(file) if isinstance(file, str | bytes | os.PathLike) else os.fstat(file.fileno())
+    return min(count, info.st_size) if stat.S_ISREG(info.st_mode) else count
 
 
 @unbound
 def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, like: Any = None) -> Array:
-    """The numbers of a text as an array.
+    """Read numbers from a string into an array.
 
     Parameters
     ----------
     string : str
     dtype : dtype, optional
         float32 by default.
-    count : int
-        How many; -1: all there are.
     sep : str
-        What stands between them.
-    like : as in :func:`zeros`
+        The separator of the numbers.
 
     Returns
     -------
@@ -424,27 +406,26 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     Raises
     ------
     ValueError, DTypeError
-        No separator: bytes are :func:`frombuffer`'s; the text has fewer numbers; an unknown dtype.
+        ``sep`` is empty (see :func:`frombuffer`), or the string has fewer numbers; the dtype is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
     [1, 2]
     """
     liked(like, "fromstring")
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
-    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
+    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
     with said_by("fromstring"):
-        found = np.fromstring(string, wanted, min(count, len(string)), sep=sep)
-        if count > 0 and (have := _count_numbers(string, wanted, sep)) < count:  # NumPy then shows memory that nobody has written
+        numbers = np.fromstring(string, numpy_dtype, min(count, len(string)), sep=sep)
+        if count > 0 and (have := _count_numbers(string, numpy_dtype, sep)) < count:  # NumPy would return uninitialised memory
             raise ValueError(f"string has {have} numbers, fewer than count={count}")
-    return own(node(found, "fromstring"))
+    return own(node(numbers, "fromstring"))
 
 
 def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:
-    """Return how many numbers a text has; infinity if something else stands behind those that were read without an error."""
+    """Return the number of numbers in a string; infinity if other text follows them."""
     try:
         return len(np.fromstring(string, dtype, sep=sep))
     except ValueError:
@@ -453,15 +434,12 @@ def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:
 
 @unbound
 def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Array:
-    """What an iterator gives, as an array with one dimension.
+    """Return the elements of an iterable as an array with one dimension.
 
     Parameters
     ----------
     iter : iterable of numbers
     dtype : dtype
-    count : int
-        How many; -1: all it gives.
-    like : as in :func:`zeros`
 
     Returns
     -------
@@ -470,24 +448,29 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     Raises
     ------
     ValueError, DTypeError
-        It gives fewer; an unknown dtype.
+        The iterable has fewer elements; the dtype is unknown.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
     liked(like, "fromiter")
-    wanted = of_any_order(dtype).numpy
+    numpy_dtype = of_any_order(dtype).numpy
     try:
         if count == -1:
-            return of_numpy(np.fromiter(iter, wanted))
+            return of_numpy(np.fromiter(iter, numpy_dtype))
         if count < 0 or not hasattr(type(iter), "__iter__"):
-            return of_numpy(np.fromiter(iter, wanted, count))  # which refuses it
-        found = np.fromiter(islice(iter, count), wanted)  # NumPy takes the memory of all ``count`` elements before the first one
-        if len(found) < count:
-            raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items")
-        return of_numpy(found)
+            return of_numpy(np.fromiter(iter, numpy_dtype, count))  # raises the error
+        elements = np.fromiter(islice(iter, count), numpy_dtype)  # with count, NumPy would allocate all elements first
+        if len(elements) < count:
+            raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(elements)} items")
+        return of_numpy(elements)
     except (TypeError, ValueError) as error:
         raise type(error)(f"fromiter: {error}") from None
+
+
+complete_docs(save, savez)
+complete_docs(savez, savez_compressed)
+complete_docs(loadtxt, genfromtxt)
+complete_docs(frombuffer, fromfile, fromstring, fromiter)

@@ -1,4 +1,4 @@
-"""Arrays and numbers as text, and how text is set: NumPy's options are weft's."""
+"""Arrays and numbers as text, and print options, which weft shares with NumPy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 from weft.array import Scalar
 from weft.errors import said_by
 from weft.functions.support.arguments import looked, whole
+from weft.process.docstrings import complete_docs
 
 
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
-    """An array as text; computes at once.
+    """Return an array as text. Computes at once.
 
     Parameters
     ----------
     a : array
     args, kwargs
-        As in NumPy: ``precision=``, ``separator=``, ``formatter=``, ``max_line_width=``, ...
+        Passed to NumPy: ``precision=``, ``separator=``, ``formatter=``, ``max_line_width=``, ...
 
     Returns
     -------
@@ -27,7 +28,7 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     Raises
     ------
     TraceError
-        Inside a traced function.
+        Called inside a traced function.
 
     Examples
     --------
@@ -41,7 +42,7 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
 def array_repr(
     arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None,
 ) -> str:
-    """What ``repr`` gives of an array; computes at once.
+    """Return the ``repr`` of an array. Computes at once.
 
     Parameters
     ----------
@@ -49,117 +50,69 @@ def array_repr(
     max_line_width, precision : int, optional
     suppress_small : bool, optional
 
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array_repr(wf.array([1, 2]))
     'array([1, 2])'
     """
-    known = looked(arr, "array_repr", "arr")
+    content = looked(arr, "array_repr", "arr")
     with said_by("array_repr"):
-        return np.array_repr(known[()] if isinstance(arr, Scalar) else known, max_line_width, precision, suppress_small)
+        return np.array_repr(content[()] if isinstance(arr, Scalar) else content, max_line_width, precision, suppress_small)
 
 
 def array_str(
     a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None,
 ) -> str:
-    """What ``str`` gives of an array; computes at once.
+    """Return the ``str`` of an array. Computes at once.
 
     Parameters
     ----------
     a : array
-    max_line_width, precision : int, optional
-    suppress_small : bool, optional
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array_str(wf.array([1.25, 2.0]), precision=1)
     '[1.2 2. ]'
     """
-    known = looked(a, "array_str", "a")
+    content = looked(a, "array_str", "a")
     with said_by("array_str"):
-        return np.array_str(known, max_line_width, precision, suppress_small)
+        return np.array_str(content, max_line_width, precision, suppress_small)
 
 
 def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
-    """A float in digits, without an exponent.
+    """Return a float as decimal digits without an exponent.
 
     Parameters
     ----------
     x : number
     args, kwargs
-        As in NumPy: ``precision=``, ``trim=``, ...
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
+        Passed to NumPy: ``precision=``, ``trim=``, ``exp_digits=``, ...
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.format_float_positional(wf.array(0.1)[()])
     '0.1'
     """
-    known = looked(x, "format_float_positional")[()]
+    content = looked(x, "format_float_positional")[()]
     with said_by("format_float_positional"):
-        return np.format_float_positional(known, *args, **kwargs)
+        return np.format_float_positional(content, *args, **kwargs)
 
 
 def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
-    """A float in digits, with an exponent.
-
-    Parameters
-    ----------
-    x : number
-    args, kwargs
-        As in NumPy: ``precision=``, ``exp_digits=``, ...
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function.
+    """Return a float as decimal digits with an exponent.
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.format_float_scientific(wf.array(1500.0)[()])
     '1.5e+03'
     """
-    known = looked(x, "format_float_scientific")[()]
+    content = looked(x, "format_float_scientific")[()]
     with said_by("format_float_scientific"):
-        return np.format_float_scientific(known, *args, **kwargs)
+        return np.format_float_scientific(content, *args, **kwargs)
 
 
 def get_printoptions() -> dict[str, Any]:
-    """How arrays are printed.
+    """Return the print options.
 
     Returns
     -------
@@ -175,7 +128,7 @@ def get_printoptions() -> dict[str, Any]:
 
 
 def set_printoptions(**options: Any) -> None:
-    """Say how arrays are printed, weft's and NumPy's.
+    """Set how arrays are printed, weft's and NumPy's.
 
     Parameters
     ----------
@@ -185,7 +138,7 @@ def set_printoptions(**options: Any) -> None:
     Raises
     ------
     TypeError, ValueError
-        An unknown option, or value.
+        An unknown option, or an invalid value.
 
     Examples
     --------
@@ -196,20 +149,19 @@ def set_printoptions(**options: Any) -> None:
 
 
 def printoptions(**options: Any) -> Any:
-    """:func:`set_printoptions` for as long as a ``with`` lasts.
-
-    Parameters
-    ----------
-    options
-        As in :func:`set_printoptions`.
+    """Return a context manager that sets print options and restores them at its end.
 
     Returns
     -------
     context manager
 
+    Raises
+    ------
+    TypeError, ValueError
+        An unknown option, or an invalid value; when the context is entered.
+
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.printoptions(precision=2):
     ...     print(wf.array([1 / 3]))
     [0.33]
@@ -220,7 +172,7 @@ def printoptions(**options: Any) -> Any:
 # ---- NumPy's checks of floats
 
 def geterr() -> dict[str, Any]:
-    """What NumPy does at division by zero and the like; weft's own functions never warn.
+    """Return how NumPy reacts to division by zero, overflow and so on. weft's own functions never warn.
 
     Returns
     -------
@@ -236,10 +188,10 @@ def geterr() -> dict[str, Any]:
 
 
 def seterr(**options: Any) -> dict[str, Any]:
-    """Say what NumPy does at division by zero and the like: for NumPy's functions, as weft's own neither warn nor raise.
+    """Set how NumPy reacts to division by zero, overflow and so on. weft's own functions neither warn nor raise.
 
-    ``divide="raise"`` is taken, and raises nothing where weft divides: what is computed later, in a fused kernel, has no line at
-    which to raise. ``wf.isfinite(x).all()`` asks, and ``fit`` names the operation that made the first NaN.
+    ``divide="raise"`` is accepted but has no effect on weft's divisions: they run later, in a fused kernel.
+    ``wf.isfinite(x).all()`` checks an array, and ``fit`` names the operation that produced the first NaN.
 
     Parameters
     ----------
@@ -248,12 +200,13 @@ def seterr(**options: Any) -> dict[str, Any]:
 
     Returns
     -------
-    dict : what held before
+    dict
+        The previous settings.
 
     Raises
     ------
     TypeError, ValueError
-        An unknown option, or value.
+        An unknown option, or an invalid value.
 
     Examples
     --------
@@ -265,12 +218,7 @@ def seterr(**options: Any) -> dict[str, Any]:
 
 
 def errstate(**options: Any) -> Any:
-    """:func:`seterr` for as long as a ``with`` lasts, or around a function as a decorator: weft itself raises nothing within.
-
-    Parameters
-    ----------
-    options
-        As in :func:`seterr`.
+    """Return a context manager and decorator that calls :func:`seterr` and restores the settings at its end.
 
     Returns
     -------
@@ -278,7 +226,6 @@ def errstate(**options: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.errstate(divide="ignore"):
     ...     print(wf.array([1.0]) / 0.0)
     [inf]
@@ -287,7 +234,7 @@ def errstate(**options: Any) -> Any:
 
 
 def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
-    """An integer in digits to a base.
+    """Return the digits of an integer in a number system.
 
     Parameters
     ----------
@@ -295,7 +242,7 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
     base : int
         From 2 to 36.
     padding : int
-        How many zeros stand in front.
+        The number of leading zeros to add.
 
     Returns
     -------
@@ -316,7 +263,7 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
 
 
 def binary_repr(num: int, width: int | None = None) -> str:
-    """An integer in bits; of a negative one with a width, the two's complement.
+    """Return the bits of an integer; for a negative one with a width, those of the two's complement.
 
     Parameters
     ----------
@@ -330,7 +277,7 @@ def binary_repr(num: int, width: int | None = None) -> str:
     Raises
     ------
     ValueError
-        A width that is too small.
+        ``width`` is too small.
 
     Examples
     --------
@@ -339,3 +286,10 @@ def binary_repr(num: int, width: int | None = None) -> str:
     '11101'
     """
     return np.binary_repr(whole(num, "binary_repr", "num"), width)
+
+
+complete_docs(array2string, array_repr, format_float_positional)
+complete_docs(array_repr, array_str)
+complete_docs(format_float_positional, format_float_scientific)
+complete_docs(set_printoptions, printoptions)
+complete_docs(seterr, errstate)

@@ -1,9 +1,8 @@
-"""The primitives: importing this package fills ``TABLE``.
+"""The primitives. Importing this package fills ``TABLE``.
 
-``table`` is what is filled; an entry is a Primitive (``graph/node.py``). ``elementwise``, ``shape``, ``reduce`` and the like
-hold the entries, one kind a file, with rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same
-in the words of kernels. A new primitive is one entry in one of these files:
-CONTRIBUTING.md.
+``table`` defines the table; an entry is a Primitive (``graph/node.py``). ``elementwise``, ``shape``, ``reduce`` and the like
+contain the entries, one kind a file, with rules, derivatives and batching beside them. ``formulas`` and ``index_rules`` define
+them for kernels. A new primitive is one entry in one of these files: CONTRIBUTING.md.
 """
 
 from weft.graph.primitives import (

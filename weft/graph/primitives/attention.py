@@ -4,13 +4,13 @@
     attention_gradient(query, key, value, cotangent, lse, delta,   -> result "query", "key" or "value"
                        *masks, [seed, base])
 
-query (*B, L, E), key (*C, S, E), value (*C, S, F), where each of C is that of B or 1: so several heads of queries share one of
-keys. A mask has a dimension for each of (*B, L, S), or 1; bool: True takes part; float: added to the scores. ``delta`` is the sum
-of cotangent * out along the last axis. Where ``keep`` is not None, a weight stays with this probability, by the words of
-random_bits(seed, base) at its place in (*B, L, S), and is divided by it.
+query (*B, L, E), key (*C, S, E), value (*C, S, F), where each extent of C is that of B or 1, so that several heads of queries
+can share keys. A mask has a dimension for each of (*B, L, S), or 1; bool: True takes part; float: added to the scores. ``delta``
+is the sum of cotangent * out along the last axis. If ``keep`` is not None, a weight is kept with this probability, decided by the
+word of random_bits(seed, base) at its position in (*B, L, S), and divided by it.
 
-Operations that differ in ``result`` alone are one kernel. Their derivatives, where these are asked for again, are those of what
-they are made of (``attention_composed.py``), which stores all scores.
+Operations that differ only in ``result`` share one kernel. Derivatives of the gradient are those of its composition
+(``attention_composed.py``), which stores all scores.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def _gradient_rule(*nodes: Node, result: str, scale: float, causal: bool, keep: 
     _check(name, nodes, 6, keep)
     q, k, v, g, lse, delta = nodes[:6]
     wide = q.dtype.computed
-    for what, node, shape, dtype in (
+    for role, node, shape, dtype in (
         ("cotangent", g, (*q.shape[:-1], v.shape[-1]), q.dtype), ("lse", lse, q.shape[:-1], wide),
         ("delta", delta, q.shape[:-1], wide),
     ):
         if node.shape != shape or node.dtype not in (dtype, q.dtype):
-            raise ShapeError(f"{name}: {what} is {node.dtype.name}{node.shape}, but must be {dtype.name}{shape}")
-    found = {"query": q, "key": k, "value": v}.get(result)
-    if found is None:
+            raise ShapeError(f"{name}: {role} is {node.dtype.name}{node.shape}, but must be {dtype.name}{shape}")
+    operand = {"query": q, "key": k, "value": v}.get(result)
+    if operand is None:
         raise ValueError(f"{name}: result is {result!r}, but must be 'query', 'key' or 'value'")
-    return found.shape, q.dtype
+    return operand.shape, q.dtype
 
 
 def _check(name: str, nodes: Sequence[Node], count: int, keep: float | None) -> None:
@@ -83,18 +83,18 @@ def _check(name: str, nodes: Sequence[Node], count: int, keep: float | None) -> 
             raise DTypeError(f"{name}: a mask is {mask.dtype.name}, but must be bool or float")
         if len(mask.shape) != rank or any(m not in (1, n) for m, n in zip(mask.shape, whole, strict=True)):
             raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {whole}")
-    for what, node in zip(("seed", "base"), seeds, strict=False):
+    for role, node in zip(("seed", "base"), seeds, strict=False):
         if node.dtype is not UINT64 or node.shape:
-            raise DTypeError(f"{name}: {what} is {node.dtype.name}{node.shape}, but must be uint64()")
+            raise DTypeError(f"{name}: {role} is {node.dtype.name}{node.shape}, but must be uint64()")
 
 
-# in NumPy
+# NumPy references
 
 
-def _middle(
+def _scores_and_dropout(
     q: np.ndarray, k: np.ndarray, rest: tuple[np.ndarray, ...], scale: float, causal: bool, keep: float | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """(scores, what dropout multiplies weights with)"""
+    """Return (scores, factors by which dropout multiplies the weights, or None)."""
     scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale)
     masks, seeds = (rest, ()) if keep is None else (rest[:-2], rest[-2:])
     for mask in masks:
@@ -113,7 +113,7 @@ def _middle(
 
 
 def _wide(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Floats of one or two bytes in float32; longer ones, as tests ask for them, as they are."""
+    """Return floats of one or two bytes as float32. Wider ones, which tests use, are not converted."""
     return tuple([a.astype(np.float32) if a.dtype.itemsize <= 2 and a.dtype.kind in "fV" else a for a in arrays])
 
 
@@ -121,7 +121,7 @@ def _reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, kee
     dtype = arrays[0].dtype
     q, k, v, *rest = _wide(arrays)
     with np.errstate(all="ignore"):
-        scores, dropped = _middle(q, k, tuple(rest), scale, causal, keep)
+        scores, dropped = _scores_and_dropout(q, k, tuple(rest), scale, causal, keep)
         top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         top = np.where(np.isneginf(top), 0, top).astype(q.dtype)
         e = np.exp(scores - top)
@@ -136,29 +136,29 @@ def _gradient_reference(*arrays: np.ndarray, result: str, scale: float, causal: 
     dtype = arrays[0].dtype
     q, k, v, g, lse, delta, *rest = _wide(arrays)
     with np.errstate(all="ignore"):
-        scores, dropped = _middle(q, k, tuple(rest), scale, causal, keep)
+        scores, dropped = _scores_and_dropout(q, k, tuple(rest), scale, causal, keep)
         weights = np.exp(scores - lse[..., None])
         if result == "value":
-            return _shared(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
+            return _sum_to(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
         through = g @ np.swapaxes(v, -1, -2)
         ds = weights * ((through if dropped is None else through * dropped) - delta[..., None])
         if causal:
             ds = np.where(np.tri(*ds.shape[-2:]) > 0, ds, 0)
         ds = (ds * q.dtype.type(scale)).astype(q.dtype)
-        return (ds @ k).astype(dtype) if result == "query" else _shared(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
+        return (ds @ k).astype(dtype) if result == "query" else _sum_to(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
 
 
-def _shared(x: np.ndarray, shape: Shape) -> np.ndarray:
-    """Summed over heads that share what has this shape."""
+def _sum_to(x: np.ndarray, shape: Shape) -> np.ndarray:
+    """Return x summed over the dimensions where ``shape`` has 1: heads that share an operand."""
     axes = tuple(d for d, n in enumerate(shape) if n == 1 and x.shape[d] != 1)
     return x.sum(axis=axes, keepdims=True) if axes else x
 
 
-# derivatives and batches
+# derivatives and batching
 
 
 def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None, ...]:
-    """The gradient from each row's sum and delta alone; that of a float mask, and of the sums, by way of all scores."""
+    """Return gradients that need only each row's sum and delta. Those of float masks, and of the sums, store all scores."""
     if params["result"] == "lse":
         return composed.sums_vjp(g, inputs, params)
     q = inputs[0]
@@ -167,19 +167,19 @@ def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None,
     wide = q.dtype.computed
     last = len(q.shape) - 1
     delta = call.reduce_sum(call.multiply(cast(g, wide), cast(out, wide)), axes=(last,), keepdims=False)
-    given = (*inputs[:3], g, lse, delta, *inputs[3:])
-    found: list[Node | None] = [
-        call.attention_gradient(*given, **{**params, "result": name}) for name in ("query", "key", "value")
+    operands = (*inputs[:3], g, lse, delta, *inputs[3:])
+    gradients: list[Node | None] = [
+        call.attention_gradient(*operands, **{**params, "result": name}) for name in ("query", "key", "value")
     ]
     masks, _ = split(inputs[3:], params["keep"])
     for mask in masks:
-        found.append(composed.mask_gradient(mask, given, params) if mask.dtype in FLOATS else None)
-    return (*found, *(None,) * (len(inputs) - len(found)))
+        gradients.append(composed.mask_gradient(mask, operands, params) if mask.dtype in FLOATS else None)
+    return (*gradients, *(None,) * (len(inputs) - len(gradients)))
 
 
 def _batch(name: str, count: int) -> Callable[..., Batched]:
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
-        """The batch is one more dimension in front; keys, values and masks without it are shared."""
+        """Add the batch as a dimension in front. Keys, values and masks without it are shared."""
         n, keep = extent(inputs, dims), params["keep"]
         rows = [spread(x, d, n) for x, d in zip(inputs[:count], dims[:count], strict=True)]
         if dims[1] is None and dims[2] is None and params["result"] not in ("key", "value"):
@@ -190,7 +190,7 @@ def _batch(name: str, count: int) -> Callable[..., Batched]:
             front(x, d) if d is not None else reshape(x, (1, *x.shape))
             for x, d in zip(inputs[count:stop], dims[count:stop], strict=True)
         ]
-        if seeds:  # the words of an example are those of its own places
+        if seeds:  # each example has the words of its own positions
             q, k = rows[:2]
             shape = (*q.shape[1:-1], k.shape[-2])
             words = _words(inputs[stop:], dims[stop:], shape)
@@ -202,7 +202,7 @@ def _batch(name: str, count: int) -> Callable[..., Batched]:
 
 
 def _words(seeds: Sequence[Node], dims: Sequence[int | None], shape: Shape) -> Batched:
-    """Random words, the same for all examples where they share their seed."""
+    """Return random words, the same for all examples if these share their seed."""
     several = TABLE["random_bits"].batch
     assert several is not None
     if any(d is not None for d in dims):
@@ -211,7 +211,7 @@ def _words(seeds: Sequence[Node], dims: Sequence[int | None], shape: Shape) -> B
 
 
 def _cost(node: Node) -> Cost:
-    """Two products, and five of the gradient: shared out among results that are made together."""
+    """Two products, or five for the gradient, divided among results that are computed together."""
     q, v = node.inputs[0].shape, node.inputs[2].shape
     each = {"out": (1, 1), "lse": (0, 0), "query": (1, 1), "key": (1, 0), "value": (1, 1)}[node.params["result"]]
     flops = 2 * product(q[:-1]) * v[-2] * (each[0] * q[-1] + each[1] * v[-1] + 8)

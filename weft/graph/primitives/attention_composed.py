@@ -1,6 +1,6 @@
-"""Attention in nodes of other primitives, with every score an array: the meaning is that of ``attention.py``.
+"""Attention in nodes of other primitives, which stores all scores. Same meaning as ``attention.py``.
 
-For derivatives of its derivatives, for words of several seeds at once, and for devices that have no kernel for it.
+For derivatives of its derivatives, for random words of several seeds at once, and for devices without a kernel for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.graph.primitives.table import constant
 
 
 def split(rest: Sequence[Node], keep: float | None) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """(masks, where random words come from): seed and base, or the words themselves."""
+    """Return (masks, source of random words). The source is seed and base, or the words themselves."""
     if keep is None:
         return tuple(rest), ()
     count = 2 if rest[-1].dtype is UINT64 else 1
@@ -24,18 +24,19 @@ def split(rest: Sequence[Node], keep: float | None) -> tuple[tuple[Node, ...], t
 
 
 def _product(a: Node, b: Node, turned: bool) -> Node:
-    """a @ b, or a @ b.mT where ``turned``, of equal leading shapes."""
+    """Return a @ b, or a @ b.mT if ``turned``, for equal leading shapes."""
     rank = len(a.shape)
     lead = tuple(range(rank - 2))
     return call.dot_general(a, b, contract=((rank - 1,), (rank - 1 if turned else rank - 2,)), batch=(lead, lead))
 
 
-def _turned(x: Node) -> Node:
+def _transpose(x: Node) -> Node:
     rank = len(x.shape)
     return permute(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _spread(x: Node, lead: Shape) -> Node:
+def _broadcast_lead(x: Node, lead: Shape) -> Node:
+    """Broadcast the leading dimensions."""
     return broadcast_to(x, (*lead, *x.shape[-2:]))
 
 
@@ -51,8 +52,8 @@ def _causal(shape: Shape) -> Node:
 
 
 def _scores(q: Node, k: Node, masks: Sequence[Node], scale: float, causal: bool) -> Node:
-    """In the format of registers; q and k are."""
-    scores = call.multiply(_product(q, _spread(k, q.shape[:-2]), True), number(scale, q))
+    """Return the scores in the register format, which q and k have."""
+    scores = call.multiply(_product(q, _broadcast_lead(k, q.shape[:-2]), True), number(scale, q))
     for mask in masks:
         if mask.dtype is not BOOL:
             scores = call.add(scores, cast(mask, q.dtype))
@@ -65,7 +66,8 @@ def _scores(q: Node, k: Node, masks: Sequence[Node], scale: float, causal: bool)
     return scores
 
 
-def _dropped(weights: Node, words: Sequence[Node], keep: float | None) -> Node:
+def _apply_dropout(weights: Node, words: Sequence[Node], keep: float | None) -> Node:
+    """Return the weights after dropout."""
     if keep is None:
         return weights
     bits = words[0] if len(words) == 1 else call.random_bits(*words, shape=weights.shape)
@@ -79,7 +81,7 @@ def _float32(value: float) -> Node:
 
 
 def _sums(scores: Node) -> tuple[Node, Node, Node]:
-    """(greatest score or 0, exp(score - that), their sum): rows keep a dimension of 1."""
+    """Return (greatest score or 0, exp(score - greatest), their sum). Rows keep a dimension of 1."""
     last = len(scores.shape) - 1
     if not scores.shape[-1]:
         return full(0, (*scores.shape[:-1], 1), scores.dtype), scores, call.reduce_sum(scores, axes=(last,), keepdims=True)
@@ -90,81 +92,82 @@ def _sums(scores: Node) -> tuple[Node, Node, Node]:
 
 
 def _nonzero(total: Node) -> tuple[Node, Node]:
-    """(whether a row has no score, its sum or 1)"""
-    none = call.equal(total, number(0, total))
-    return none, call.where(none, number(1, total), total)
+    """Return (whether all scores of a row are masked, the row's sum or 1)."""
+    masked = call.equal(total, number(0, total))
+    return masked, call.where(masked, number(1, total), total)
 
 
 def attention(q: Node, k: Node, v: Node, *rest: Node, result: str, scale: float, causal: bool, keep: float | None) -> Node:
-    """As the primitive; instead of seed and base there may be words for all places."""
+    """Return the primitive's result. Random words for all positions may replace seed and base."""
     masks, words = split(rest, keep)
     dtype = q.dtype
     q, k, v = _wide(q, k, v)
     top, e, total = _sums(_scores(q, k, masks, scale, causal))
-    none, sure = _nonzero(total)
+    masked, safe_total = _nonzero(total)
     if result == "lse":
-        return reshape(call.where(none, number(0, total), call.add(top, call.log(sure))), q.shape[:-1])
-    weights = _dropped(call.divide(e, sure), words, keep)
-    return cast(_product(weights, _spread(v, q.shape[:-2]), False), dtype)
+        return reshape(call.where(masked, number(0, total), call.add(top, call.log(safe_total))), q.shape[:-1])
+    weights = _apply_dropout(call.divide(e, safe_total), words, keep)
+    return cast(_product(weights, _broadcast_lead(v, q.shape[:-2]), False), dtype)
 
 
-def _middle(
-    given: Sequence[Node], causal: bool, scale: float, keep: float | None
+def _weights_and_cotangent(
+    operands: Sequence[Node], causal: bool, scale: float, keep: float | None
 ) -> tuple[Node, Callable[[], Node]]:
-    """(weights, what makes the cotangent of the scores before they are scaled)"""
-    q, k, v, g, lse, delta = given[:6]
-    masks, words = split(given[6:], keep)
+    """Return (weights, function that returns the cotangent of the unscaled scores)."""
+    q, k, v, g, lse, delta = operands[:6]
+    masks, words = split(operands[6:], keep)
     q, k, v, g, lse, delta = _wide(q, k, v, g, lse, delta)
     scores = _scores(q, k, masks, scale, causal)
     ends = (*lse.shape, 1)
     weights = call.exp(call.subtract(scores, reshape(lse, ends)))
 
     def through() -> Node:
-        back = _dropped(_product(g, _spread(v, g.shape[:-2]), True), words, keep)
+        back = _apply_dropout(_product(g, _broadcast_lead(v, g.shape[:-2]), True), words, keep)
         ds = call.multiply(weights, call.subtract(back, reshape(delta, ends)))
         return call.where(_causal(ds.shape[-2:]), ds, number(0, ds)) if causal else ds
 
     return weights, through
 
 
-def gradient(*given: Node, result: str, scale: float, causal: bool, keep: float | None) -> Node:
-    q, k, v, g = given[:4]
-    _, words = split(given[6:], keep)
-    weights, through = _middle(given, causal, scale, keep)
+def gradient(*operands: Node, result: str, scale: float, causal: bool, keep: float | None) -> Node:
+    """Return the result of the primitive ``attention_gradient``."""
+    q, k, v, g = operands[:4]
+    _, words = split(operands[6:], keep)
+    weights, through = _weights_and_cotangent(operands, causal, scale, keep)
     if result == "value":
-        weights = _turned(_dropped(weights, words, keep))
-        return cast(_shared(_product(weights, _wide(g)[0], False), v.shape), q.dtype)
+        weights = _transpose(_apply_dropout(weights, words, keep))
+        return cast(_sum_to(_product(weights, _wide(g)[0], False), v.shape), q.dtype)
     ds = call.multiply(through(), number(scale, weights))
     if result == "query":
-        return cast(_product(ds, _spread(_wide(k)[0], q.shape[:-2]), False), q.dtype)
-    return cast(_shared(_product(_turned(ds), _wide(q)[0], False), k.shape), q.dtype)
+        return cast(_product(ds, _broadcast_lead(_wide(k)[0], q.shape[:-2]), False), q.dtype)
+    return cast(_sum_to(_product(_transpose(ds), _wide(q)[0], False), k.shape), q.dtype)
 
 
-def mask_gradient(mask: Node, given: Sequence[Node], params: dict[str, Any]) -> Node:
-    """Of a float mask: the cotangent of the scores, summed where the mask was broadcast."""
-    _, through = _middle(given, params["causal"], params["scale"], params["keep"])
-    return cast(_shared(through(), mask.shape), mask.dtype)
+def mask_gradient(mask: Node, operands: Sequence[Node], params: dict[str, Any]) -> Node:
+    """Return the gradient of a float mask: the cotangent of the scores, summed where the mask was broadcast."""
+    _, through = _weights_and_cotangent(operands, params["causal"], params["scale"], params["keep"])
+    return cast(_sum_to(through(), mask.shape), mask.dtype)
 
 
 def sums_vjp(g: Node, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[Node | None, ...]:
-    """Of the logarithms of the rows' sums: their derivatives by the scores are the weights."""
+    """Return the derivative of the logarithms of the rows' sums. Their derivatives by the scores are the weights."""
     q, k = _wide(*inputs[:2])
     masks, _ = split(inputs[3:], params["keep"])
     scores = _scores(q, k, masks, params["scale"], params["causal"])
     _, e, total = _sums(scores)
-    none, sure = _nonzero(total)
-    ds = call.multiply(call.where(none, number(0, e), call.divide(e, sure)), reshape(g, (*g.shape, 1)))
+    masked, safe_total = _nonzero(total)
+    ds = call.multiply(call.where(masked, number(0, e), call.divide(e, safe_total)), reshape(g, (*g.shape, 1)))
     scaled = call.multiply(ds, number(params["scale"], ds))
-    found: list[Node | None] = [
-        cast(_product(scaled, _spread(k, q.shape[:-2]), False), inputs[0].dtype),
-        cast(_shared(_product(_turned(scaled), q, False), k.shape), inputs[1].dtype), None,
+    derivatives: list[Node | None] = [
+        cast(_product(scaled, _broadcast_lead(k, q.shape[:-2]), False), inputs[0].dtype),
+        cast(_sum_to(_product(_transpose(scaled), q, False), k.shape), inputs[1].dtype), None,
     ]
-    found += [None if m.dtype is BOOL else cast(_shared(ds, m.shape), m.dtype) for m in masks]
-    return (*found, *(None,) * (len(inputs) - len(found)))
+    derivatives += [None if m.dtype is BOOL else cast(_sum_to(ds, m.shape), m.dtype) for m in masks]
+    return (*derivatives, *(None,) * (len(inputs) - len(derivatives)))
 
 
-def _shared(x: Node, shape: Shape) -> Node:
-    """Summed where ``shape`` has 1."""
+def _sum_to(x: Node, shape: Shape) -> Node:
+    """Return x summed over the dimensions where ``shape`` has 1."""
     axes = tuple(d for d, (n, m) in enumerate(zip(x.shape, shape, strict=True)) if m == 1 and n != 1)
     return call.reduce_sum(x, axes=axes, keepdims=True) if axes else x
 

@@ -1,4 +1,4 @@
-"""Binding primitives by name: what derivatives and batching rules are written in."""
+"""Application of primitives by name, for derivatives and batching rules."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from weft.graph.primitives.table import TABLE, bind, constant
 
 
 class _Calls:
-    """``call.add(a, b)`` binds the primitive ``add``; looked up when called, so entries may refer to later ones."""
+    """``call.add(a, b)`` applies the primitive ``add``. The name is looked up at the call, so entries may refer to later ones."""
 
     def __getattr__(self, name: str) -> Callable[..., Node]:
-        def named(*nodes: Node, **params: Any) -> Node:
+        def apply(*nodes: Node, **params: Any) -> Node:
             return bind(TABLE[name], *nodes, **params)
 
-        return named
+        return apply
 
 
 call = _Calls()
 
 
 def number(value: Any, like: Node) -> Node:
-    """A constant of shape () in the dtype of a node."""
+    """Return a constant of shape () in the dtype of a node."""
     return constant(value, like.dtype)
 
 
 def full(value: Any, shape: Shape, dtype: Format) -> Node:
-    """A constant repeated; costs no memory traffic once fused."""
+    """Return a repeated constant. It costs no memory traffic once fused."""
     node = constant(value, dtype)
     return call.broadcast_to(node, shape=shape) if shape else node
 

@@ -1,4 +1,4 @@
-"""What a user chooses for the whole process."""
+"""Settings that a user chooses for the whole process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Choice(Generic[T]):
-    """Something that holds for what is written from now on: ``value``. One for the process, as the default dtype is."""
+    """A process-wide setting. Its ``value`` applies to operations that are created afterwards."""
 
     __slots__ = ("value",)
 

@@ -1,4 +1,4 @@
-"""What entries of every kind share: the stated zero derivative, costs, and moving batch dimensions."""
+"""Helpers of entries of every kind: the zero derivative, costs, and moves of batch dimensions."""
 
 from __future__ import annotations
 
@@ -17,47 +17,53 @@ Batched = tuple[Node, int | None]
 
 
 class Later:
-    """Functions of a module that is imported when one is called: samples are for tests, index rules for kernels."""
+    """A module that is imported when one of its functions is called.
+
+    Samples are needed only by tests, index rules only by kernels.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         @cache
-        def found() -> Callable[..., Any]:
+        def load() -> Callable[..., Any]:
             return getattr(import_module(f"weft.graph.primitives.{self._module}"), name)
 
-        return lambda *args: found()(*args)
+        return lambda *args: load()(*args)
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
-    """The derivative is zero everywhere: a statement, unlike a missing rule."""
+    """Return a zero derivative for each input. An entry without a vjp rule has no derivative instead."""
     return (None,) * len(inputs)
 
 
 def traffic(node: Node) -> int:
-    """Each element of inputs and outputs once."""
+    """Return the bytes of inputs and outputs, counting each element once."""
     return node.nbytes + sum(i.nbytes for i in node.inputs)
 
 
 def moving(node: Node) -> Cost:
+    """Return the cost of a move: memory traffic only."""
     return Cost(0, traffic(node))
 
 
 def per_element(flops: int) -> Callable[[Node], Cost]:
+    """Return a cost of ``flops`` operations for each element of the result."""
     return lambda node: Cost(flops * node.size, traffic(node))
 
 
 def per_input_element(node: Node) -> Cost:
+    """Return the cost of one operation for each element of the operand."""
     return Cost(node.inputs[0].size, traffic(node))
 
 
 def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """References of narrow formats: computed in those that registers hold, rounded once at the end, as kernels do."""
+    """Return a reference that computes storage-only formats in their register format and rounds once, as kernels do."""
 
     @wraps(fn)
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
-        formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests ask in wider ones than weft has
+        formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests use wider formats than weft has
         narrow = next((f for f in formats if f is not None and f.narrow), None)
         with np.errstate(all="ignore"):
             if narrow is None:
@@ -70,7 +76,10 @@ def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:
-    """The batch dimension moved to the front; then ones, until ``ndim`` dimensions follow it (NumPy's broadcasting)."""
+    """Move the batch dimension to the front.
+
+    Insert dimensions of 1 behind it until ``ndim`` dimensions follow (NumPy's broadcasting).
+    """
     if dim is None:
         return x
     x = permute(x, (dim, *(d for d in range(len(x.shape)) if d != dim)))
@@ -80,30 +89,31 @@ def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:
 
 
 def extent(inputs: Sequence[Node], dims: Sequence[int | None]) -> int:
-    """How many are batched."""
+    """Return the size of the batch."""
     return next(x.shape[d] for x, d in zip(inputs, dims, strict=True) if d is not None)
 
 
 def spread(x: Node, dim: int | None, count: int) -> Node:
-    """In front of x a batch dimension of ``count``, repeating x where it has none."""
+    """Return x with a batch dimension of ``count`` in front, repeating x if it is not batched."""
     return front(x, dim) if dim is not None else broadcast_to(x, (count, *x.shape))
 
 
 def rank(x: Node, dim: int | None) -> int:
-    """Dimensions without the batch."""
+    """Return the number of dimensions without the batch dimension."""
     return len(x.shape) - (dim is not None)
 
 
 def batch_elementwise(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of an element-wise primitive."""
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
         bind = getattr(call, name)
         if len(inputs) == 1:
             return bind(*inputs, **params), dims[0]
-        first = next(d for d in dims if d is not None)
+        dim = next(d for d in dims if d is not None)
         shapes = {len(x.shape) for x, d in zip(inputs, dims, strict=True) if d is not None}
-        same = all(d == first or (d is None and not x.shape) for x, d in zip(inputs, dims, strict=True))
+        same = all(d == dim or (d is None and not x.shape) for x, d in zip(inputs, dims, strict=True))
         if same and len(shapes) == 1:
-            return bind(*inputs, **params), first
+            return bind(*inputs, **params), dim
         ndim = max(map(rank, inputs, dims))
         return bind(*(front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)), **params), 0
 
@@ -111,12 +121,12 @@ def batch_elementwise(name: str) -> Callable[..., Batched]:
 
 
 def shifted(axes: Sequence[int]) -> tuple[int, ...]:
-    """Axes behind a batch dimension in front."""
+    """Return axes, shifted by a batch dimension in front."""
     return tuple(a + 1 for a in axes)
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes ``axes``."""
+    """Return the permutation that undoes ``axes``."""
     out = [0] * len(axes)
     for position, axis in enumerate(axes):
         out[axis] = position

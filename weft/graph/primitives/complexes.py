@@ -1,9 +1,9 @@
-"""Complex numbers: the same primitives, run by NumPy on the host; and what takes them apart and puts them together.
+"""Complex numbers: the same primitives, run by NumPy on the host, and the primitives between complex numbers and their parts.
 
-A node with a complex operand or result is bound to the *twin* of its primitive: its reference, batching and (where no other
-is given here) derivative, of kind ``host``. No pass of the scheduler meets complex numbers in a kernel, and what has no twin is
-refused by name. Derivatives have JAX's convention: the cotangent of z = x + iy stands for df/dx - i df/dy, so rules of
-holomorphic functions are those of reals as they stand, without a conjugate.
+A node with a complex operand or result is bound to the *twin* of its primitive, of kind ``host``: its reference, batching and,
+unless another is defined here, derivative. No pass of the scheduler meets complex numbers in a kernel, and primitives without a
+twin raise. Derivatives follow JAX's convention: the cotangent of z = x + iy stands for df/dx - i df/dy, so rules of holomorphic
+functions are the same as for reals, without a conjugate.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _abs_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 def _sign_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    """Only the direction changes: along i times itself."""
+    """Only the direction changes: along i times the sign."""
     turn = div(call.imag(mul(g, out)), _not_zero(call.abs(x)))
     return (mul(call.complex(number(0, turn), turn), call.conj(out)),)
 
@@ -85,19 +85,19 @@ _TWINS: dict[Primitive, Primitive] = {}
 
 
 def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
-    """What a primitive is bound to where an operand or the result is complex: its twin, or itself if it is the host's.
+    """Return the primitive for complex operands or results: its twin, or the primitive itself if it runs on the host.
 
     Raises
     ------
     DTypeError
-        there is none.
+        the primitive has no twin.
     """
-    found = _TWINS.get(op)
-    if found is None:
-        if op.kind in ("loop", "result") or (op.kind == "host" and op.name not in TWINNED):  # their rules say what they take
-            found = op
+    result = _TWINS.get(op)
+    if result is None:
+        if op.kind in ("loop", "result") or (op.kind == "host" and op.name not in TWINNED):  # their rules check dtypes
+            result = op
         elif op.name in TWINNED:
-            found = replace(
+            result = replace(
                 op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, along=None, monoid="",
                 view=False, same_memory=False, moves=False, last=False, cheap=False, heavy=False,
                 vjp=_OWN.get(op.name, op.vjp),
@@ -107,12 +107,12 @@ def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
             raise DTypeError(
                 f"{op.name}: x is {dtype}, but {op.name} takes no complex numbers: take wf.real(x), wf.imag(x) or wf.abs(x)."
             )
-        _TWINS[op] = found
-    return found
+        _TWINS[op] = result
+    return result
 
 
 def _rule(op: Primitive) -> Callable[..., tuple[Shape, Format]]:
-    """The primitive's own rule, told of the parts in place of the complex numbers."""
+    """Return the primitive's own rule, applied to the format of the parts in place of the complex format."""
     if op.name == "cast":
         return _cast_rule
 
@@ -136,10 +136,11 @@ def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
     return x.shape, dtype
 
 
-# ---- taken apart, put together
+# ---- complex numbers and their parts
 
 
-def _parted(name: str, allowed: frozenset[Format], out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
+def _part_rule(name: str, allowed: frozenset[Format], out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
+    """Return the rule of a primitive that takes complex numbers apart."""
     def rule(x: Node) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise DTypeError(f"{name}: x is {x.dtype}, but must be {words(allowed)}: cast it with astype.")
@@ -171,7 +172,7 @@ def _constant_rule(value: Any) -> tuple[Shape, Format]:
 
 
 def constant(value: Any, dtype: Format) -> Node:
-    """A complex number that belongs to the program's text."""
+    """Return a leaf for a complex number that is part of the graph's key."""
     with np.errstate(over="ignore"):
         return Node(_CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
 
@@ -182,11 +183,11 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
     ))
 
 
-_entry("real", _parted("real", COMPLEX, lambda f: f.part), lambda x: x.real,
+_entry("real", _part_rule("real", COMPLEX, lambda f: f.part), lambda x: x.real,
        lambda g, out, x: (call.complex(g, number(0, g)),))
-_entry("imag", _parted("imag", COMPLEX, lambda f: f.part), lambda x: x.imag,
+_entry("imag", _part_rule("imag", COMPLEX, lambda f: f.part), lambda x: x.imag,
        lambda g, out, x: (call.complex(number(0, g), neg(g)),))
-_entry("conj", _parted("conj", COMPLEX, lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
+_entry("conj", _part_rule("conj", COMPLEX, lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
 _entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
 _CONSTANT = register(Primitive(
     "complex_constant", "host", _constant_rule, lambda value: np.asarray(value), None, zero_vjp,

@@ -1,10 +1,9 @@
 """conv_general: convolution (cross-correlation) over any number of spatial dimensions, closed under vjp.
 
-``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result
-of (N, O, *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w;
-``padding`` is ((low, high), ...) of the dilated x and may be negative (cropping), as gradients need it.
-With ``groups`` G, I is C / G, and the g-th part of the output channels sees the g-th part of the input channels.
-``precision``: see ``precision.py``.
+``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result of (N, O,
+*spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w. ``padding`` is ((low,
+high), ...) of the dilated x and may be negative (cropping), as gradients need it. With ``groups`` G, I is C / G, and part g of
+the output channels reads part g of the input channels. ``precision``: see ``precision.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ Pads = tuple[tuple[int, int], ...]
 Dims = tuple[Ints, Ints, Ints]
 
 
-def dilated(n: int, dilation: int) -> int:
+def dilated_extent(n: int, dilation: int) -> int:
+    """Return the extent of ``n`` elements after dilation."""
     return (n - 1) * dilation + 1 if n else 0
 
 
@@ -50,10 +50,10 @@ def _shape(
         raise ShapeError(
             f"conv_general: x {x} and w {w} must both have two dimensions more than there are spatial ones."
         )
-    for axes, what in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
-        check_axes("conv_general", axes, ndim, what)
+    for axes, label in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
+        check_axes("conv_general", axes, ndim, label)
         if len(axes) != ndim:
-            raise ShapeError(f"conv_general: {what} {axes} must name {ndim} dimensions.")
+            raise ShapeError(f"conv_general: {label} {axes} must name {ndim} dimensions.")
     spatial = ndim - 2
     if not len(stride) == len(padding) == len(lhs_dilation) == len(rhs_dilation) == spatial:
         raise ShapeError(
@@ -72,7 +72,7 @@ def _shape(
         )
     out = [sx[0], sw[0]]
     for n, k, s, (low, high), ld, rd in zip(sx[2:], sw[2:], stride, padding, lhs_dilation, rhs_dilation, strict=True):
-        extent = dilated(n, ld) + low + high - dilated(k, rd)
+        extent = dilated_extent(n, ld) + low + high - dilated_extent(k, rd)
         if extent < 0 or k < 1:
             raise ShapeError(
                 f"conv_general: the window of w {w} (dilation {rhs_dilation}) is larger than x {x} with padding "
@@ -85,10 +85,10 @@ def _shape(
     return tuple(shape)
 
 
-def _prepared(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
-    """Dilated, then padded or cropped."""
+def _dilate_and_pad(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
+    """Return x dilated, then padded or cropped."""
     n, c, *spatial = x.shape
-    wide = np.zeros([n, c] + [dilated(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
+    wide = np.zeros([n, c] + [dilated_extent(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
     wide[(slice(None), slice(None), *(slice(None, None, d) for d in lhs_dilation))] = x
     wide = np.pad(wide, [(0, 0), (0, 0)] + [(max(a, 0), max(b, 0)) for a, b in padding])
     crop = (slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(padding, wide.shape[2:], strict=True))
@@ -99,11 +99,11 @@ def _reference(
     x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
     precision: str = "float32",
 ) -> np.ndarray:
-    x, w = _prepared(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
+    x, w = _dilate_and_pad(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
     n, c = x.shape[:2]
     o, i, *kernel = w.shape
     out_spatial = [
-        (e - dilated(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
+        (e - dilated_extent(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
     ]
     out = np.zeros([n, groups, o // groups, product(out_spatial)], x.dtype)
     for at in np.ndindex(*kernel):
@@ -119,7 +119,7 @@ def _reference(
 
 
 def _split(x: Node, axis: int, groups: int, to: int) -> Node:
-    """Take ``groups`` off the front of one axis and put them in front of the extent of axis ``to``: C, N -> C/G, G*N."""
+    """Move ``groups`` from the front of one axis to the front of axis ``to``: C, N -> C/G, G*N."""
     if groups == 1:
         return x
     shape = x.shape
@@ -140,11 +140,11 @@ def _vjp(
     x_dims, w_dims, out_dims = dims
     sx, sw = [x.shape[d] for d in x_dims[2:]], [w.shape[d] for d in w_dims[2:]]
     so = [g.shape[d] for d in out_dims[2:]]
-    wide_x = [dilated(n, d) for n, d in zip(sx, lhs_dilation, strict=True)]
-    wide_w = [dilated(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
-    wide_g = [dilated(n, d) for n, d in zip(so, stride, strict=True)]
+    wide_x = [dilated_extent(n, d) for n, d in zip(sx, lhs_dilation, strict=True)]
+    wide_w = [dilated_extent(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
+    wide_g = [dilated_extent(n, d) for n, d in zip(so, stride, strict=True)]
 
-    # to x: g, its elements apart by the stride, with w turned round and its channels exchanged
+    # to x: g, dilated by the stride, with w reversed and its channels swap_channels
     turned = flip(_split(w, w_dims[0], groups, w_dims[1]), w_dims[2:])
     low = [k - 1 - pad[0] for k, pad in zip(wide_w, padding, strict=True)]
     high = [n + k - 1 - m - a for n, k, m, a in zip(wide_x, wide_w, wide_g, low, strict=True)]
@@ -154,8 +154,8 @@ def _vjp(
         **given(precision),
     )
 
-    # to w: x with g as its window; images are summed over and take the place of channels
-    def exchanged(d: Ints) -> Ints:
+    # to w: x with g as its window; images take the place of channels and are summed over
+    def swap_channels(d: Ints) -> Ints:
         return (d[1], d[0], *d[2:])
 
     low = [pad[0] for pad in padding]
@@ -163,7 +163,7 @@ def _vjp(
     dw = call.conv_general(
         _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
         lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
-        dims=(exchanged(x_dims), exchanged(out_dims), exchanged(w_dims)), **given(precision),
+        dims=(swap_channels(x_dims), swap_channels(out_dims), swap_channels(w_dims)), **given(precision),
     )
     return dx, dw
 
@@ -171,15 +171,15 @@ def _vjp(
 # batching
 
 
-def _into(x: Node, dim: int, axis: int) -> Node:
+def _merge_batch(x: Node, dim: int, axis: int) -> Node:
     """Merge the batch dimension into the front of ``axis`` (an axis of x without the batch)."""
     x = front(x, dim)
     x = permute(x, (*range(1, axis + 1), 0, *range(axis + 1, len(x.shape))))
     return reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2:]))
 
 
-def _out_of(x: Node, axis: int, count: int) -> Node:
-    """Split a batch of ``count`` off the front of ``axis``; it stands at ``axis`` then."""
+def _split_batch(x: Node, axis: int, count: int) -> Node:
+    """Split a batch of ``count`` off the front of ``axis``. It becomes dimension ``axis``."""
     return reshape(x, (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
 
 
@@ -198,15 +198,15 @@ def _batch(
     if bw is None:  # more images
         assert bx is not None
         count = x.shape[bx]
-        return _out_of(conv(_into(x, bx, dims[0][0]), w, groups), dims[2][0], count), dims[2][0]
+        return _split_batch(conv(_merge_batch(x, bx, dims[0][0]), w, groups), dims[2][0], count), dims[2][0]
     count = w.shape[bw]
     channel = dims[2][1]
     if bx is None and groups == 1:  # more output channels
-        return _out_of(conv(x, _into(w, bw, dims[1][0]), 1), channel, count), channel
-    if bx is None:  # each example has groups of its own: the images are repeated for them
+        return _split_batch(conv(x, _merge_batch(w, bw, dims[1][0]), 1), channel, count), channel
+    if bx is None:  # each example has its own groups: the images are repeated for them
         x, bx = call.broadcast_to(x, shape=(count, *x.shape)), 0
-    out = conv(_into(x, bx, dims[0][1]), _into(w, bw, dims[1][0]), groups * count)
-    return _out_of(out, channel, count), channel
+    out = conv(_merge_batch(x, bx, dims[0][1]), _merge_batch(w, bw, dims[1][0]), groups * count)
+    return _split_batch(out, channel, count), channel
 
 
 def _cost(node: Node) -> Cost:

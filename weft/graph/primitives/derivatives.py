@@ -1,6 +1,6 @@
 """Derivatives of element-wise primitives: ``rule(g, out, *inputs, **params) -> one node an input, or None for zero``.
 
-Each node returned has the shape of the output; the gradient walker sums away what was broadcast.
+Each node returned has the shape of the output; the gradient walk sums over broadcast dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ mul, div, neg, sub, plus = call.multiply, call.divide, call.negative, call.subtr
 
 
 def unary(rule: Callable[[Node, Node, Node], Node]) -> Callable[..., One]:
-    """rule(g, out, x) -> the derivative."""
+    """Return the rule of a unary primitive from ``rule(g, out, x) -> derivative``."""
     return lambda g, out, x: (rule(g, out, x),)
 
 
@@ -54,7 +54,7 @@ def power(g: Node, out: Node, x: Node, y: Node) -> Two:
         if exponent == 0.0:
             return None, None
         return mul(g, mul(y, call.pow(x, c.number(exponent - 1, x)))), None
-    # y == 0 is a constant function, also where x ** (y - 1) would be infinite: there its base is 1
+    # y == 0 is a constant function, also where x ** (y - 1) would be infinite: the base there is replaced by 1
     flat = call.logical_and(call.equal(y, zero), call.less(call.abs(x), number(2.0 ** (3 - x.dtype.bias), x)))
     dx = mul(g, mul(y, call.pow(call.where(flat, one, x), sub(y, one))))
     at_zero = call.equal(x, zero)
@@ -62,26 +62,26 @@ def power(g: Node, out: Node, x: Node, y: Node) -> Two:
     return dx, dy
 
 
-def _chosen(g: Node, wins: Node, ties: Node) -> Node:
-    """g where an operand wins, half of it where the operands are equal."""
+def _share(g: Node, wins: Node, ties: Node) -> Node:
+    """Return g where an operand wins, half of it where the operands are equal, and 0 elsewhere."""
     return call.where(wins, g, call.where(ties, mul(g, number(0.5, g)), number(0, g)))
 
 
 def maximum(g: Node, out: Node, x: Node, y: Node) -> Two:
     ties = call.equal(x, y)
-    return _chosen(g, call.greater(x, y), ties), _chosen(g, call.greater(y, x), ties)
+    return _share(g, call.greater(x, y), ties), _share(g, call.greater(y, x), ties)
 
 
 def minimum(g: Node, out: Node, x: Node, y: Node) -> Two:
     ties = call.equal(x, y)
-    return _chosen(g, call.less(x, y), ties), _chosen(g, call.less(y, x), ties)
+    return _share(g, call.less(x, y), ties), _share(g, call.less(y, x), ties)
 
 
 def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
     """The smaller operand has the share e / (1 + e), the larger one 1 / (1 + e), where e = exp(smaller - larger).
 
-    That e is never above 1, so no derivative of a share, of any order, is an infinity times zero; where the operands are equal
-    it is still a function of both. Equal infinities have no difference: each has one half.
+    e is at most 1, so no derivative of a share, of any order, is an infinity times zero. Where the operands are equal, the
+    shares are still functions of both. Equal infinities have no difference: each has one half.
     """
     first, alike = call.greater_equal(x, y), call.logical_and(call.equal(x, y), call.isinf(x))
     one = number(1, g)
@@ -90,26 +90,29 @@ def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
     return mul(part, call.where(first, one, e)), mul(part, call.where(first, e, one))
 
 
-def _guarded(denominator: Node) -> Node:
-    """Return a denominator with 1 in place of 0, so that a numerator of 0 gives 0 and not NaN, in derivatives of any order."""
+def _without_zeros(denominator: Node) -> Node:
+    """Return a denominator with 1 in place of 0.
+
+    A numerator of 0 then results in 0 and not NaN, in derivatives of any order.
+    """
     return call.where(call.equal(denominator, number(0, denominator)), number(1, denominator), denominator)
 
 
 def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
-    part = div(g, _guarded(plus(call.square(x), call.square(y))))
+    part = div(g, _without_zeros(plus(call.square(x), call.square(y))))
     return mul(part, x), neg(mul(part, y))
 
 
 def hypot(g: Node, out: Node, x: Node, y: Node) -> Two:
-    """Both are 0 at the origin. Each operand is divided, not g: g / out is infinite where out is below the normal numbers."""
-    length = _guarded(out)
+    """Both derivatives are 0 at the origin. Each operand is divided, not g: g / out is infinite if out is subnormal."""
+    length = _without_zeros(out)
     return mul(g, div(x, length)), mul(g, div(y, length))
 
 
 def root_of_squares(g: Node, out: Node, x: Node) -> One:
-    """The derivative of a root, and 0 at 0: that of a norm or a deviation whose every term is 0."""
+    """The derivative of a square root, but 0 at 0: that of a norm or a deviation with zero terms only."""
     zero = call.equal(out, number(0, out))
-    return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), _guarded(out))),)
+    return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), _without_zeros(out))),)
 
 
 def copysign(g: Node, out: Node, x: Node, y: Node) -> Two:

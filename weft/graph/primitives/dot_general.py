@@ -1,7 +1,7 @@
-"""dot_general: every product of two arrays. Result: batch, then the free axes of a, then those of b.
+"""dot_general: every product of two arrays. Result dimensions: batch, then the free axes of a, then those of b.
 
-``contract`` and ``batch`` are ``((axes of a), (axes of b))``. Products of float16 and bfloat16 are summed in
-float32 and rounded once; products of integers wrap. ``precision``: see ``precision.py``.
+``contract`` and ``batch`` are ``((axes of a), (axes of b))``. Products of float16 and bfloat16 are summed in float32 and
+rounded once; products of integers wrap. ``precision``: see ``precision.py``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Pair = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes that are neither contracted nor batch."""
     return tuple([d for d in range(ndim) if d not in contract and d not in batch])
 
 
@@ -38,13 +39,13 @@ def _rule(a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float
 def _shape(sa: Shape, sb: Shape, contract: Pair, batch: Pair) -> Shape:
     check_axes("dot_general", contract[0] + batch[0], len(sa), "axes of a")
     check_axes("dot_general", contract[1] + batch[1], len(sb), "axes of b")
-    for what, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
+    for role, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
         if len(axes_a) != len(axes_b):
-            raise ShapeError(f"dot_general: {what} axes {axes_a} of a and {axes_b} of b must pair up.")
+            raise ShapeError(f"dot_general: {role} axes {axes_a} of a and {axes_b} of b must pair up.")
         for i, j in zip(axes_a, axes_b, strict=True):
             if sa[i] != sb[j]:
                 raise ShapeError(
-                    f"dot_general: a {sa} and b {sb}: {what} axis {i} of a has {sa[i]} elements and axis {j} of b has {sb[j]}: "
+                    f"dot_general: a {sa} and b {sb}: {role} axis {i} of a has {sa[i]} elements and axis {j} of b has {sb[j]}: "
                     "they must be equal; transpose an operand if its axes are in another order."
                 )
     shape = [sa[d] for d in batch[0]]
@@ -72,34 +73,34 @@ def _vjp(
     lead = tuple(range(nb))
     of_a, of_b = tuple(range(nb, nb + na)), tuple(range(nb + na, nb + na + len(free_b)))
 
-    # over b's free axes: dimensions come as batch, a's free axes, then b's contracted axes in b's order; the operands'
-    # order is the one that leaves less to permute, so that a gradient is stored as the optimizer reads it beside its parameter
+    # Over b's free axes: the result has the batch, a's free axes, then b's contracted axes in b's order. The operand order that
+    # permutes less is taken, so that a gradient has the layout of the parameter beside which the optimizer reads it.
     rest = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
-    there = tuple(contract[0][i] for i in rest)
-    if _ahead(there, free_a):
+    contracted = tuple(contract[0][i] for i in rest)
+    if _precedes(contracted, free_a):
         da = _product(b, g, (free_b, of_b), (batch[1], lead), precision)
-        da = permute(da, inverse(batch[0] + there + free_a))
+        da = permute(da, inverse(batch[0] + contracted + free_a))
     else:
         da = _product(g, b, (of_b, free_b), (lead, batch[1]), precision)
-        da = permute(da, inverse(batch[0] + free_a + there))
+        da = permute(da, inverse(batch[0] + free_a + contracted))
 
-    # over a's free axes: batch, a's contracted axes in a's order, b's free axes
+    # Over a's free axes: batch, a's contracted axes in a's order, b's free axes.
     rest = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
-    there = tuple(contract[1][i] for i in rest)
-    if _ahead(free_b, there):
+    contracted = tuple(contract[1][i] for i in rest)
+    if _precedes(free_b, contracted):
         db = _product(g, a, (of_a, free_a), (lead, batch[0]), precision)
-        return da, permute(db, inverse(batch[1] + free_b + there))
+        return da, permute(db, inverse(batch[1] + free_b + contracted))
     db = _product(a, g, (free_a, of_a), (batch[0], lead), precision)
-    return da, permute(db, inverse(batch[1] + there + free_b))
+    return da, permute(db, inverse(batch[1] + contracted + free_b))
 
 
-def _ahead(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether all axes of one group lie in front of another's."""
+def _precedes(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether all axes of ``one`` are in front of all axes of ``other``."""
     return bool(one and other) and max(one) < min(other)
 
 
 def _product(a: Node, b: Node, contract: Pair, batch: Pair, precision: str) -> Node:
-    """dot_general; where nothing is summed a multiplication, which is made where it is read."""
+    """Return a dot_general or, if nothing is summed, a multiplication, which fuses with its readers."""
     if contract[0]:
         return call.dot_general(a, b, contract=contract, batch=batch, **given(precision))
     free_a, free_b = free_axes(len(a.shape), (), batch[0]), free_axes(len(b.shape), (), batch[1])
@@ -110,7 +111,7 @@ def _product(a: Node, b: Node, contract: Pair, batch: Pair, precision: str) -> N
 
 
 def _shift(axes: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
-    """Axes of the unbatched operand, in the batched one."""
+    """Return axes of the unbatched operand as axes of the batched one."""
     return axes if dim is None else tuple(a + (a >= dim) for a in axes)
 
 

@@ -1,7 +1,7 @@
-"""Element-wise primitives: one line an operation in a table; :func:`entry` makes the whole entry of it.
+"""Element-wise primitives: one line an operation in a table; :func:`entry` creates the entry.
 
-Operands have one dtype and shapes that broadcast. ``float16`` and ``bfloat16`` are computed in float32 and
-rounded. NumPy's answers hold where the hardware leaves a choice: division by zero, wide shifts, NaN, signed zero.
+Operands have one dtype and shapes that broadcast. ``float16`` and ``bfloat16`` are computed in float32 and rounded. Results are
+NumPy's where the hardware leaves a choice: division by zero, wide shifts, NaN, signed zero.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBE
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, register
 
-HEAVY = 10  # operations an element from which a primitive is heavy
+HEAVY = 10  # operations an element from which on a primitive is heavy
 
 
 def each(fn: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
-    """A reference of what NumPy lacks and Python has: its function on each element, in float64."""
+    """Return a reference that applies a Python function to each element, in float64, for functions that NumPy lacks."""
     many = np.frompyfunc(fn, 1, 1)
     return lambda x: np.asarray(many(np.asarray(x, np.float64)), np.float64).astype(x.dtype)
 
 
 def _pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """NumPy's power; integers to negative powers (which NumPy refuses) are the true value truncated, 0 at base 0."""
+    """NumPy's power. Integers to negative powers, which NumPy refuses, are the true value truncated, 0 at base 0."""
     if x.dtype.kind not in "iu":
         return np.power(x, y)
     x, y = np.broadcast_arrays(x, y)
@@ -41,8 +41,8 @@ def _pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(y < 0, np.where(x == 1, x, np.where(x + 1 == 0, odd, 0)), out).astype(x.dtype)
 
 
-def _kept(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """NumPy answers integers with floats for some functions; ours stay integers."""
+def _keep_integers(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return a reference that leaves integers unchanged. NumPy returns floats for some of these functions."""
     return lambda x: x if x.dtype.kind in "iu" else fn(x)
 
 
@@ -52,10 +52,10 @@ def entry(
     domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
     cheap: bool = False,
 ) -> None:
-    """One operation of the table; what the arguments are is said at :class:`Primitive`.
+    """Register one operation of the table. The arguments are those of :class:`Primitive`, and these:
 
-    allowed : dtypes of the operands; out : of the result, where it is another; flops : operations an element;
-    domain, integers : from where the tests draw operands
+    allowed : dtypes of the operands; out : of the result, if it differs; flops : operations an element;
+    domain, integers : ranges of the operands that tests draw
     """
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
@@ -83,10 +83,10 @@ def _table() -> None:
     entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
     entry("root_of_squares", 1, FLOATS, np.sqrt, machine("sqrt"), d.root_of_squares, flops=4, domain=(0.2, 4.0))
     entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
-    entry("floor", 1, NUMBERS, _kept(np.floor), f.only_floats("floor"), zero)
-    entry("ceil", 1, NUMBERS, _kept(np.ceil), f.only_floats("ceil"), zero)
-    entry("trunc", 1, NUMBERS, _kept(np.trunc), f.only_floats("trunc"), zero)
-    entry("round", 1, NUMBERS, _kept(np.rint), f.only_floats("rint"), zero)
+    entry("floor", 1, NUMBERS, _keep_integers(np.floor), f.only_floats("floor"), zero)
+    entry("ceil", 1, NUMBERS, _keep_integers(np.ceil), f.only_floats("ceil"), zero)
+    entry("trunc", 1, NUMBERS, _keep_integers(np.trunc), f.only_floats("trunc"), zero)
+    entry("round", 1, NUMBERS, _keep_integers(np.rint), f.only_floats("rint"), zero)
     # comparisons and logic
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
         entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL, cheap=True)
@@ -127,7 +127,7 @@ def _table() -> None:
     entry("signbit", 1, FLOATS | SIGNED, lambda x: np.signbit(x) if x.dtype.kind != "i" else x < 0, f.signbit, zero, out=BOOL)
     for name in ("isnan", "isinf", "isfinite"):
         entry(name, 1, NUMBERS, getattr(np, name), getattr(f, name), zero, out=BOOL)
-    # nothing to compute
+    # no computation
     entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0, cheap=True)
     entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
 
@@ -160,7 +160,7 @@ def _where(c: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # equal zeros give y, as C has it; NumPy's float16 gives x
+    with np.errstate(all="ignore"):  # equal zeros return y, as in C; NumPy's float16 returns x
         return np.where(x == y, y, np.nextafter(x, y))
 
 

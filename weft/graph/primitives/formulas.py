@@ -1,8 +1,8 @@
 """Formulas of element-wise primitives in machine operations (``weft.kernel.ir.MACHINE``).
 
-A formula is ``f(m, *values) -> value``: ``m`` has a method for each machine operation, ``m.const(number, like)``
-and ``m.cast(x, dtype)``; each value has ``.dtype``. ``and``, ``or`` and ``not`` are Python's words, hence getattr.
-Formulas see float32 in place of float16 and bfloat16: :func:`widened` casts around them.
+A formula is ``f(m, *values) -> value``: ``m`` has a method for each machine operation, ``m.const(number, like)`` and
+``m.cast(x, dtype)``; each value has ``.dtype``. ``and``, ``or`` and ``not`` are Python keywords, hence getattr. Formulas get
+float32 in place of float16 and bfloat16: :func:`widened` casts around them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Formula = Callable[..., Any]
 
 
 def widened(formula: Formula) -> Formula:
-    """Narrow formats are storage: compute in the format that registers hold, round the result once."""
+    """Return a formula that computes storage-only formats in their register format and rounds the result once."""
     if formula is identity:
-        return identity  # nothing is computed
+        return identity  # computes nothing
 
     def outer(m: Any, *values: Any, **params: Any) -> Any:
         narrow = next((v.dtype for v in values if v.dtype.narrow), None)
@@ -35,7 +35,7 @@ def widened(formula: Formula) -> Formula:
 
 
 def machine(name: str) -> Formula:
-    """The machine operation itself."""
+    """Return the formula of a machine operation."""
     return lambda m, *values: getattr(m, name)(*values)
 
 
@@ -52,6 +52,7 @@ def invert(a: Any, m: Any) -> Any:
 
 
 def on_bool(of_bool: Formula, of_numbers: str) -> Formula:
+    """Return a formula that uses ``of_bool`` for bool and a machine operation for numbers."""
     return lambda m, x, y: of_bool(m, x, y) if x.dtype == BOOL else getattr(m, of_numbers)(x, y)
 
 
@@ -72,11 +73,12 @@ def truth(m: Any, x: Any) -> Any:
 
 
 def logical(name: str) -> Formula:
+    """Return the formula of a logical operation on truth values."""
     return lambda m, *values: getattr(m, name)(*(truth(m, v) for v in values))
 
 
 def only_floats(name: str) -> Formula:
-    """floor and its like leave integers as they are."""
+    """Return a formula that leaves integers unchanged, for floor and similar functions."""
     return lambda m, x: getattr(m, name)(x) if x.dtype in FLOATS else x
 
 
@@ -85,7 +87,7 @@ def absolute(m: Any, x: Any) -> Any:
 
 
 def sign(m: Any, x: Any) -> Any:
-    """NumPy's: 0 for both zeros, NaN stays."""
+    """Return NumPy's sign: 0 for both zeros, NaN for NaN."""
     zero, one = m.const(0, x), m.const(1, x)
     if x.dtype not in FLOATS and x.dtype not in SIGNED:
         return m.select(m.ne(x, zero), one, zero)
@@ -102,7 +104,10 @@ def reciprocal(m: Any, x: Any) -> Any:
 
 
 def power(m: Any, x: Any, y: Any) -> Any:
-    """Integers to negative powers are the true value truncated: 0, but for 1 and -1; so is 0, which has no such power."""
+    """Return x to the power y.
+
+    An integer to a negative power is the true value truncated: 0 except for 1 and -1. 0 stays 0, too.
+    """
     if x.dtype not in SIGNED:
         return m.pow(x, y)
     zero, one = m.const(0, x), m.const(1, x)
@@ -137,7 +142,7 @@ def hypot(m: Any, x: Any, y: Any) -> Any:
         big, small = m.max(a, b), m.min(a, b)
         ratio = m.select(m.eq(big, m.const(0, x)), m.const(0, x), m.div(small, big))
         root = m.mul(big, m.sqrt(m.add(m.const(1, x), m.mul(ratio, ratio))))
-    infinite = either(isinf(m, x), isinf(m, y), m)  # infinite even beside NaN
+    infinite = either(isinf(m, x), isinf(m, y), m)  # also if the other operand is NaN
     return m.select(infinite, m.const(math.inf, x), root)
 
 
@@ -147,7 +152,7 @@ def logaddexp(m: Any, x: Any, y: Any) -> Any:
 
 
 def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:
-    """x = 2**e * f with f near 1; e * per_octave + log(f) * per_log: powers of two are exact in base 2."""
+    """Write x as 2**e * f with f near 1 and return e * per_octave + log(f) * per_log. Powers of two are exact in base 2."""
     ints, mantissa, bias = x.dtype.integer, x.dtype.mantissa, x.dtype.bias
     tiny = m.lt(x, m.const(2.0 ** (1 - bias), x))  # subnormal: scale it up first
     scaled = m.select(tiny, m.mul(x, m.const(2.0 ** (mantissa + 2), x)), x)
@@ -177,7 +182,7 @@ def log10(m: Any, x: Any) -> Any:
 
 
 def nextafter(m: Any, x: Any, y: Any) -> Any:
-    """Steps of the integer that a float's bits are; works on the narrow floats themselves."""
+    """Step the integer with the float's bits. Storage-only formats are not widened."""
     ints = x.dtype.integer
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
     zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(ints.greatest, bx)
@@ -208,7 +213,7 @@ def identity(m: Any, x: Any) -> Any:
 
 
 def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
-    """An index as int64, counted from the end where it is negative (if that means anything)."""
+    """Return an index as int64, counted from the end where it is negative, unless ``from_end`` is False."""
     value = m.cast(x, INT64)
     if x.dtype.kind == "unsigned" or not from_end:
         return value

@@ -1,14 +1,14 @@
-"""gather and scatter: reading and writing at integer indices; in_bounds: indices that are checked; last_equal: equal ones.
+"""gather and scatter: reads and writes at integer indices. in_bounds: checked indices. last_equal: the last of equal indices.
 
-Indices broadcast to a shape I and stand in front: gather gives I + (shape of x without ``axes``), and updates of
-a scatter have that shape. Negative indices count from the end; what is out of range is clamped to the edge: memory is safe
-whatever they are. Indices of users go through ``in_bounds`` first, which raises IndexError for them; those that weft makes
-itself cannot be out of range. A gather of checked indices clamps nothing.
+Indices broadcast to a shape I, which comes first: the result of gather has the shape I + (shape of x without ``axes``), and so
+have the updates of a scatter. Negative indices count from the end; indices out of range are clamped to the edge, so memory is
+always safe. Indices of users go through ``in_bounds`` first, which raises IndexError; those that weft creates cannot be out of
+range. A gather of checked indices does not clamp.
 
-A scatter's mode is "set" (of several updates of one element the last counts), "add" (in order), "add_unordered" (in the order
-that suits a device, where that was permitted: see ``meeting.py``), or "own": set, where the caller
-promises that no element is written twice, and what is out of range is not written. Its rows can then be computed and
-written by threads, in place: what an optimizer does to the touched rows of a table.
+A scatter's mode is "set" (the last of several updates of one element counts), "add" (in order), "add_unordered" (in any order,
+if the user permits it: see ``meeting.py``), or "own": set, where the caller guarantees that no element is written twice, and
+indices out of range are not written. Rows can then be computed and written by several threads, in place, as an optimizer does
+with the touched rows of a table.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ Ints = tuple[int, ...]
 
 
 def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Shape:
+    """Return the shape of a gather's result or a scatter's updates, after checking axes and indices."""
     check_axes(name, axes, len(x.shape))
     if len(axes) != len(indices) or not axes:
         raise ShapeError(f"{name}: {len(indices)} index arrays for axes {axes}: give one an axis.")
@@ -104,7 +105,7 @@ def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str)
 
 
 def _key(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """x with the indexed axes in front, and indices in range."""
+    """Return x with the indexed axes in front, and the indices clamped to their range."""
     front_axes = axes + tuple(d for d in range(x.ndim) if d not in axes)
     key = []
     for index, axis in zip(indices, axes, strict=True):
@@ -116,10 +117,10 @@ def _key(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> tuple[np.n
     return x.transpose(front_axes), tuple(key if len(key) == 1 else np.broadcast_arrays(*key))
 
 
-def _inside(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> np.ndarray:
-    """Where all indices are in range."""
-    fine = [(i.astype(np.int64) >= -x.shape[a]) & (i.astype(np.int64) < x.shape[a]) for i, a in zip(indices, axes, strict=True)]
-    return np.logical_and.reduce(np.broadcast_arrays(*fine))
+def _in_range(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> np.ndarray:
+    """Return where all indices are in range."""
+    valid = [(i.astype(np.int64) >= -x.shape[a]) & (i.astype(np.int64) < x.shape[a]) for i, a in zip(indices, axes, strict=True)]
+    return np.logical_and.reduce(np.broadcast_arrays(*valid))
 
 
 def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
@@ -134,7 +135,7 @@ def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Int
         with np.errstate(all="ignore"):
             np.add.at(view, key, updates)
     elif mode == "own":
-        inside = _inside(x, indices, axes)
+        inside = _in_range(x, indices, axes)
         view[tuple(k[inside] for k in key)] = updates[inside]
     else:
         view[key] = updates
@@ -155,11 +156,11 @@ def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axe
     if mode == "own":
         for index, axis in zip(indices, axes, strict=True):
             wide, extent = cast(index, INT64), x.shape[axis]
-            fine = call.logical_and(call.greater_equal(wide, number(-extent, wide)), call.less(wide, number(extent, wide)))
-            fine = reshape(fine, fine.shape + (1,) * (len(updates.shape) - len(shape)))
-            back = call.where(fine, back, number(0, back))
+            valid = call.logical_and(call.greater_equal(wide, number(-extent, wide)), call.less(wide, number(extent, wide)))
+            valid = reshape(valid, valid.shape + (1,) * (len(updates.shape) - len(shape)))
+            back = call.where(valid, back, number(0, back))
         return (hole, back, *none)
-    # of several updates of one element the last is the one that counts: find who wrote each
+    # of several updates of one element only the last counts: find the writer of each element
     count = 1
     for n in shape:
         count *= n
@@ -174,7 +175,7 @@ def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axe
 
 
 def _batched_indices(inputs: Inputs, dims: Dims, count: int) -> tuple[Node, list[Node]]:
-    """Indices with the batch in front, and the batch's own index."""
+    """Return the batch's own index, and the indices with the batch in front."""
     ndim = max(map(rank, inputs, dims))
     own = reshape(call.iota(shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * ndim)
     return own, [front(i, d, ndim) for i, d in zip(inputs, dims, strict=True)]
@@ -210,12 +211,12 @@ def _scatter_cost(node: Node) -> Cost:
 
 
 def _gather_cost(node: Node) -> Cost:
-    """Only what is read of x counts."""
+    """Count only the elements of x that are read."""
     return Cost(0, 2 * node.nbytes + sum(i.nbytes for i in node.inputs[1:]))
 
 
-# last_equal: for each element of a vector of indices into ``extent`` places, the position of the last one that means the
-# same place (negative ones count from the end, out of range are clamped). Its time does not grow with ``extent``.
+# last_equal: for each element of a vector of indices into ``extent`` positions, the position in the vector of the last index with
+# the same meaning (negative ones count from the end, out of range are clamped). Its time does not grow with ``extent``.
 
 
 def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, Format]:
@@ -242,14 +243,14 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
     end = number(extent, wide)
     wide = call.where(call.less(wide, number(0, wide)), call.add(wide, end), wide)
     wide = call.minimum(call.maximum(wide, number(0, wide)), number(extent - 1, wide))
-    own = call.multiply(call.iota(shape=(count, 1), dtype=INT64, axis=0), end)  # each batch has numbers of its own
-    found = call.last_equal(reshape(call.add(wide, own), (count * n,)), extent=count * extent)
+    own = call.multiply(call.iota(shape=(count, 1), dtype=INT64, axis=0), end)  # each batch has its own range of numbers
+    last = call.last_equal(reshape(call.add(wide, own), (count * n,)), extent=count * extent)
     first = call.multiply(call.iota(shape=(count, 1), dtype=INT64, axis=0), number(n, wide))
-    return call.subtract(reshape(found, x.shape), first), 0
+    return call.subtract(reshape(last, x.shape), first), 0
 
 
-# in_bounds: indices counted from the front; IndexError where one is not in -extent..extent-1, or without ``from_end`` in
-# 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
+# in_bounds: indices counted from the front; IndexError for one outside of -extent..extent-1, or without ``from_end`` outside of
+# 0..extent-1. axis: the axis in the error message. Not exact: it must not be folded while a graph is built.
 IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
     per_element(2), exact=False, cheap=True, raises=True,

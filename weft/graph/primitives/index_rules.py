@@ -1,6 +1,6 @@
 """Index rules: the element of a result at an index, read from the operands of its primitive (``Primitive.at``).
 
-Loaded with the first kernel that is made: arrays and graphs do without the words of kernels.
+Loaded with the first kernel, since arrays and graphs do not need the kernel IR.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
             continue
         value = reader.at(operand, inner, (*guards, own))
         out = value if out is None else m.select(m.lt(m.index(index[axis]), m.const(begin + n, INT64)), value, out)
-    return m.const(0, node.dtype) if out is None else out  # nothing there: the guards never hold
+    return m.const(0, node.dtype) if out is None else out  # no operand covers the index: the guards never hold
 
 
 def iota(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
@@ -91,21 +91,21 @@ def gather(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     rest = iter(index[lead:])
     value = reader.at(source, tuple([next(rest) if i is None else i for i in inner]), guards)
     checks = [v for i in inner if i is not None for v, _ in i.gather if v.op == "check"]
-    return _after(reader, checks, value) if checks else value
+    return _depend_on(reader, checks, value) if checks else value
 
 
-def _after(reader: Reader, checks: list[Value], value: Value) -> Value:
-    """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
+def _depend_on(reader: Reader, checks: list[Value], value: Value) -> Value:
+    """Return ``value`` with a dependence on all ``checks``, so that checks that do not change the value are executed too."""
     m, below = reader.m, {id(v) for v in each([value])}
     for check in checks:
         if id(check) not in below:
-            other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken
+            other = m.const(int(value.op == "const" and value.attr == 0), value)  # never selected
             value = m.select(m.ge(check, m.const(0, INT64)), value, other)
     return value
 
 
 def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> Value | None:
-    """The sum over the few windows that cover a position; one term for each distance between window and position."""
+    """Return the sum over the few windows that cover a position: one term for each distance between window and position."""
     p, m = node.params, reader.m
     g = node.inputs[0]
     where = node.inputs[1] if len(node.inputs) > 1 else None
@@ -120,7 +120,7 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
         if pair is None:
             return None
         quotient, rest = pair
-        grown = []
+        extended = []
         for j in range(-(-w // s)):
             o, q = quotient.plus(Affine(-j)), rest.plus(Affine(j * s))
             own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always(x, reader.extents)]
@@ -128,8 +128,8 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
             if high < 0 or low >= n or ix.bounds(q, reader.extents)[0] >= w:
                 continue
             o = ix.ZERO if n == 1 else o
-            grown += [([*a, o], [*b, q], [*c, *own]) for a, b, c in terms]
-        terms = grown
+            extended += [([*a, o], [*b, q], [*c, *own]) for a, b, c in terms]
+        terms = extended
     total: Value | None = None
     for at, inside, own in terms:
         value = reader.guarded(g, (*lead, *at), guards, tuple(own), 0)
@@ -137,8 +137,8 @@ def window_gather(reader: Reader, node: Node, index: Index, guards: Guards) -> V
             flat = ix.ZERO
             for q, w in zip(inside, window, strict=True):
                 flat = flat.times(w).plus(q)
-            chosen = reader.at(where, (*lead, *at), guards + tuple(own))
-            value = m.select(m.eq(chosen, m.cast(m.index(flat), where.dtype)), value, m.const(0, value.dtype))
+            position = reader.at(where, (*lead, *at), guards + tuple(own))
+            value = m.select(m.eq(position, m.cast(m.index(flat), where.dtype)), value, m.const(0, value.dtype))
         total = value if total is None else m.add(total, value)
     return m.const(0, node.dtype) if total is None else total
 
@@ -152,7 +152,10 @@ def random_bits(reader: Reader, node: Node, index: Index, guards: Guards) -> Val
 
 
 def reshape_along(node: Node) -> Along | None:
-    """A dimension that the reshape leaves as it is; dimensions that it merges have no one loop of the operand."""
+    """For each dimension of the result, return the operand's dimension that it equals, else None.
+
+    Dimensions that the reshape merges or splits equal none.
+    """
     before = node.inputs[0].shape
     if not ix.follows(node.shape, before):
         return None

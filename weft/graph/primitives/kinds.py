@@ -37,5 +37,5 @@ _WORDS = {
 
 
 def words(dtypes: frozenset[Format]) -> str:
-    """The set in words, for messages."""
+    """Return the set in words, for messages."""
     return _WORDS.get(dtypes) or "one of " + ", ".join(sorted(d.name for d in dtypes))

@@ -1,9 +1,9 @@
 """Primitives of linear algebra, run by LAPACK on the host: factorisations, systems of equations, inverses, determinants.
 
-A node has one shape, so the factors of a factorisation lie one after the other in the last axis of one array; ``unpacked``
-returns them as slices. ``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does, and have symmetric derivatives, as
-in JAX. The derivatives of complex operands are the conjugates of JAX's. No rule divides by a determinant, so singular matrices
-have derivatives, too.
+A node has one shape, so the factors of a factorisation are packed one after the other in the last axis of one array;
+``unpacked`` returns them as slices. ``cholesky`` and the ``eigh`` pair read one triangle, as NumPy does, and have symmetric
+derivatives, as in JAX. The derivatives of complex operands are the conjugates of JAX's. No rule divides by a determinant, so
+singular matrices have derivatives, too.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import broadcast, dtype_error
 from weft.graph.primitives.table import register
 
-LAPACK = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # what its routines are there for
+LAPACK = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # formats of its routines
 Parts = Sequence[Shape]
 
 
 class MatrixError(ShapeError, np.linalg.LinAlgError):
-    """A shape that is no matrix, or no square one."""
+    """A shape that is not a matrix, or not a square one."""
 
 
 def operand_of(name: str) -> str:
-    """What NumPy's function of this name calls its matrix."""
+    """Return NumPy's name of the matrix argument of a function."""
     return "x" if name in ("expm", "svdvals") else "a"
 
 
 def check(name: str, x: Node, square: bool = False, argument: str | None = None) -> Shape:
-    """The leading extents of a stack of matrices."""
+    """Validate a stack of matrices and return its leading extents."""
     argument = argument or operand_of(name)
     if len(x.shape) < 2:
         raise MatrixError(f"{name}: {argument} has shape {x.shape}; a matrix or a stack of matrices is needed.")
@@ -47,8 +47,8 @@ def check(name: str, x: Node, square: bool = False, argument: str | None = None)
     return x.shape[:-2]
 
 
-def quietly(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A reference without NumPy's warnings, in the dtype of its operands."""
+def without_warnings(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the reference without NumPy's warnings."""
 
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
         with np.errstate(all="ignore"):
@@ -57,9 +57,11 @@ def quietly(fn: Callable[..., Any]) -> Callable[..., Any]:
     return reference
 
 
-def cubic(operations: float) -> Callable[[Node], Cost]:
-    """What a factorisation takes: so many operations times the cube of a matrix's side, as textbooks of LAPACK count them
-    (and twice for Cholesky's factor, which NumPy makes at half the speed of the others)."""
+def cubic_cost(operations: float) -> Callable[[Node], Cost]:
+    """Return a cost: ``operations`` times the cube of a matrix's side.
+
+    The factors are those of LAPACK's textbooks, doubled for Cholesky, which NumPy computes at half the speed of the others.
+    """
 
     def cost(node: Node) -> Cost:
         *lead, m, n = node.inputs[0].shape
@@ -68,8 +70,8 @@ def cubic(operations: float) -> Callable[[Node], Cost]:
     return cost
 
 
-def each(name: str) -> Callable[..., Batched]:
-    """The batching rule of a function of stacks of matrices, whose leading extents broadcast."""
+def batch_rule(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of a function of stacks of matrices whose leading extents broadcast."""
 
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
         ndim = max(map(rank, inputs, dims))
@@ -81,14 +83,14 @@ def each(name: str) -> Callable[..., Batched]:
 # ---- parts
 
 
-def together(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
-    """Arrays that have ``lead`` leading axes, as one."""
+def pack(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
+    """Pack arrays with ``lead`` leading axes into one."""
     flat = [np.reshape(p, (*p.shape[:lead], product(p.shape[lead:]))) for p in parts]
     return np.concatenate(flat, axis=-1)
 
 
 def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
-    """The parts of a packed result, which have these shapes behind the leading extents."""
+    """Return the parts of a packed result, whose shapes behind the leading extents are ``shapes``."""
     lead, at, out = node.shape[:-1], 0, []
     for shape in shapes:
         size = product(shape)
@@ -99,12 +101,12 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
     return tuple(out)
 
 
-def width(*shapes: Shape) -> int:
-    """How long the last axis of the packed result is."""
+def packed_length(*shapes: Shape) -> int:
+    """Return the length of a packed result's last axis."""
     return sum(map(product, shapes))
 
 
-# ---- what derivatives are written in
+# ---- nodes for derivatives
 
 
 def transposed(x: Node) -> Node:
@@ -117,12 +119,12 @@ def conj(x: Node) -> Node:
 
 
 def adjoint(x: Node) -> Node:
-    """Transposed and conjugated."""
+    """Return the conjugate transpose."""
     return transposed(conj(x))
 
 
 def matmul(a: Node, b: Node) -> Node:
-    """The product of stacks of matrices whose leading extents broadcast."""
+    """Return the product of stacks of matrices whose leading extents broadcast."""
     lead = broadcast(a.shape[:-2], b.shape[:-2])
     assert lead is not None
     a, b = (broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
@@ -130,14 +132,14 @@ def matmul(a: Node, b: Node) -> Node:
     return call.dot_general(a, b, contract=((n + 1,), (n,)), batch=(axes, axes))
 
 
-def where(m: int, n: int, compare: str) -> Node:
-    """A mask of an (m, n) matrix: where the row's number is ``greater``, ``less_equal``, ... than the column's."""
+def mask(m: int, n: int, compare: str) -> Node:
+    """Return an (m, n) mask: true where the row number is ``compare`` ("greater", "less_equal", ...) to the column number."""
     return getattr(call, compare)(*[call.iota(shape=(m, n), dtype=INT64, axis=axis) for axis in (0, 1)])
 
 
-def kept(x: Node, compare: str) -> Node:
-    """Matrices with zeros outside of a mask (see :func:`where`)."""
-    return call.where(where(x.shape[-2], x.shape[-1], compare), x, number(0, x))
+def masked(x: Node, compare: str) -> Node:
+    """Return matrices with zeros outside of a mask (see :func:`mask`)."""
+    return call.where(mask(x.shape[-2], x.shape[-1], compare), x, number(0, x))
 
 
 def column(v: Node) -> Node:
@@ -149,34 +151,34 @@ def row(v: Node) -> Node:
 
 
 def diagonal_matrix(v: Node) -> Node:
-    """Vectors as the diagonals of square matrices."""
+    """Return square matrices with the vectors as diagonals."""
     n = v.shape[-1]
-    return call.where(where(n, n, "equal"), column(v), number(0, v))
+    return call.where(mask(n, n, "equal"), column(v), number(0, v))
 
 
 def diagonal_of(x: Node) -> Node:
-    """The diagonals of square matrices."""
-    return call.reduce_sum(kept(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
+    """Return the diagonals of square matrices."""
+    return call.reduce_sum(masked(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
 
 
 def symmetric(x: Node) -> Node:
-    """The symmetric (Hermitian) part."""
+    """Return the symmetric (Hermitian) part."""
     return call.multiply(call.add(x, adjoint(x)), number(0.5, x))
 
 
 def real_format(dtype: Format) -> Format:
-    """The format of the parts of a complex number; itself for floats."""
+    """Return the format of the parts of a complex number; a float format itself."""
     return dtype.part
 
 
 def real_part(x: Node) -> Node:
-    """The real part, in the format of ``x``: of what is complex only because other parts of a packed result are."""
+    """Return the real part in the format of ``x``: a real part of a packed complex result is stored as complex."""
     return cast(call.real(x), x.dtype) if x.dtype in COMPLEX else x
 
 
-def as_of(found: Node, x: Node) -> Node:
-    """A complex derivative as that of an operand, which may be real."""
-    return found if x.dtype in COMPLEX else cast(call.real(found), x.dtype)
+def cast_derivative(derivative: Node, x: Node) -> Node:
+    """Convert a complex derivative to the dtype of its operand, which may be real."""
+    return derivative if x.dtype in COMPLEX else cast(call.real(derivative), x.dtype)
 
 
 
@@ -190,8 +192,8 @@ def _cholesky_rule(x: Node) -> tuple[Shape, Format]:
 
 def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Murray, 2016: differentiation of the Cholesky decomposition."""
-    inner = kept(matmul(adjoint(out), conj(g)), "greater_equal")
-    inner = call.subtract(inner, call.multiply(kept(inner, "equal"), number(0.5, inner)))
+    inner = masked(matmul(adjoint(out), conj(g)), "greater_equal")
+    inner = call.subtract(inner, call.multiply(masked(inner, "equal"), number(0.5, inner)))
     turned = adjoint(out)
     half = call.solve(turned, inner)
     return (conj(symmetric(adjoint(call.solve(turned, adjoint(half))))),)
@@ -202,20 +204,20 @@ def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 def _eigh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
     n = x.shape[-1] if x.shape else 0
-    return (*check("eigh", x, True), width((n,), (n, n))), x.dtype
+    return (*check("eigh", x, True), packed_length((n,), (n, n))), x.dtype
 
 
 def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
     w, v = np.linalg.eigh(x, "L" if lower else "U")
-    return together([w.astype(x.dtype), v], x.ndim - 2)
+    return pack([w.astype(x.dtype), v], x.ndim - 2)
 
 
 def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
     n = x.shape[-1]
     (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
-    apart = call.subtract(row(w), column(w))
-    equal = call.equal(apart, number(0, apart))
-    over = call.where(equal, number(0, apart), call.divide(number(1, apart), call.where(equal, number(1, apart), apart)))
+    gaps = call.subtract(row(w), column(w))
+    equal = call.equal(gaps, number(0, gaps))
+    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
     inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
     return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
 
@@ -246,12 +248,12 @@ def svd_parts(shape: Shape, full: bool) -> tuple[Shape, Shape, Shape]:
 
 def _svd_rule(x: Node, full: bool) -> tuple[Shape, Format]:
     lead = check("svd", x)
-    return (*lead, width(*svd_parts(x.shape, full))), x.dtype
+    return (*lead, packed_length(*svd_parts(x.shape, full))), x.dtype
 
 
 def _svd(x: np.ndarray, full: bool) -> np.ndarray:
     u, s, vh = np.linalg.svd(x, full_matrices=full)
-    return together([u, s.astype(x.dtype), vh], x.ndim - 2)
+    return pack([u, s.astype(x.dtype), vh], x.ndim - 2)
 
 
 def _skew(x: Node) -> Node:
@@ -259,7 +261,7 @@ def _skew(x: Node) -> Node:
 
 
 def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
-    """Giles, 2008; of the full matrices the added vectors are free to turn, so they have no derivative."""
+    """Giles, 2008. Full matrices have no derivative, since their additional vectors are not determined."""
     m, n = x.shape[-2:]
     if full and m != n:
         raise TypeError(
@@ -269,24 +271,24 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
     v, gv = adjoint(vh), adjoint(gvh)
     square = call.square(s)
-    apart = call.subtract(row(square), column(square))
-    none = call.equal(apart, number(0, apart))
-    over = call.where(none, number(0, apart), call.divide(number(1, apart), call.where(none, number(1, apart), apart)))
+    gaps = call.subtract(row(square), column(square))
+    equal = call.equal(gaps, number(0, gaps))
+    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
     of_u, of_v = _skew(matmul(adjoint(u), gu)), _skew(matmul(vh, gv))
     inner = call.add(
         call.add(call.multiply(call.multiply(of_u, over), row(s)), call.multiply(column(s), call.multiply(of_v, over))),
         diagonal_matrix(real_part(gs)),
     )
-    if x.dtype in COMPLEX:  # the phases, of functions that do not depend on how they are shared out
+    if x.dtype in COMPLEX:  # the phases, for functions that do not depend on their distribution between u and v
         inner = call.add(inner, diagonal_matrix(call.divide(call.multiply(diagonal_of(of_u), number(0.5, s)), s)))
-    found = matmul(u, matmul(inner, vh))
+    derivative = matmul(u, matmul(inner, vh))
     if m > n:
         outside = call.divide(gu, row(s))
-        found = call.add(found, matmul(call.subtract(outside, matmul(u, matmul(adjoint(u), outside))), vh))
+        derivative = call.add(derivative, matmul(call.subtract(outside, matmul(u, matmul(adjoint(u), outside))), vh))
     if n > m:
         outside = call.divide(gvh, column(s))
-        found = call.add(found, matmul(u, call.subtract(outside, matmul(matmul(outside, v), vh))))
-    return (conj(found),)
+        derivative = call.add(derivative, matmul(u, call.subtract(outside, matmul(matmul(outside, v), vh))))
+    return (conj(derivative),)
 
 
 def _svdvals_rule(x: Node) -> tuple[Shape, Format]:
@@ -310,11 +312,11 @@ def qr_parts(shape: Shape, mode: str) -> tuple[Shape, Shape]:
 
 def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
     lead = check("qr", x)
-    return (*lead, width(*qr_parts(x.shape, mode))), x.dtype
+    return (*lead, packed_length(*qr_parts(x.shape, mode))), x.dtype
 
 
 def _qr(x: np.ndarray, mode: Any) -> np.ndarray:
-    return together(np.linalg.qr(x, mode), x.ndim - 2)
+    return pack(np.linalg.qr(x, mode), x.ndim - 2)
 
 
 def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
@@ -330,8 +332,8 @@ def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
     left, right = _columns(x, 0, m), _columns(x, m, n)  # x = q [r1, q^H right]: q and r1 are the factors of its left part
     of_right = _columns(gr, m, n)
     gq = call.add(gq, matmul(right, adjoint(of_right)))
-    found = _tall(q, _columns(r, 0, m), gq, _columns(gr, 0, m))
-    return (conj(call.concat(found, matmul(q, of_right), axis=len(left.shape) - 1)),)
+    derivative = _tall(q, _columns(r, 0, m), gq, _columns(gr, 0, m))
+    return (conj(call.concat(derivative, matmul(q, of_right), axis=len(left.shape) - 1)),)
 
 
 def _columns(x: Node, start: int, stop: int) -> Node:
@@ -340,15 +342,15 @@ def _columns(x: Node, start: int, stop: int) -> Node:
 
 
 def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
-    """Of a matrix of as many rows as columns, or more."""
+    """Return the derivative of the factorisation of a matrix with at least as many rows as columns."""
     inner = call.subtract(matmul(r, adjoint(gr)), matmul(adjoint(gq), q))
-    mirrored = call.add(kept(inner, "greater"), adjoint(kept(inner, "greater")))
+    mirrored = call.add(masked(inner, "greater"), adjoint(masked(inner, "greater")))
     middle = diagonal_matrix(real_part(diagonal_of(inner)))
     total = call.add(gq, matmul(q, call.add(mirrored, middle)))
     return adjoint(call.solve(r, adjoint(total)))
 
 
-# ---- eig, eigvals: always complex, whatever the numbers are
+# ---- eig, eigvals: always complex, even for real matrices
 
 
 def _complex(dtype: Format) -> Format:
@@ -357,27 +359,27 @@ def _complex(dtype: Format) -> Format:
 
 def _eig_rule(x: Node) -> tuple[Shape, Format]:
     n = x.shape[-1] if x.shape else 0
-    return (*check("eig", x, True), width((n,), (n, n))), _complex(x.dtype)
+    return (*check("eig", x, True), packed_length((n,), (n, n))), _complex(x.dtype)
 
 
 def _eig(x: np.ndarray) -> np.ndarray:
     w, v = np.linalg.eig(x)
-    return together([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
+    return pack([w, v], x.ndim - 2).astype(np.result_type(x.dtype, np.complex64))
 
 
 def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    """Of vectors of length one: what turns their phase, or stretches them, changes nothing that is determined."""
+    """Return the derivative for eigenvectors of length one. Parts that change their phase or length are projected out."""
     n = x.shape[-1]
     (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
-    apart = conj(call.subtract(row(w), column(w)))
-    none = call.equal(apart, number(0, apart))
-    over = call.where(none, number(0, apart), call.divide(number(1, apart), call.where(none, number(1, apart), apart)))
+    gaps = conj(call.subtract(row(w), column(w)))
+    equal = call.equal(gaps, number(0, gaps))
+    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
     gram = matmul(adjoint(v), v)
     inner = matmul(adjoint(v), gv)
     along = real_part(diagonal_of(inner))
     inner = call.multiply(over, call.subtract(inner, call.multiply(gram, row(along))))
-    found = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
-    return (as_of(conj(found), x),)
+    derivative = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
+    return (cast_derivative(conj(derivative), x),)
 
 
 def _eigvals_rule(x: Node) -> tuple[Shape, Format]:
@@ -392,14 +394,15 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     n = x.shape[-1]
     _, v = unpacked(call.eig(x), (n,), (n, n))
     turned = transposed(v)
-    return (as_of(call.solve(turned, call.multiply(column(g), turned)), x),)
+    return (cast_derivative(call.solve(turned, call.multiply(column(g), turned)), x),)
 
 
 def _entry(
     name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None,
 ) -> None:
     register(Primitive(
-        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), raises=True,
+        name, "host", rule, without_warnings(reference), None, vjp, batch or batch_rule(name), cubic_cost(operations),
+        raises=True,
     ))
 
 
@@ -461,17 +464,17 @@ def _cofactors_rule(x: Node) -> tuple[Shape, Format]:
 
 
 def _cofactors(x: np.ndarray) -> np.ndarray:
-    """The transposed adjugate, by singular values: of a matrix of lower rank it is finite, where the inverse is not."""
+    """Return the transposed adjugate, computed from singular values: finite for singular matrices, unlike the inverse."""
     if not x.size:
         return x
     u, s, vh = np.linalg.svd(x)
-    others = np.where(np.eye(x.shape[-1], dtype=bool), 1, s[..., None, :]).prod(axis=-1)  # of all values but one each
+    products = np.where(np.eye(x.shape[-1], dtype=bool), 1, s[..., None, :]).prod(axis=-1)  # products of all values but one
     unit = np.linalg.det(u) * np.linalg.det(vh)
-    return unit[..., None, None] * np.matmul(np.conj(u) * others[..., None, :], np.conj(vh))
+    return unit[..., None, None] * np.matmul(np.conj(u) * products[..., None, :], np.conj(vh))
 
 
 def _cofactors_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    """Through det(x) and the inverse: of a singular matrix the second derivative is refused."""
+    """Differentiate det(x) times the inverse. A singular matrix raises: its second derivative is not supported."""
     turned = transposed(call.inv(x))
     inner = call.reduce_sum(call.multiply(g, turned), axes=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
     return (call.subtract(call.multiply(out, inner), matmul(out, matmul(transposed(g), turned))),)
@@ -509,15 +512,15 @@ def _pinv(x: np.ndarray, rcond: np.ndarray) -> np.ndarray:
 
 
 def _pinv_vjp(g: Node, out: Node, x: Node, rcond: Node) -> tuple[Node, None]:
-    """Golub and Pereyra, 1973, of matrices whose rank does not change."""
+    """Golub and Pereyra, 1973, for matrices whose rank does not change."""
     p, h = out, adjoint(out)
     back = conj(g)
     left = call.subtract(back, matmul(back, matmul(x, p)))  # g (1 - x p)
     right = call.subtract(back, matmul(p, matmul(x, back)))
-    found = call.negative(matmul(h, matmul(back, h)))
-    found = call.add(found, matmul(adjoint(left), matmul(p, h)))
-    found = call.add(found, matmul(matmul(h, p), adjoint(right)))
-    return conj(found), None
+    derivative = call.negative(matmul(h, matmul(back, h)))
+    derivative = call.add(derivative, matmul(adjoint(left), matmul(p, h)))
+    derivative = call.add(derivative, matmul(matmul(h, p), adjoint(right)))
+    return conj(derivative), None
 
 
 def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> Batched:
@@ -541,7 +544,7 @@ def _expm(x: np.ndarray) -> np.ndarray:
 
 
 def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    """The exponential of [[x, e], [0, x]] holds the derivative along e in its corner (Najfeld and Havel, 1995)."""
+    """The exponential of [[x, e], [0, x]] contains the derivative along e in its corner (Najfeld and Havel, 1995)."""
     n, turned = x.shape[-1], transposed(x)
     last = len(x.shape) - 1
     above = call.concat(turned, g, axis=last)

@@ -1,4 +1,4 @@
-"""In which order numbers are added that meet in one element of a scatter: as they stand, or in any, where that is permitted."""
+"""Order of additions to the same element of a scatter: in index order, or in any order where the user permits it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from weft.graph.primitives.choice import Choice
 
 ADD, UNORDERED = "add", "add_unordered"
 ADDITIONS = (ADD, UNORDERED)
-DETERMINISM = Choice(True)  # whether every run has to give the same bits
+DETERMINISM = Choice(True)  # whether every run must produce the same bits
 
 
 def adding(dtype: Format) -> str:
-    """The mode of a scatter that adds numbers of ``dtype`` and is written now. Integers give the same in any order."""
+    """Return the mode of a new scatter that adds numbers of ``dtype``. For integers any order has the same result."""
     return ADD if DETERMINISM.value or dtype not in FLOATS else UNORDERED

@@ -15,7 +15,10 @@ ROUNDS = 10
 
 
 def philox(w: Any, counter: Any, key: Any) -> list[Any]:
-    """The four words for each 64-bit counter under each 64-bit key; ``w`` knows how its kind of numbers is multiplied, ..."""
+    """Return the four words for each 64-bit counter under each 64-bit key.
+
+    ``w`` implements the arithmetic on its kind of numbers.
+    """
     c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
     k = [w.low(key), w.high(key)]
     for turn in range(ROUNDS):
@@ -27,7 +30,7 @@ def philox(w: Any, counter: Any, key: Any) -> list[Any]:
 
 
 class _Arrays:
-    """uint64 numbers as NumPy arrays."""
+    """Arithmetic on uint64 numbers in NumPy arrays."""
 
     def number(self, value: int) -> Any:
         return np.uint64(value)
@@ -49,7 +52,7 @@ class _Arrays:
 
 
 def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
-    """Word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
+    """Return word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
     key, base, element = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (key, base, element)))
     with np.errstate(over="ignore"):
         words = philox(_Arrays(), base + (element >> np.uint64(2)), key)

@@ -33,7 +33,7 @@ def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]
 
 
 class _Nodes:
-    """uint64 numbers as nodes."""
+    """Arithmetic on uint64 numbers in nodes."""
 
     def __init__(self, like: Node) -> None:
         self._like = like
@@ -62,15 +62,15 @@ def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> Batched:
-    """The same rounds as element-wise uint64 arithmetic over (batch, blocks)."""
+    """Compute the same rounds by element-wise uint64 arithmetic over (batch, blocks)."""
     count, n = extent(inputs, dims), product(shape)
     key, base = (reshape(front(x, d), (count, 1)) if d is not None else x for x, d in zip(inputs, dims, strict=True))
     blocks = (n + 3) // 4
     if n == 0:
         return call.broadcast_to(cast(number(0, key), UINT32), shape=(count, *shape)), 0
     counter = call.add(base, call.iota(shape=(1, blocks), dtype=UINT64, axis=1))
-    made = philox(_Nodes(key), counter, key)
-    words = [reshape(cast(broadcast_to(w, (count, blocks)), UINT32), (count, blocks, 1)) for w in made]
+    columns = philox(_Nodes(key), counter, key)
+    words = [reshape(cast(broadcast_to(w, (count, blocks)), UINT32), (count, blocks, 1)) for w in columns]
     flat = reshape(call.concat(*words, axis=2), (count, blocks * 4))
     flat = call.slice(flat, start=(0, 0), step=(1, 1), shape=(count, n))
     return reshape(flat, (count, *shape)), 0

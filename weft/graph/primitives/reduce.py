@@ -18,6 +18,7 @@ from weft.graph.primitives.table import register
 
 
 def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    """Return the shape with the reduced axes as 1."""
     return tuple(1 if d in axes else n for d, n in enumerate(shape))
 
 
@@ -48,23 +49,27 @@ def _batch(name: str) -> Callable[..., Batched]:
     return rule
 
 
-def _kept(node: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+def _with_kept_dims(node: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    """Return a reduced node with the reduced dimensions as 1."""
     return node if keepdims else reshape(node, kept_shape(x.shape, axes))
 
 
 def _sum_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
-    return (broadcast_to(_kept(g, x, axes, keepdims), x.shape),)
+    return (broadcast_to(_with_kept_dims(g, x, axes, keepdims), x.shape),)
 
 
 def _extreme_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
-    """An even split among the elements equal to the extreme."""
-    winners = cast(call.equal(x, _kept(out, x, axes, keepdims)), x.dtype)
+    """Split the cotangent evenly among the elements equal to the extreme."""
+    winners = cast(call.equal(x, _with_kept_dims(out, x, axes, keepdims)), x.dtype)
     count = call.reduce_sum(winners, axes=axes, keepdims=True)
-    return (call.multiply(winners, call.divide(_kept(g, x, axes, keepdims), count)),)
+    return (call.multiply(winners, call.divide(_with_kept_dims(g, x, axes, keepdims), count)),)
 
 
 def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
-    """Products of pairs, pairs of pairs, ...: no division, so zeros in x and further derivatives are right."""
+    """Return the derivative through products of pairs, pairs of pairs, ... It divides by nothing, so zeros in x are allowed.
+
+    Derivatives of higher order are correct for the same reason.
+    """
     free = tuple(d for d in range(len(x.shape)) if d not in axes)
     order = free + axes
     lead = tuple(x.shape[d] for d in free)
@@ -89,15 +94,15 @@ def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool
     return (permute(reshape(down, tuple(x.shape[d] for d in order)), inverse(order)),)
 
 
-def _reduced(fn: Any) -> Callable[..., np.ndarray]:
+def _reduction_reference(fn: Any) -> Callable[..., np.ndarray]:
     def reference(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-        # over no axes nothing is added, not even the 0 that would turn -0 into 0
+        # a reduction over no axes adds nothing, not even the 0 that would turn -0 into 0
         return fn.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype) if axes else x
 
     return in_float32(reference)
 
 
-def _position(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+def _position_reference(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def reference(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         free = tuple(d for d in range(x.ndim) if d not in axes)
         flat = x.transpose(free + axes).reshape([x.shape[d] for d in free] + [product([x.shape[d] for d in axes])])
@@ -116,9 +121,9 @@ def _entry(
     ))
 
 
-_entry("reduce_sum", "sum", NUMBERS, _reduced(np.add), _sum_vjp, True)
-_entry("reduce_prod", "prod", NUMBERS, _reduced(np.multiply), _prod_vjp, True)
-_entry("reduce_max", "max", ALL, _reduced(np.maximum), _extreme_vjp, False)
-_entry("reduce_min", "min", ALL, _reduced(np.minimum), _extreme_vjp, False)
-_entry("argmax", "argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
-_entry("argmin", "argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
+_entry("reduce_sum", "sum", NUMBERS, _reduction_reference(np.add), _sum_vjp, True)
+_entry("reduce_prod", "prod", NUMBERS, _reduction_reference(np.multiply), _prod_vjp, True)
+_entry("reduce_max", "max", ALL, _reduction_reference(np.maximum), _extreme_vjp, False)
+_entry("reduce_min", "min", ALL, _reduction_reference(np.minimum), _extreme_vjp, False)
+_entry("argmax", "argmax", ALL, _position_reference(np.argmax), zero_vjp, False, INT64)
+_entry("argmin", "argmin", ALL, _position_reference(np.argmin), zero_vjp, False, INT64)

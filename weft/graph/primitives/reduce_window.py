@@ -1,8 +1,8 @@
 """Pooling over the last dimensions, and its gradient as a gather.
 
-``reduce_window`` kinds: ``sum``; ``max`` (NaN wins); ``argmax``, the int32 position of the maximum in its window
-(row-major, first of equals, NaN wins). What padding adds is 0 for sums, and below every number for max.
-``window_gather`` is the transpose: each element collects from the windows that it lies in.
+``reduce_window`` kinds: ``sum``; ``max`` (NaN wins); ``argmax``, the int32 position of the maximum in its window (row-major,
+first of equals, NaN wins). Padding is 0 for sums and below every number for max. ``window_gather`` is the transpose: each
+element sums the values of the windows that contain it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Pads = tuple[tuple[int, int], ...]
 
 
 @memoised
-def _counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) -> Ints:
+def _window_counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) -> Ints:
+    """Return the number of windows along each dimension, after checking the parameters."""
     if not len(size) == len(window) == len(stride) == len(padding):
         raise ShapeError(f"{name}: window {window}, stride {stride} and padding {padding} must have one entry a dimension.")
     if not window or min(window + stride) < 1 or any(p < 0 for pair in padding for p in pair):
@@ -51,12 +52,12 @@ def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tupl
     lead = len(x.shape) - len(window)
     if lead < 0:
         raise ShapeError(f"reduce_window: window {window} has more dimensions than x {x.shape}.")
-    counts = _counts("reduce_window", x.shape[lead:], window, stride, padding)
+    counts = _window_counts("reduce_window", x.shape[lead:], window, stride, padding)
     return x.shape[:lead] + counts, INT32 if kind == "argmax" else x.dtype
 
 
 def _windows(x: np.ndarray, window: Ints, stride: Ints, padding: Pads, fill: Any) -> np.ndarray:
-    """The windows of x, flattened into a last dimension."""
+    """Return the windows of x, flattened into a last dimension."""
     lead, k = x.ndim - len(window), len(window)
     x = np.pad(x, [(0, 0)] * lead + list(padding), constant_values=fill)
     views = np.lib.stride_tricks.sliding_window_view(x, window, axis=tuple(range(lead, lead + k)))
@@ -77,7 +78,7 @@ def _gather_rule(
     if g.dtype not in NUMBERS:
         raise dtype_error("window_gather", (g,), ("g",), NUMBERS)
     lead = len(g.shape) - len(window)
-    counts = _counts("window_gather", size, window, stride, padding)
+    counts = _window_counts("window_gather", size, window, stride, padding)
     if lead < 0 or g.shape[lead:] != counts:
         raise ShapeError(
             f"window_gather: g {g.shape} must end in {counts}, the windows {window} of an array of size {size}."
@@ -124,11 +125,11 @@ def _gather_vjp(
     at = {"window": window, "stride": stride, "padding": padding}
     if not position:
         return (call.reduce_window(g, kind="sum", **at),)
-    return picked(g, position[0], window, stride, padding), None
+    return gather_at_positions(g, position[0], window, stride, padding), None
 
 
-def picked(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
-    """The element of x at each window's position; 0 where that lies in the padding."""
+def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
+    """Return the element of x at each window's position, or 0 where the position lies in the padding."""
     shape, lead = position.shape, len(position.shape) - len(window)
     place = call.cast(position, dtype=INT64)
     inside: Node | None = None

@@ -1,7 +1,7 @@
-"""Shape and dtype rules that many primitives share, and the messages they refuse with.
+"""Shape and dtype rules that many primitives share, and their error messages.
 
-Rules run once for every operation a user writes: the common case (equal shapes, a known dtype) makes no
-tuple and formats no string.
+Rules run once for every operation a user writes: the common case (equal shapes, a valid dtype) creates no tuple and formats no
+string.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.graph.primitives.kinds import BOOL, words
 Rule = Callable[..., tuple[Shape, Format]]
 
 
-memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters: refusals are not remembered
+memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters; exceptions are not cached
 
 
 @memoised
 def broadcast(a: Shape, b: Shape) -> Shape | None:
-    """The shape two shapes broadcast to, or None."""
+    """Return the shape to which two shapes broadcast, or None."""
     if len(a) < len(b):
         a, b = b, a
     head = len(a) - len(b)
@@ -38,8 +38,11 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
 
 
 def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
-    """The axes of the reduction that gave a node its shape, and the shape it had before, looking through element-wise nodes (a
-    mean is a sum and a division). What was computed at once remembers it."""
+    """Return the axes of the reduction that determined a node's shape, and the shape before it, or None.
+
+    Element-wise nodes are looked through (a mean is a sum and a division). Nodes computed immediately store the pair in
+    ``params["reduced"]``.
+    """
     for _ in range(16):
         if "reduced" in node.params:
             return node.params["reduced"]
@@ -55,6 +58,7 @@ def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
 
 
 def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
+    """Return a hint for the case that keepdims=True in an earlier reduction would make the shapes broadcast, else ""."""
     for k, node in enumerate(nodes):
         reduction = reduction_behind(node)
         if reduction is None:
@@ -71,6 +75,7 @@ def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
 
 
 def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> ShapeError:
+    """Return the error for shapes that do not broadcast."""
     shapes = ", ".join(f"{n} {node.shape}" for n, node in zip(names, nodes, strict=True))
     hint = _keepdims_hint(nodes, names)
     if not hint:
@@ -79,6 +84,7 @@ def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> Shap
 
 
 def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[Format]) -> DTypeError:
+    """Return the error for operands of a dtype that is not allowed, or of different dtypes."""
     bad = next((k for k, node in enumerate(nodes) if node.dtype not in allowed), None)
     if bad is not None:
         return DTypeError(f"{name}: {names[bad]} is {nodes[bad].dtype.name}, but must be {words(allowed)}: cast it with astype.")
@@ -87,6 +93,7 @@ def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed:
 
 
 def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    """Return the rule of a unary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x: Node) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise dtype_error(name, (x,), ("x",), allowed)
@@ -96,6 +103,7 @@ def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
 
 
 def binary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    """Return the rule of a binary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
         dtype = x1.dtype
         if dtype not in allowed or dtype is not x2.dtype:
@@ -125,15 +133,15 @@ def where_rule(condition: Node, x1: Node, x2: Node) -> tuple[Shape, Format]:
     return shape, x1.dtype
 
 
-def check_axis(name: str, axis: int, ndim: int, what: str = "axis") -> None:
+def check_axis(name: str, axis: int, ndim: int, label: str = "axis") -> None:
     if not 0 <= axis < ndim:
-        raise AxisError(f"{name}: {what} {axis} is out of range for an array of {ndim} dimensions.")
+        raise AxisError(f"{name}: {label} {axis} is out of range for an array of {ndim} dimensions.")
 
 
-def check_axes(name: str, axes: tuple[int, ...], ndim: int, what: str = "axes") -> None:
-    """Axes must be there and different from each other; order is free."""
+def check_axes(name: str, axes: tuple[int, ...], ndim: int, label: str = "axes") -> None:
+    """Raise AxisError unless the axes exist and differ from each other. Their order is free."""
     for axis in axes:
         if not 0 <= axis < ndim:
-            raise AxisError(f"{name}: {what} {axes} is out of range for an array of {ndim} dimensions.")
+            raise AxisError(f"{name}: {label} {axes} is out of range for an array of {ndim} dimensions.")
     if len(axes) > 1 and len(set(axes)) != len(axes):
-        raise AxisError(f"{name}: {what} {axes} names an axis twice.")
+        raise AxisError(f"{name}: {label} {axes} names an axis twice.")

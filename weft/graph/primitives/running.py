@@ -1,4 +1,4 @@
-"""Running folds: each element joined with all before it along an axis, one after the other."""
+"""Running folds: each element combined with all elements before it along an axis, in order."""
 
 from __future__ import annotations
 
@@ -43,36 +43,40 @@ def _sum_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
 
 def _vjp(join: str) -> Callable[..., tuple[Node]]:
     def rule(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
-        """Each result is the one before it joined with an element: the derivative goes back along these, without a division."""
+        """Each result is the previous one combined with an element.
+
+        The derivative follows these steps backwards, without a division.
+        """
         n = x.shape[axis]
         if n < 2:
             return (g,)
-        new = _part(x, axis, 1, n)
+        new = _slice_axis(x, axis, 1, n)
         derivative = TABLE[join].vjp
         assert derivative is not None
-        one, before = full(1, new.shape, g.dtype), _part(out, axis, 0, n - 1)
-        passed, taken = derivative(one, _part(out, axis, 1, n), before, new)
-        assert passed is not None and taken is not None
-        reached = _backwards(g, passed, axis)
-        rest = call.multiply(_part(reached, axis, 1, n), taken)
-        return (call.concat(_part(reached, axis, 0, 1), rest, axis=axis),)
+        one, before = full(1, new.shape, g.dtype), _slice_axis(out, axis, 0, n - 1)
+        passed, from_new = derivative(one, _slice_axis(out, axis, 1, n), before, new)
+        assert passed is not None and from_new is not None
+        reached = _reverse_recurrence(g, passed, axis)
+        rest = call.multiply(_slice_axis(reached, axis, 1, n), from_new)
+        return (call.concat(_slice_axis(reached, axis, 0, 1), rest, axis=axis),)
 
     return rule
 
 
-def _backwards(g: Node, passed: Node, axis: int) -> Node:
-    """h, where h[i] = g[i] + passed[i] * h[i + 1], by doubling; ``passed`` has an element fewer."""
+def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
+    """Return h with h[i] = g[i] + passed[i] * h[i + 1], by doubling. ``passed`` has one element less."""
     n, by = g.shape[axis], 1
     while by < n:
-        more = call.multiply(passed, _part(g, axis, by, n))
-        g = call.concat(call.add(_part(g, axis, 0, n - by), more), _part(g, axis, n - by, n), axis=axis)
+        more = call.multiply(passed, _slice_axis(g, axis, by, n))
+        g = call.concat(call.add(_slice_axis(g, axis, 0, n - by), more), _slice_axis(g, axis, n - by, n), axis=axis)
         if 2 * by < n:
-            passed = call.multiply(_part(passed, axis, 0, n - 2 * by), _part(passed, axis, by, n - by))
+            passed = call.multiply(_slice_axis(passed, axis, 0, n - 2 * by), _slice_axis(passed, axis, by, n - by))
         by *= 2
     return g
 
 
-def _part(x: Node, axis: int, start: int, stop: int) -> Node:
+def _slice_axis(x: Node, axis: int, start: int, stop: int) -> Node:
+    """Return a range of x along one axis."""
     rank = len(x.shape)
     shape = tuple([stop - start if d == axis else n for d, n in enumerate(x.shape)])
     return call.slice(x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=(1,) * rank, shape=shape)

@@ -1,4 +1,4 @@
-"""Primitives that only move data: index expressions of whoever reads them."""
+"""Primitives that only move data. A kernel that reads one evaluates its index expression."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 
 
 def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, Format]:
-    return _permuted(x.shape, axes), x.dtype
+    return _permuted_shape(x.shape, axes), x.dtype
 
 
 @memoised
-def _permuted(shape: Shape, axes: Ints) -> Shape:
+def _permuted_shape(shape: Shape, axes: Ints) -> Shape:
     check_axes("permute", axes, len(shape))
     if len(axes) != len(shape):
         raise ShapeError(f"permute: axes {axes} must name each of the {len(shape)} dimensions of x {shape} once.")
@@ -121,7 +121,7 @@ def _slice_rule(x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Shape, F
 
 
 def slices(start: Ints, step: Ints, shape: Ints) -> tuple[Any, ...]:
-    """The same as NumPy's slices."""
+    """Return the same selection as NumPy slices."""
     out = []
     for begin, by, count in zip(start, step, shape, strict=True):
         end: int | None = begin + by * count
@@ -183,7 +183,10 @@ def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) ->
 
 
 def _where_equal(node: Node) -> Along:
-    """Dimensions of operands that are as long as the result's begin where they do."""
+    """Return ``along`` for operands that start at the result's origin.
+
+    A dimension maps to itself if its extent is the result's.
+    """
     return tuple([
         tuple([d if n == m else None for d, (n, m) in enumerate(zip(node.shape, x.shape, strict=True))]) for x in node.inputs
     ])
@@ -297,11 +300,11 @@ CONCAT = _entry(
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, "write", at=read.slice_set)
-_PARTS = frozenset(("slice", "permute"))  # of a view, to be read in its place
+_PARTS = frozenset(("slice", "permute"))  # moves that ``repeated`` looks through
 
 
 def repeated(node: Node) -> Node | None:
-    """Return the operand of a pending broadcast that ``node`` is, or is a slice or a permutation of; None of another node."""
+    """Return the operand of a pending broadcast that ``node`` is, slices or permutes, or None for any other node."""
     while node.value is None and node.op.name in _PARTS:
         (node,) = node.inputs
     return node.inputs[0] if node.value is None and node.op is BROADCAST else None

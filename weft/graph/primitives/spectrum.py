@@ -1,7 +1,8 @@
-"""Discrete Fourier transforms, through NumPy's on the host: of complex numbers, from real ones, and to real ones.
+"""Discrete Fourier transforms through NumPy on the host: complex to complex, real to complex, and complex to real.
 
-A transform is linear, and its matrix symmetric: the derivative of ``fft`` is an ``fft`` again (JAX's convention). ``rfft`` keeps
-the half of the frequencies that tells the other, so the derivative of what comes back from there counts most of them twice.
+A transform is linear and its matrix symmetric: the derivative of ``fft`` is an ``fft`` again (JAX's convention). ``rfft``
+returns only half of the frequencies, which determines the other half; the derivative of ``irfft`` therefore counts most of them
+twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL = frozenset((FLOAT32, FLOAT64))
 
 
-def _checked(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
+def _check(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
     if x.dtype not in allowed:
         raise dtype_error(name, (x,), ("x",), allowed)
     for axis in axes:
@@ -44,7 +45,7 @@ def _cost(node: Node) -> Cost:
 
 
 def _fft_rule(x: Node, axes: tuple[int, ...], inverse: bool, norm: str) -> tuple[Shape, Format]:
-    _checked("fft", x, COMPLEX, axes, norm)
+    _check("fft", x, COMPLEX, axes, norm)
     return x.shape, x.dtype
 
 
@@ -62,11 +63,11 @@ def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[i
     return call.fft(front(inputs[0], dims[0]), axes=tuple(a + 1 for a in axes), inverse=inverse, norm=norm), 0
 
 
-# ---- rfft, irfft: (axis, norm), and how many real numbers there are
+# ---- rfft, irfft: (axis, norm); n: number of real elements
 
 
 def _rfft_rule(x: Node, axis: int, norm: str) -> tuple[Shape, Format]:
-    _checked("rfft", x, REAL, (axis,), norm)
+    _check("rfft", x, REAL, (axis,), norm)
     return (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1:]), complexed(x.dtype)
 
 
@@ -85,7 +86,7 @@ def _rfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, n
 
 
 def _irfft_rule(x: Node, axis: int, n: int, norm: str) -> tuple[Shape, Format]:
-    _checked("irfft", x, COMPLEX, (axis,), norm)
+    _check("irfft", x, COMPLEX, (axis,), norm)
     if n < 1 or x.shape[axis] != n // 2 + 1:
         raise ShapeError(f"irfft: x {x.shape} has {x.shape[axis]} elements along axis {axis}, but n={n} needs {n // 2 + 1}.")
     return (*x.shape[:axis], n, *x.shape[axis + 1:]), x.dtype.part

@@ -1,7 +1,7 @@
-"""The primitive table: one entry says everything about one operation.
+"""The primitive table: one entry defines everything about one operation.
 
-A primitive (``weft.graph.node.Primitive``) is shape and dtype rule, NumPy reference, formula in machine operations, derivative,
-batching rule, cost, and the samples its tests are made from. To add one, add one entry (see CONTRIBUTING.md).
+An entry (``weft.graph.node.Primitive``) contains shape and dtype rule, NumPy reference, formula in machine operations,
+derivative, batching rule, cost, and samples for tests. To add a primitive, add one entry (see CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from weft.errors import ShapeError, gib
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.source_lines import user_frame, user_function
 
-LATER = {  # files whose entries few programs need, loaded when one is asked for
+LATER = {  # files whose entries few programs need, loaded when one of them is looked up
     "attention": "attention attention_gradient",
     "complexes": "complex complex_constant conj imag real",
     "linear_algebra": "cholesky cofactors det eig eigh eigvals eigvalsh expm inv pinv qr slogdet solve svd svdvals",
     "spectrum": "fft irfft rfft",
 }
-_HOME = {name: module for module, names in LATER.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in LATER.items() for name in names.split()}
 
 
 class _Table(dict[str, Primitive]):
     __slots__ = ()
 
     def __missing__(self, name: str) -> Primitive:
-        if name not in _HOME:
+        if name not in _MODULE_OF:
             raise KeyError(name)
-        import_module(f"weft.graph.primitives.{_HOME[name]}")
+        import_module(f"weft.graph.primitives.{_MODULE_OF[name]}")
         return self[name]
 
 
 TABLE: dict[str, Primitive] = _Table()
-MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
+MOST = 1 << 57  # elements: no machine has more address bits, and the size in bytes fits 64 bits for every dtype
 
 
-# nodes that may fail when they are computed, for who has to know first: see ``materialise.proven``
+# pending nodes whose computation may raise, see ``materialise.proven``
 MAY_FAIL: WeakSet[Node] = WeakSet()
 
 
 def register(primitive: Primitive) -> Primitive:
+    """Add a primitive to the table and return it."""
     if primitive.name in TABLE:
         raise ValueError(f"primitive {primitive.name!r} is in the table already")
     TABLE[primitive.name] = primitive
@@ -53,14 +54,14 @@ def register(primitive: Primitive) -> Primitive:
 
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
-    """Ask for one operation: checks shapes and dtypes now, computes nothing."""
+    """Return a pending node for one operation after checking shapes and dtypes."""
     for i in inputs:
         if i.dtype in COMPLEX:
-            op = _hosted().twin(op, *inputs, **params)
+            op = _load_complexes().twin(op, *inputs, **params)
             break
     else:
         if params and params.get("dtype") in COMPLEX:
-            op = _hosted().twin(op, *inputs, **params)
+            op = _load_complexes().twin(op, *inputs, **params)
     shape, dtype = op.rule(*inputs, **params)
     if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
         refuse_too_large(op.name, shape, dtype)
@@ -70,14 +71,14 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     return node
 
 
-def _hosted() -> Any:
-    """What complex numbers need, loaded when there are any."""
+def _load_complexes() -> Any:
+    """Return the module for complex numbers, loaded with the first of them."""
     return import_module("weft.graph.primitives.complexes")
 
 
 def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
-    """Refuse an array that no machine can address, as the function that the user called."""
-    size = prod(n for n in shape if n)  # as NumPy counts, to whom an empty array may be too large
+    """Raise ShapeError, in the name of the user's call, if no machine can address an array of this shape."""
+    size = prod(n for n in shape if n)  # as NumPy counts, which refuses some empty arrays
     if size > MOST:
         raise ShapeError(
             f"{user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have {gib(size * dtype.bytes)}, "
@@ -95,27 +96,27 @@ CONSTANT = register(Primitive("constant", "leaf", _leaf_rule))
 
 
 def input_leaf(shape: Shape, dtype: Format, value: Any = None) -> Node:
-    """A leaf whose contents a run is given: a placeholder, or (with a value) a buffer that exists."""
+    """Return a leaf for contents that a run receives: a placeholder, or (with a value) a buffer that exists."""
     return Node(INPUT, (), {}, shape, dtype, None, value)
 
 
 def is_placeholder(node: Node) -> bool:
-    """Whether a node is a leaf without content: a run has to be given it."""
+    """Return whether a node is a leaf without a value, which a run must supply."""
     return node.value is None and node.op.kind == "leaf" and node.op is not CONSTANT
 
 
 def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
-    """A Python number in an expression: an argument of the Program, so that a new number compiles nothing."""
+    """Return a leaf for a Python number: an argument of the Program, so that a new number compiles nothing."""
     return Node(SCALAR, (), {}, (), dtype, None, value)
 
 
 def constant(value: Any, dtype: Format) -> Node:
-    """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
+    """Return a leaf for a number that is part of the graph's key. ``params['value']`` is a NumPy scalar of ``dtype``."""
     if dtype in COMPLEX:
-        return _hosted().constant(value, dtype)
+        return _load_complexes().constant(value, dtype)
     if -65504 <= value <= 65504:  # float16's largest
         return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)
     if dtype.kind == "float":
-        value = float(value)  # bfloat16 takes no int of more than 64 bits
-    with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
+        value = float(value)  # bfloat16 accepts no int of more than 64 bits
+    with np.errstate(over="ignore"):  # callers warn about numbers of users
         return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)

@@ -1,1 +1,1 @@
-"""Chains of products whose middle is never stored: attention and its gradient."""
+"""Chains of products whose intermediate matrix is never stored: attention and its gradient."""

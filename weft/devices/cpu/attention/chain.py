@@ -1,8 +1,9 @@
-"""A chain of products as LLVM text: units of rows, blocks of columns, and all products on one tile.
+"""LLVM text of a chain of products: units of rows, blocks of columns, and all products on one tile.
 
-Of the middle only one tile a worker exists at a time. Columns come in ascending blocks, so sums over them do not depend on units
-or threads. Sums over rows (gradients of keys and values) are made per unit in the order of its rows, and joined in the order of
-the units, which extents decide. Skipped tiles give the NaNs that multiplying zeros by infinite or NaN elements would give.
+Each worker holds only one tile of the intermediate matrix at a time. Columns are visited in ascending blocks, so sums over
+columns do not depend on units or threads. Sums over rows (gradients of keys and values) are computed per unit in the order of
+its rows and joined in the order of the units; extents alone determine the units. Skipped tiles produce the NaNs that multiplying
+zeros by infinite or NaN elements would produce.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from weft.kernel.ir import Chain, Kernel, Outer
 
 
 def generate_chain(kernel: Kernel, isa: ISA) -> Generated:
-    """LLVM text for a kernel whose only stage is a chain of products."""
+    """Return LLVM text of a kernel whose only stage is a chain of products."""
     ((stage,),) = (phase.stages for phase in kernel.phases)
     if not isinstance(stage, Chain):
-        raise ValueError(f"kernel {kernel.name} is no chain of products alone")
+        raise ValueError(f"kernel {kernel.name} is not a single chain of products")
     return _Driver(kernel, Plan(stage, isa)).generate()
 
 
@@ -79,21 +80,21 @@ class _Driver:
     # ---- operands
 
     def _side(self, f: Function, side: Side, position: str | int) -> str:
-        """Where one of what is multiplied begins, at a row or a column."""
+        """Return the address of a factor at a row or a column."""
         size = side.buffer.dtype.bytes
         at: str | int = f.add(f.mul(position, side.place), side.const)
         for n, stride in enumerate(side.outer):
             at = f.add(at, f.mul(f"%o{n}", stride))
         return f.offset(f.load("ptr", f.offset("%args", 8 * side.buffer.id), 8), f.mul(at, size))
 
-    def _turned(self, side: Side, live: int) -> str:
-        """Copies rows as [own axis][rows]."""
+    def _pack_turned(self, side: Side, live: int) -> str:
+        """Return the name of a function that copies rows to [own axis][rows]."""
         return self._packing(("turned", side.buffer.dtype, live, side.place, side.own), lambda name: self._packer(side).columns(
             name, live, side.place, side.own, self.plan.wide
         ))
 
     def _packing(self, key: tuple, make: Callable[[str], None]) -> str:
-        """The name of a function, which is made when it is first asked for."""
+        """Return the name of a packing function, emitted on first use."""
         if key not in self.packs:
             self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
             make(self.packs[key])
@@ -102,13 +103,13 @@ class _Driver:
     def _packer(self, side: Side) -> Packer:
         return Packer(self.m, side.buffer.dtype, self.plan.chain.accum, self.plan.lanes)
 
-    def _copied(self, side: Side, out: int) -> str:
-        """Copies rows, or columns, as they are, each ``out`` elements from the one before."""
+    def _pack_rows(self, side: Side, out: int) -> str:
+        """Return the name of a function that copies rows or columns, ``out`` elements apart."""
         key = ("copied", side.buffer.dtype, side.place, side.own, out)
         return self._packing(key, lambda name: self._packer(side).rows(name, side.place, side.own, out, 8))
 
     def _column(self, f: Function, side: Side) -> tuple[str, int, int]:
-        """(where the columns from %j on lie, how far columns lie apart, and numbers of one)"""
+        """Return the address of the columns from %j on, the stride between columns, and the stride within a column."""
         if side in self.room.packed:
             return f.offset("%base", self.room.packed[side]), side.extent, 1
         return self._side(f, side, "%j"), side.place, side.own
@@ -119,8 +120,11 @@ class _Driver:
         return f"{self.symbol}.rows{live}.columns{count}"
 
     def _tile(self, live: int, count: int) -> None:
-        """@name(args, work, base, sums, flag, outer..., i, j): rows from %i, columns from %j. work: of the panel, base: of the
-        worker, sums: over the unit's rows, flag: whether what lies along the columns is not finite somewhere."""
+        """Emit @name(args, work, base, sums, flag, outer..., i, j): all products of the tile at row %i and column %j.
+
+        work: scratch of the panel; base: scratch of the worker; sums: over the unit's rows; flag: whether a factor along the
+        columns has an infinite or NaN element
+        """
         plan, room = self.plan, self.room
         name = self._tile_name(live, count)
         for masked in (False, True) if plan.chain.where else (False,):
@@ -134,7 +138,7 @@ class _Driver:
         none, every = self.middle.bounds(f, live, count)
         if none is not None:
             with f.when(none):
-                self._skipped(f, live, count)
+                self._emit_skipped(f, live, count)
                 f.do("ret void")
         vectors = -(-live // plan.lanes)
         tile = f.offset("%base", room.tiles[0])
@@ -144,14 +148,14 @@ class _Driver:
                 f, start, f.offset("%work", room.turned[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
                 k=rows.extent, a_row=place, a_k=step, b_k=plan.wide, ld=plan.wide, mode="set",
             )
-        given = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
+        arguments = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
         if every is None:
-            f.do(f"call void @{name}.middle{given}")
+            f.do(f"call void @{name}.middle{arguments}")
         else:
             with f.when(every):
-                f.do(f"call void @{name}.middle{given}")
+                f.do(f"call void @{name}.middle{arguments}")
             with f.otherwise():
-                f.do(f"call void @{name}.middle.masked{given}")
+                f.do(f"call void @{name}.middle.masked{arguments}")
         mode = "shrink" if plan.chain.softmax else "add"
         for o in plan.along:
             side = plan.side(o)
@@ -173,8 +177,8 @@ class _Driver:
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
         return f.offset("%sums", f.add(f.mul(column, Shared.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
 
-    def _skipped(self, f: Function, live: int, count: int) -> None:
-        """A tile of zeros: they are still multiplied, which tells where what they meet is not finite."""
+    def _emit_skipped(self, f: Function, live: int, count: int) -> None:
+        """Emit a masked tile, which is all zeros: add NaN where a zero meets an infinite or NaN element."""
         plan, room = self.plan, self.room
         vectors = -(-live // plan.lanes)
         zeros = f.offset("%base", room.zeros)
@@ -193,7 +197,7 @@ class _Driver:
     # ---- rows
 
     def _strip(self, live: int) -> None:
-        """@name(args, base, sums, flag, outer..., i, panels): all columns for so many panels of rows from %i on."""
+        """Emit @name(args, base, sums, flag, outer..., i, panels): all columns for %panels panels of rows from %i on."""
         plan, room = self.plan, self.room
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}(ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, "
@@ -211,40 +215,40 @@ class _Driver:
             with f.loop(0, "%panels") as p:
                 work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
                 f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
-            self._done(live)
+            self._emit_results(live)
         f.do("ret void")
 
     def _begin(self, f: Function, work: str, i: str, live: int) -> None:
         plan, room, size = self.plan, self.room, self.plan.size
         for side, at in room.turned.items():
-            name = self._turned(side, live)
+            name = self._pack_turned(side, live)
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
         for side, at in room.plain.items():
-            name = self._copied(side, plan.padded(side.extent))
+            name = self._pack_rows(side, plan.padded(side.extent))
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {live}, i64 {side.extent})")
         for o in plan.along:
-            self._filled(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.wide * size, "zeroinitializer")
+            self._fill(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.wide * size, "zeroinitializer")
         if plan.chain.softmax:
             least = "splat (float 0xFFF0000000000000)" if size == 4 else "splat (double 0xFFF0000000000000)"
-            self._filled(f, f.offset(work, room.top), plan.wide * size, least)
-            self._filled(f, f.offset(work, room.total), plan.wide * size, "zeroinitializer")
+            self._fill(f, f.offset(work, room.top), plan.wide * size, least)
+            self._fill(f, f.offset(work, room.total), plan.wide * size, "zeroinitializer")
 
-    def _filled(self, f: Function, pointer: str, nbytes: str | int, value: str) -> None:
+    def _fill(self, f: Function, pointer: str, nbytes: str | int, value: str) -> None:
         with f.loop(0, nbytes, self.middle.width) as at:
             f.store(self.middle.vector, value, f.offset(pointer, at), self.middle.width)
 
     def _columns(self, f: Function, live: int, count: int, j: str | int) -> None:
         plan, room = self.plan, self.room
         for side, at in room.packed.items():
-            name = self._copied(side, side.extent)
+            name = self._pack_rows(side, side.extent)
             f.do(f"call void @{name}(ptr {self._side(f, side, j)}, ptr {f.offset('%base', at)}, i64 {count}, i64 {side.extent})")
         with f.loop(0, "%panels") as p:
             work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
-            given = f"ptr %args, ptr {work}, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 {i}, i64 {j}"
-            f.do(f"call void @{self._tile_name(live, count)}({given})")
+            arguments = f"ptr %args, ptr {work}, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 {i}, i64 {j}"
+            f.do(f"call void @{self._tile_name(live, count)}({arguments})")
 
-    def _done(self, live: int) -> None:
-        """@name(args, work, base, outer..., i): the results of a panel."""
+    def _emit_results(self, live: int) -> None:
+        """Emit @name(args, work, base, outer..., i), which stores the results of a panel."""
         plan, room = self.plan, self.room
         f = self.m.function(
             f"define internal void @{self.symbol}.rows{live}.done(ptr %args, ptr %work, ptr %base{self.outer}, i64 %i)"
@@ -253,15 +257,15 @@ class _Driver:
             self.middle.rows_done(f, live)
         for n, o in enumerate(plan.along):
             extent = plan.side(o).extent
-            name = self._packing(("results", extent), partial(self._turned_back, extent))
+            name = self._packing(("results", extent), partial(self._pack_results, extent))
             result = f.offset("%base", room.result)
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
             f.do(f"call void @{each}(ptr %args, ptr %work, ptr {result}{self.outer}, i64 %i, i64 {live})")
         f.do("ret void")
 
-    def _turned_back(self, extent: int, name: str) -> None:
-        """Copies [own axis][rows] as [rows][own axis]."""
+    def _pack_results(self, extent: int, name: str) -> None:
+        """Emit a function that copies [own axis][rows] to [rows][own axis]."""
         accum = self.plan.chain.accum
         Packer(self.m, accum, accum, self.plan.lanes).columns(name, extent, self.plan.wide, 1, self.plan.padded(extent))
 
@@ -275,8 +279,8 @@ class _Driver:
 
     # ---- units
 
-    def _axes(self, f: Function, number: str, first: int, stop: int) -> None:
-        """%o of some of the outer axes, from one number; those of other loops are 0 where nothing reads them."""
+    def _split_outer(self, f: Function, number: str, first: int, stop: int) -> None:
+        """Split ``number`` into the indices %o of the outer axes from ``first`` to ``stop``."""
         for n in reversed(range(first, stop)):
             number, index = divide(f, number, self.plan.outer[n].extent)
             f.do(f"%o{n} = add i64 {index}, 0")
@@ -288,10 +292,10 @@ class _Driver:
         scratch = self._scratch(f)
         base = f.offset(scratch, f.add(f.mul("%worker", self.room.bytes), shared.bytes))
         batch, split = divide(f, "%unit", plan.splits)
-        self._axes(f, batch, 0, lead)
+        self._split_outer(f, batch, 0, lead)
         sums = f.offset(scratch, f.mul("%unit", shared.unit))
         if plan.across:
-            self._filled(f, sums, shared.unit, "zeroinitializer")
+            self._fill(f, sums, shared.unit, "zeroinitializer")
         flag = "false"
         if plan.chain.where:
             for side in dict.fromkeys(plan.side(o) for o in plan.along):
@@ -301,23 +305,23 @@ class _Driver:
         lo, hi = share(f, split, plan.turns * plan.strips, plan.splits)
         body = f"ptr %args, i64 %turn, ptr %base, ptr %sums, i1 %flag{''.join(f', i64 %o{n}' for n in range(lead))}"
         with f.loop(lo, hi) as turn:
-            given = body.replace("%turn", turn).replace("%base", base).replace("%sums", sums).replace("%flag", flag)
-            f.do(f"call void @{self.symbol}.turn({given})")
+            arguments = body.replace("%turn", turn).replace("%base", base).replace("%sums", sums).replace("%flag", flag)
+            f.do(f"call void @{self.symbol}.turn({arguments})")
         f.do("ret void")
         f = self.m.function(f"define internal void @{self.symbol}.turn({body})")
         group, strip = divide(f, "%turn", plan.strips)
-        self._axes(f, group, lead, len(plan.outer))
+        self._split_outer(f, group, lead, len(plan.outer))
         i = f.mul(strip, plan.panels * plan.wide)
         whole = plan.rows // plan.wide
-        given = f"ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}"
+        arguments = f"ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}"
         first = f.mul(strip, plan.panels)
 
         def full() -> None:
             count = f.minimum(f.let(f"sub i64 {whole}, {first}"), plan.panels)
-            f.do(f"call void @{self.symbol}.rows{plan.wide}({given}, i64 {i}, i64 {count})")
+            f.do(f"call void @{self.symbol}.rows{plan.wide}({arguments}, i64 {i}, i64 {count})")
 
         def last() -> None:
-            f.do(f"call void @{self.symbol}.rows{self.rest_rows}({given}, i64 {whole * plan.wide}, i64 1)")
+            f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.wide}, i64 1)")
 
         if whole and not self.rest_rows:
             full()
@@ -336,14 +340,14 @@ class _Driver:
         return f.load("ptr", f.offset("%args", 8 * slot), 8)
 
     def _join(self) -> None:
-        """The sums of a batch's units, added up, and their stores: some columns a chunk."""
+        """Emit the function that adds the sums of a batch's units and stores the results, a block of columns per chunk."""
         plan, shared = self.plan, self.shared
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.join(ptr %args, i64 %chunk, i64 %worker)")
         scratch = self._scratch(f)
         blocks = len(self._column_blocks())
         batch, block = divide(f, "%chunk", blocks)
-        self._axes(f, batch, 0, lead)
+        self._split_outer(f, batch, 0, lead)
         for n in range(lead, len(plan.outer)):
             f.do(f"%o{n} = add i64 0, 0")
         j = f.mul(block, plan.block)
@@ -366,17 +370,17 @@ class _Driver:
 
 
 class Finite:
-    """Sums of zeros times columns, or rows, and their addition to what was summed."""
+    """Sums of zeros times columns or rows, which are NaN for infinite or NaN elements, and their addition to other sums."""
 
     def __init__(self, m: Module, plan: Plan, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
-        self.made: dict[Side, str] = {}
+        self.functions: dict[Side, str] = {}
         self.vector, self.width = f"<{plan.lanes} x {plan.scalar}>", plan.lanes * plan.size
 
     def columns(self, f: Function, side: Side, start: str, count: int, out: str) -> str:
-        """Sums over ``count`` columns from ``start`` on, to ``out`` [own axis]; whether one of them is NaN."""
-        if side not in self.made:
-            name = self.made[side] = f"{self.symbol}.finite{len(self.made)}"
+        """Write the sums over ``count`` columns from ``start`` on to ``out`` [own axis]. Return whether one of them is NaN."""
+        if side not in self.functions:
+            name = self.functions[side] = f"{self.symbol}.finite{len(self.functions)}"
             g = self.m.function(f"define internal i1 @{name}(ptr %start, i64 %count, ptr %out)")
             pack = Packer(self.m, side.buffer.dtype, self.plan.chain.accum, self.plan.lanes)
             size = side.buffer.dtype.bytes
@@ -392,12 +396,12 @@ class Finite:
                     else:
                         x = pack.across(g, at, first, side.extent, side.own)
                     self._add(g, cell, g.let(f"fmul {self.vector} {x}, zeroinitializer"))
-                bad = self._kept(g, cell, g.offset("%out", first * self.plan.size), bad)
+                bad = self._store_sum(g, cell, g.offset("%out", first * self.plan.size), bad)
             g.do(f"ret i1 {bad}")
-        return f.let(f"call i1 @{self.made[side]}(ptr {start}, i64 {count}, ptr {out})")
+        return f.let(f"call i1 @{self.functions[side]}(ptr {start}, i64 {count}, ptr {out})")
 
     def rows(self, f: Function, start: str, count: int, width: int, out: str) -> str:
-        """The same of rows that were copied, each ``width`` elements from the one before."""
+        """Write the sums over ``count`` copied rows, ``width`` elements apart, to ``out``. Return whether one of them is NaN."""
         bad = "false"
         for first in range(0, width, self.plan.lanes):
             cell = f.local(self.vector, self.width)
@@ -406,20 +410,20 @@ class Finite:
                 at = f.add(f.mul(r, width * self.plan.size), first * self.plan.size)
                 x = f.load(self.vector, f.offset(start, at), self.width)
                 self._add(f, cell, f.let(f"fmul {self.vector} {x}, zeroinitializer"))
-            bad = self._kept(f, cell, f.offset(out, first * self.plan.size), bad)
+            bad = self._store_sum(f, cell, f.offset(out, first * self.plan.size), bad)
         return bad
 
     def _add(self, f: Function, cell: str, x: str) -> None:
         f.store(self.vector, f.let(f"fadd {self.vector} {f.load(self.vector, cell, self.width)}, {x}"), cell, self.width)
 
-    def _kept(self, f: Function, cell: str, out: str, bad: str) -> str:
+    def _store_sum(self, f: Function, cell: str, out: str, bad: str) -> str:
         total = f.load(self.vector, cell, self.width)
         f.store(self.vector, total, out, self.width)
         one = self.m.any_lane(f, f.let(f"fcmp uno {self.vector} {total}, {total}"), self.plan.lanes)
         return one if bad == "false" else f.let(f"or i1 {bad}, {one}")
 
     def add_down(self, f: Function, zeros: str, sums: str, extent: int, vectors: int) -> None:
-        """To sums [own axis][rows], a number of ``zeros`` for each of the own axis."""
+        """Add ``zeros`` [own axis], broadcast along the rows, to sums [own axis][rows]."""
         plan, vec = self.plan, self.vector
         with f.loop(0, extent) as e:
             z = f.load(plan.scalar, f.offset(zeros, f.mul(e, plan.size)), plan.size)
@@ -429,7 +433,7 @@ class Finite:
                 self._add(f, f.offset(sums, f.add(f.mul(e, plan.wide * plan.size), v * self.width)), many)
 
     def add_to_rows(self, f: Function, zeros: str, sums: str, count: int, width: int) -> None:
-        """To ``count`` rows of sums [own axis], the numbers of ``zeros``."""
+        """Add ``zeros`` [own axis] to each of ``count`` rows of sums."""
         with f.loop(0, count) as r:
             for first in range(0, width, self.plan.lanes):
                 z = f.load(self.vector, f.offset(zeros, first * self.plan.size), self.width)

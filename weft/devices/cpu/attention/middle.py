@@ -1,4 +1,7 @@
-"""The middle of a chain on one tile: scores, softmax, and what outer products multiply. Vectors run along the rows."""
+"""The intermediate values of a chain on one tile: scores, softmax, and the factors of outer products.
+
+Vectors run along the rows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ INFINITE = float("inf")
 
 
 class Middle:
-    """Emits values and stores of one chain."""
+    """An emitter of the values and stores of one chain."""
 
     def __init__(self, m: Module, kernel: Kernel, plan: Plan, room: Room) -> None:
         self.m, self.kernel, self.plan, self.room = m, kernel, plan, room
@@ -32,7 +35,7 @@ class Middle:
     # ---- where values are evaluated
 
     def env(self, f: Function, places: dict[int, str]) -> Env:
-        """What every element shares; ``places``: where axes stand that are not outer ones."""
+        """Return the environment that all elements share. ``places``: indices of axes other than the outer ones."""
         plan, kernel = self.plan, self.kernel
         axes = {a.id: f"%o{n}" for n, a in enumerate(plan.outer)} | places
         used = {v.attr.buffer.id for v in self.values if v.op == "load"}
@@ -49,8 +52,8 @@ class Middle:
         buffers = {key_of(b): pointers[b.id] for b in (*kernel.inputs, *kernel.outputs) if b.id in pointers}
         return Env(axes=axes, pointers=buffers, scalars=scalars, lanes=plan.lanes, deps=self.deps, record=record)
 
-    def _lane(self, base: Env, v: int, live: int) -> Env:
-        """The v-th vector of a panel's rows, of which ``live`` are there."""
+    def _vector_env(self, base: Env, v: int, live: int) -> Env:
+        """Return the environment of the v-th vector of a panel's rows; the panel has ``live`` rows."""
         plan = self.plan
         rest = max(0, min(plan.lanes, live - v * plan.lanes))
         return Env(
@@ -59,21 +62,21 @@ class Middle:
             mask=None if rest == plan.lanes else first_mask(plan.lanes, rest),
         )
 
-    def _rows_alone(self, f: Function, env: Env, roots: list[Value]) -> None:
-        """Emit what depends on the rows, and not on the columns, in front of the loop over these."""
-        mine, other = self.plan.row.id, self.plan.column.id
+    def _hoist_row_values(self, f: Function, env: Env, roots: list[Value]) -> None:
+        """Emit values that depend on the rows only, in front of the loop over columns."""
+        row, column = self.plan.row.id, self.plan.column.id
 
-        def alone(value: Value) -> bool:
+        def depends_on_row_only(value: Value) -> bool:
             deps = dependencies(value, self.deps)
-            return mine in deps and other not in deps and not any(isinstance(d, tuple) for d in deps)
+            return row in deps and column not in deps and not any(isinstance(d, tuple) for d in deps)
 
-        for value in uppermost(roots, alone):
+        for value in uppermost(roots, depends_on_row_only):
             emit_value(f, self.m, self.plan.isa, value, env)
 
-    # ---- which columns count
+    # ---- masks
 
     def bounds(self, f: Function, rows: int, columns: int) -> tuple[str | None, str | None]:
-        """(whether no place of a tile counts, whether all do), as bits; None where all do always. The tile begins at %i, %j."""
+        """Return two bits: the mask excludes the whole tile at %i, %j; the mask includes it. None if the chain has no mask."""
         plan = self.plan
         none = every = None
         extents = {plan.row.id: rows, plan.column.id: columns}
@@ -90,22 +93,25 @@ class Middle:
             every = inside if every is None else f.let(f"and i1 {every}, {inside}")
         return none, every
 
-    def _inside(self, f: Function, env: Env) -> str:
-        """A mask of the lanes that count."""
+    def _mask(self, f: Function, env: Env) -> str:
+        """Return the mask of one vector."""
         plan = self.plan
         e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
         mask = ""
         for affine, lo, hi in plan.chain.where:
             at = affine_text(e, affine, vector=True)
-            for word, bound in (("sge", lo), ("slt", hi)):
-                one = o.cmp(word, "i64", at, f"splat (i64 {bound})")
+            for comparison, bound in (("sge", lo), ("slt", hi)):
+                one = o.cmp(comparison, "i64", at, f"splat (i64 {bound})")
                 mask = one if not mask else o.op("and", "i1", mask, one)
         return mask
 
     # ---- one tile
 
     def softmax(self, f: Function, live: int, count: int, masked: bool) -> None:
-        """Scores into weights, with what changes of each row's top, total and sums. %work: the panel; %tile: of products."""
+        """Replace the scores in %tile by weights; update each row's maximum and total, and the factor to shrink its sums by.
+
+        %work: scratch of the panel
+        """
         plan, s = self.plan, self.plan.chain.softmax
         assert s is not None
         vectors = -(-live // plan.lanes)
@@ -114,9 +120,9 @@ class Middle:
         product = plan.chain.inner[0].id
         places = {plan.row.id: "%i", plan.column.id: ""}
         base = self.env(f, places)
-        lanes = [self._lane(base, v, live) for v in range(vectors)]
+        lanes = [self._vector_env(base, v, live) for v in range(vectors)]
         for env in lanes:
-            self._rows_alone(f, env, [s.score, *plan.values])
+            self._hoist_row_values(f, env, [s.score, *plan.values])
         hoisted = [dict(env.memo) for env in lanes]
         tops = [f.local(vec, self.width) for _ in lanes]
         for v, cell in enumerate(tops):
@@ -134,7 +140,7 @@ class Middle:
                 env.accs = {product: f.load(vec, place, self.width)}
                 score = emit_value(f, self.m, plan.isa, s.score, env)
                 if masked:
-                    score = o.select(self._inside(f, env), t, score, least)
+                    score = o.select(self._mask(f, env), t, score, least)
                 f.store(vec, score, place, self.width)
                 top = f.load(vec, tops[v], self.width)
                 f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
@@ -144,7 +150,7 @@ class Middle:
             place = f.offset("%work", self.room.top + v * self.width)
             old, new = f.load(vec, place, self.width), f.load(vec, cell, self.width)
             f.store(vec, new, place, self.width)
-            tops_now.append(self._reference(o, new))
+            tops_now.append(self._finite_top(o, new))
             shrink = exp(o, t, o.op("fsub", t, old, tops_now[v]))
             f.store(vec, shrink, f.offset("%work", self.room.shrink + v * self.width), self.width)
             f.store(vec, o.c(t, 0.0), totals[v], self.width)
@@ -163,54 +169,54 @@ class Middle:
             old = o.op("fmul", t, f.load(vec, place, self.width), f.load(vec, shrink, self.width))
             f.store(vec, o.op("fadd", t, old, f.load(vec, cell, self.width)), place, self.width)
 
-    def _reference(self, o: Ops, top: str) -> str:
-        """What is subtracted of a row's scores: the greatest, or 0 where all are -inf."""
+    def _finite_top(self, o: Ops, top: str) -> str:
+        """Return the number to subtract from a row's scores: the maximum, or 0 if all are -inf."""
         t = self.plan.scalar
         return o.select(o.cmp("oeq", t, top, o.c(t, -INFINITE)), t, o.c(t, 0.0), top)
 
     def plain(self, f: Function, live: int, count: int, masked: bool) -> None:
-        """What outer products multiply, from the inner products in the tiles."""
+        """Compute the factors of outer products from the inner products in the tiles."""
         plan = self.plan
         vectors = -(-live // plan.lanes)
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
         base = self.env(f, {plan.row.id: "%i", plan.column.id: ""})
-        lanes = [self._lane(base, v, live) for v in range(vectors)]
+        lanes = [self._vector_env(base, v, live) for v in range(vectors)]
         for env in lanes:
-            self._rows_alone(f, env, plan.values)
+            self._hoist_row_values(f, env, plan.values)
         hoisted = [dict(env.memo) for env in lanes]
-        apart = self.room.tiles[0]
+        first_tile = self.room.tiles[0]
         with f.loop(0, count) as n:
             base.axes[plan.column.id] = f.add("%j", n)
             for v, env in enumerate(lanes):
                 env.axes, env.memo = base.axes, dict(hoisted[v])
                 first = f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
-                places = [f.offset(first, x - apart) for x in self.room.tiles]
+                places = [f.offset(first, x - first_tile) for x in self.room.tiles]
                 env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
-                made = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
-                mask = self._inside(f, env) if masked else None
-                for x, place in zip(made, places, strict=False):
+                results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
+                mask = self._mask(f, env) if masked else None
+                for x, place in zip(results, places, strict=False):
                     f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
 
     # ---- results
 
     def rows_done(self, f: Function, live: int) -> None:
-        """The stores of a panel's rows, from its tops and totals."""
+        """Emit the stores of a panel's rows, which read the rows' maxima and totals."""
         plan, s = self.plan, self.plan.chain.softmax
         assert s is not None
         o = Ops(f, self.m, plan.isa, plan.lanes)
         base = self.env(f, {plan.row.id: "%i"})
         for v in range(-(-live // plan.lanes)):
-            env = self._lane(base, v, live)
+            env = self._vector_env(base, v, live)
             top, total = (
                 f.load(self.vector, f.offset("%work", x + v * self.width), self.width) for x in (self.room.top, self.room.total)
             )
-            env.accs = {s.top: self._reference(o, top), s.total: total}
+            env.accs = {s.top: self._finite_top(o, top), s.total: total}
             for store in plan.chain.stores:
                 emit_store(f, self.m, plan.isa, store, env)
 
     def results(self, f: Function, outer: Outer, count: str | int) -> None:
-        """The stores of an outer product for ``count`` rows (or columns) from %i on: its sums lie at %sums, [rows][own axis]."""
+        """Emit the stores of an outer product for ``count`` rows (or columns) from %i on, from sums at %sums [rows][own axis]."""
         plan, s = self.plan, self.plan.chain.softmax
         extent, axis = plan.side(outer).extent, outer.n[0]
         padded = plan.padded(extent) * plan.size
@@ -223,7 +229,7 @@ class Middle:
             if s is not None and not outer.across:
                 for number, at in ((s.top, self.room.top), (s.total, self.room.total)):
                     accs[number] = f.load(plan.scalar, f.offset("%work", f.add(f.mul(r, plan.size), at)), plan.size)
-                accs[s.top] = self._reference(o, accs[s.top])
+                accs[s.top] = self._finite_top(o, accs[s.top])
             memo: dict = {}
             for first in range(0, extent, plan.lanes):
                 live = min(plan.lanes, extent - first)

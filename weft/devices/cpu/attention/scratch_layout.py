@@ -1,4 +1,4 @@
-"""What a worker keeps while it goes through the rows of a chain: where each piece lies in its scratch, in bytes."""
+"""The scratch memory of chains: byte offsets of a worker's pieces and of the sums that workers share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LINE = 64
 
 
 class Room:
-    """Pieces of a panel (its number times ``panel`` is added), then those that panels share."""
+    """A worker's scratch: pieces of each panel, ``panel`` bytes apart, then pieces that panels share."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -37,7 +37,7 @@ class Room:
 
 
 class Shared:
-    """Scratch that all workers see: for each unit the sums over its rows, [columns][own axis] an outer product."""
+    """Scratch shared by all workers: for each unit and outer product the sums over its rows, [columns][own axis]."""
 
     def __init__(self, plan: Plan) -> None:
         self.at: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""The products of a chain on one block of columns and one panel of rows: calls of the products' microkernel.
+"""The products of a chain on one block of columns and one panel of rows: calls of the product microkernel.
 
-Scores lie [columns][rows], so that vectors run along the rows: what lies along the columns is read in place, number by number,
-a softmax along the columns needs nothing across lanes, and only what lies along the rows is turned, once.
+Scores are stored as [columns][rows], so vectors run along the rows: factors along the columns are read in place as scalars, a
+softmax over columns needs no operation across lanes, and only factors along the rows are transposed, once.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from weft.devices.cpu.attention.tiling import TALL, Plan
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
 
-CHAIN = 128  # additions in a row
-ABREAST = 4  # vectors of a tile, at most
+CHAIN = 128  # longest chain of consecutive additions
+ABREAST = 4  # most vectors of a tile
 
 
 class Tiles:
-    """Products of tiles, as functions that are made when first asked for."""
+    """Products of tiles, as functions that are emitted on first use."""
 
     def __init__(self, m: Module, plan: Plan, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
-        self.made: dict[tuple, str] = {}
+        self.functions: dict[tuple, str] = {}
 
     def product(
         self, f: Function, a: str, b: str, t: str, *, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int,
         mode: str, shrink: str = "null",
     ) -> None:
-        """t[rows][vectors] = a[rows][k] @ b[k][vectors], strides in elements, ld that of t. mode ``set``; ``add``: to what is
-        there; ``shrink``: to that times the vectors at ``shrink``."""
+        """Emit t[rows][vectors] = a[rows][k] @ b[k][vectors]. Strides are in elements; ``ld`` is the row stride of t.
+
+        mode: ``set`` overwrites t, ``add`` adds to t, ``shrink`` multiplies t by the vectors at ``shrink`` and then adds.
+        """
         size, lanes = self.plan.size, self.plan.lanes
         for first in range(0, vectors, ABREAST):
             count = min(ABREAST, vectors - first)
@@ -53,15 +55,15 @@ class Tiles:
 
     def _micro(self, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int, mode: str) -> str:
         key = (rows, vectors, k, a_row, a_k, b_k, ld, mode)
-        if key not in self.made:
-            name = self.made[key] = f"{self.symbol}.tile{len(self.made)}"
+        if key not in self.functions:
+            name = self.functions[key] = f"{self.symbol}.tile{len(self.functions)}"
             plan = self.plan
             micro = Micro(
                 name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, CHAIN, align=plan.lanes * plan.size,
                 fma=plan.isa.fma,
             )
             emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
-        return self.made[key]
+        return self.functions[key]
 
     def _finish(self, micro: Micro, ld: int, mode: str) -> Callable[[Function, Tile], None]:
         vec, width = micro.vector, micro.lanes * micro.size

@@ -1,4 +1,4 @@
-"""How a chain of products is cut: what lies where in memory, tiles, blocks, units. Functions of extents, formats and ISA only."""
+"""The tiling of a chain of products: operand strides, tiles, blocks, units. It depends on extents, formats and ISA only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from weft.kernel.ir import Axis, Buffer, Chain, Outer, Value, size_of
 from weft.kernel.product import loaded
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
-UNITS = 16  # of work, where there is enough: results do not depend on it, but for sums over rows, which are made a unit each
+UNITS = 16  # aimed number of units of work; only sums over rows depend on it: each unit computes its own
 TALL = 6  # rows of a tile of accumulators
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What is multiplied, as it lies in memory. Strides in elements: along rows (or columns), its own and outer axes."""
+    """A factor in memory. Strides in elements: ``place`` along rows (or columns), ``own`` along its own axis, ``outer`` axes."""
 
     buffer: Buffer
     const: int
@@ -30,7 +30,7 @@ class Side:
 def side_of(value: Value, accum: Format, outer: tuple[Axis, ...], place: Axis, own: tuple[Axis, ...]) -> Side:
     access = loaded(value, accum)
     if access is None or len(own) != 1:
-        raise ValueError("a chain multiplies what lies in memory, along one axis")
+        raise ValueError("a factor of a chain must be a load with one axis of its own")
     terms = dict(access.flat().terms)
     return Side(
         access.buffer, access.flat().const, terms.get(place.id, 0), terms.get(own[0].id, 0),
@@ -40,10 +40,13 @@ def side_of(value: Value, accum: Format, outer: tuple[Axis, ...], place: Axis, o
 
 @dataclass(frozen=True)
 class Plan:
-    """A chain in numbers.
+    """The sizes of a chain's tiling.
 
-    vectors : of a tile; wide : rows of scores that are computed together, in so many lanes; panels : so many of these share
-    packed columns; block : columns at a time, which decides how sums are made; splits : parts of a batch's rows
+    vectors : vectors of a tile
+    wide : rows of a panel, the lanes of its vectors
+    panels : panels that share packed columns
+    block : columns of a tile, which determine the order of sums
+    splits : units per batch, parts of its rows
     """
 
     chain: Chain
@@ -88,12 +91,12 @@ class Plan:
 
     @property
     def outer(self) -> tuple[Axis, ...]:
-        """The axes of the batch, then those of rows that are loops."""
+        """The axes of the batch, then the row axes except the last."""
         return (*self.chain.batch, *self.chain.rows[:-1])
 
     @cached_property
     def turns(self) -> int:
-        """Loops over rows of one batch."""
+        """The iterations of the outer row axes in one batch."""
         return size_of(self.chain.rows[:-1])
 
     @property
@@ -107,7 +110,7 @@ class Plan:
 
     @property
     def strips(self) -> int:
-        """Groups of panels in a row's extent; the last may have fewer, or a panel that is narrower."""
+        """The groups of panels along the rows, including a group for the narrower last panel, if any."""
         return -(-(self.rows // self.wide) // self.panels) + bool(self.rows % self.wide)
 
     @cached_property
@@ -117,7 +120,7 @@ class Plan:
     @cached_property
     def splits(self) -> int:
         most = self.turns * self.strips
-        if self.across:  # each has a sum of its own for every column
+        if self.across:  # each unit has a sum for every column
             most = min(most, UNITS, -(-most // 4))
         wanted = -(-UNITS // max(self.batch, 1)) if self.across else -(-4 * UNITS // max(self.batch, 1))
         return max(1, min(most, wanted))
@@ -157,26 +160,26 @@ class Plan:
 
     @cached_property
     def column_sides(self) -> list[Side]:
-        """What lies along the columns, each once."""
+        """The distinct factors along the columns."""
         return list(dict.fromkeys([*self.inner_columns, *(self.side(o) for o in self.along)]))
 
     @cached_property
     def turned_sides(self) -> list[Side]:
-        """What inner products read along the rows, each once."""
+        """The distinct factors of inner products along the rows; they are transposed."""
         return list(dict.fromkeys(self.inner_rows))
 
     @cached_property
     def plain_sides(self) -> list[Side]:
-        """What is summed over the rows, each once."""
+        """The distinct factors of sums over the rows."""
         return list(dict.fromkeys([self.side(o) for o in self.across]))
 
     def packed(self, side: Side) -> bool:
-        """Whether it has to be copied, in the accumulators' format."""
+        """Return whether a factor is copied, because its format is not that of the accumulators."""
         return side.buffer.dtype is not self.chain.accum
 
     @cached_property
     def values(self) -> list[Value]:
-        """What outer products multiply, each once; the place is that of its tile."""
+        """The distinct left factors of outer products, in the order of their tiles."""
         return list({id(o.value): o.value for o in self.chain.outer}.values())
 
     def tile(self, value: Value) -> int:

@@ -1,5 +1,5 @@
-"""Convolutions and their gradients, at contiguous pixels: ``conv`` chooses, ``forward`` and ``weights`` drive.
+"""Convolutions and their gradients over contiguous pixels: ``conv`` matches kernels, ``forward`` and ``weights`` generate them.
 
-``plan`` and ``layout`` say how an image is cut and where its copy lies, ``pack`` makes the copy, ``tile`` and ``pixels`` are the
-inner loops, ``epilogue`` stores. Input gradients are convolutions themselves by the time they come here.
+``tiling`` and ``layout`` define the blocks of an image and the layout of their copies, ``pack`` and ``pixels`` copy, ``tile`` has
+the inner loops, ``epilogue`` the stores. Input gradients arrive here as convolutions.
 """

@@ -1,4 +1,4 @@
-"""The generator of convolutions: recognise them (conv_match), then the driver for each one's direction."""
+"""The entry point of the convolution generator: match each phase and choose its driver, forward or weight gradient."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from weft.kernel.ir import Chain, Kernel, Stage
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
-    """LLVM text of a kernel whose phases are convolutions; None if it is anything else.
+    """Return LLVM text of a kernel whose phases are convolutions; None for any other kernel.
 
-    The input gradient of a strided convolution is a phase for each remainder of the stride; a phase that no
-    tap reaches is a stage that stores what no sum enters.
+    The input gradient of a strided convolution has a phase for each remainder of the stride. A phase that no tap reaches is a
+    stage without a sum.
 
     Example
     -------

@@ -1,4 +1,4 @@
-"""The stores of a convolution, emitted on finished sums."""
+"""The stores of a convolution, applied to finished sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.kernel.ir import Axis, Kernel, Stage, Store, Value
 
 
 class Stores:
-    """The stores inside one function: construct where its arguments can be read, call where sums are ready."""
+    """The stores inside one function. Create it at the function's start, where it reads arguments; emit when sums are ready."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Stores:
         self.halves = [v.dtype for s in self.stores for v in _sums(s.value) if v.dtype.narrow][:1]
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
-        """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""
+        """Emit all stores at ``live`` neighbours from ``at`` on along one axis; ``sums`` is their vector."""
         lanes = self.number.lanes
         mask = first_mask(lanes, live) if live < lanes else None
-        sums = self._rounded(sums)
-        one = along.extent == 1  # a store need not depend on such an axis: no lanes then
+        sums = self._round_sums(sums)
+        one = along.extent == 1  # scalar: a store need not depend on an axis of extent 1
         if one:
             sums = self.f.let(f"extractelement {self.number.vector} {sums}, i64 0")
         env = Env(
@@ -58,15 +58,15 @@ class Stores:
         for store in self.stores:
             emit_store(self.f, self.module, self.isa, store, env)
 
-    def _rounded(self, sums: str) -> str:
-        """Sums as the contraction's own dtype: float16 and bfloat16 are summed in float32."""
+    def _round_sums(self, sums: str) -> str:
+        """Round sums to the contraction's dtype: float16 and bfloat16 are summed in float32."""
         for dtype in self.halves:
             ops = Ops(self.f, self.module, self.isa, self.number.lanes)
             return cast(ops, sums, self.conv.contraction.accum, dtype)
         return sums
 
     def row(self, axes: dict[Axis, str], along: Axis, sums: str) -> None:
-        """All stores at ``axes`` x the whole of ``along``; ``sums`` points to their sums, contiguous and readable in vectors."""
+        """Emit all stores at ``axes`` along the whole of ``along``; ``sums``: address of contiguous sums, padded to vectors."""
         f, number = self.f, self.number
         outer = Level(f.lines)
         f.lines = []
@@ -86,7 +86,7 @@ class Stores:
 
 
 class Fill:
-    """A stage without reductions beside convolutions: the positions of a strided gradient that no tap reaches."""
+    """A stage without reductions next to convolutions: the positions of a strided gradient that no tap reaches."""
 
     shared = worker = 0
     path = "convolution fill"
@@ -116,14 +116,14 @@ class Fill:
 
 
 def arguments(f: Function, kernel: Kernel) -> tuple[dict[int, str], dict[int, str]]:
-    """Pointers (by buffer key) and run-time scalars of a kernel, read from ``%args``."""
+    """Return the pointers (by buffer key) and run-time scalars of a kernel, loaded from ``%args``."""
     pointers = {key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)}
     first = len(kernel.inputs) + len(kernel.outputs)
     return pointers, {i: load_scalar(f, dtype, f.offset("%args", 8 * (first + i))) for i, dtype in enumerate(kernel.scalars)}
 
 
 def _record(f: Function, kernel: Kernel, stores: tuple[Store, ...]) -> str:
-    """Where faults are told, if the stores check an index."""
+    """Return the address of the fault record if the stores check an index, else an empty text."""
     values = [s.value for s in stores] + [v for s in stores for v in access_values(s.access)]
     if not any(v.op == "check" for v in walk(values)):
         return ""
@@ -131,5 +131,5 @@ def _record(f: Function, kernel: Kernel, stores: tuple[Store, ...]) -> str:
 
 
 def _sums(value: Value) -> list[Value]:
-    """The reads of the contraction's result in an expression."""
+    """Return the reads of the contraction's result in an expression."""
     return [v for v in each([value]) if v.op == "acc"]

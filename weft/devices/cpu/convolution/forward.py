@@ -1,8 +1,8 @@
-"""Forward convolution and input gradient: vectors of pixels, broadcast weights.
+"""Forward convolution and input gradient: vectors of pixels times broadcast weights.
 
-A chunk is a block of images x rows, perhaps of a group of filter panels. It copies its part of the image with
-borders into the worker's scratch (conv_plan.Layout), so that each tap of a tile is one contiguous load at a
-constant displacement; a panel's sums go to a scratch plane from which the stores are emitted row by row.
+A chunk is a block of images x rows, possibly of a group of filter panels. It copies its part of the image with borders to the
+worker's scratch (``layout.ImageLayout``), so that each tap of a tile is one contiguous load at a constant displacement. A
+panel's sums go to a scratch plane, which the stores read row by row; if the stores are few, they read a tile's registers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weft.kernel.ir import Axis, Kernel
 from weft.kernel.stages import join_axes, work
 from weft.kernel.summation import order_of
 
-INLINE = 8e5  # operations below which chunks are run in a loop of this thread
+INLINE = 8e5  # operations up to which the calling thread runs all chunks
 JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
-DIRECT = 24  # instructions of the stores up to which they are written out in every tile
-LONG = 64  # summed elements above which the pixels of a tile are kept rather than the weights
-PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
+DIRECT = 24  # instructions of the stores up to which every tile contains them
+LONG = 64  # summed elements above which a tile's pixels, not a panel's weights, stay in the cache
+PACK_PARALLEL = 1 << 16  # weights above which packing runs in parallel
 
 
 def line(nbytes: int) -> int:
@@ -34,7 +34,7 @@ def line(nbytes: int) -> int:
 
 
 def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
-    """The digits of ``value``, last fastest."""
+    """Emit the mixed-radix digits of ``value``, the last one varying fastest."""
     out: list[str] = []
     for radix in reversed(radices[1:]):
         out.insert(0, f.let(f"urem i64 {value}, {radix}") if radix > 1 else "0")
@@ -43,6 +43,8 @@ def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
 
 
 class Forward:
+    """The generator of a convolution over vectors of pixels."""
+
     @property
     def path(self) -> str:
         return "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
@@ -78,7 +80,7 @@ class Forward:
         return f"@{self.prefix}.{part}"
 
     def generate(self, base: int) -> None:
-        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         self.base = base
         plan, layout = self.plan, self.plan.layout
         vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
@@ -95,7 +97,7 @@ class Forward:
         return f.load("ptr", f.offset("%args", 8 * index))
 
     def _pack(self) -> None:
-        """Chunk of packing: one panel of weights of one group."""
+        """Emit the packing of one panel of weights of one group, a chunk."""
         conv = self.conv
         f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
@@ -148,12 +150,12 @@ class Forward:
             return
         with f.loop(start, end) as panel:
             w = f.offset(weights, f.mul(panel, self.panel_bytes))
-            for rows_here, last in ((self.mr, False), (self.last_rows, True)):
+            for tile_rows, last in ((self.mr, False), (self.last_rows, True)):
                 if last and self.last_rows == self.mr:
                     continue
                 compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
-                    self._tiles(f, self.tiles[rows_here], image, w, out, images, rows)
+                    self._tiles(f, self.tiles[tile_rows], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
             filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
             assert stores is not None
@@ -161,14 +163,14 @@ class Forward:
         f.do("ret void")
 
     def _direct_tiles(self) -> None:
-        """``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores, along one run of pixels.
+        """Emit ``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores along one run of pixels.
 
-        One function a count of pixels: whole tiles, and what is left at the end of a block.
+        There is one function for whole tiles, and one for each number of pixels that may be left at the end of a block.
         """
         plan, layout, number = self.plan, self.plan.layout, self.number
         width = plan.tile.nv * number.lanes
-        whole = self.conv.windows[0].pixel.extent
-        spans = {r * layout.pitches[0] for r in (layout.rows, whole - (plan.row_blocks - 1) * layout.rows)}
+        total_rows = self.conv.windows[0].pixel.extent
+        spans = {r * layout.pitches[0] for r in (layout.rows, total_rows - (plan.row_blocks - 1) * layout.rows)}
         self.lives = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
         for rows in sorted({self.mr, self.last_rows}):
             for live in self.lives:
@@ -186,12 +188,12 @@ class Forward:
         stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
         filters = [f.add("%filter", i) for i in range(rows)]
         before = f.lines
-        once = [Level(before) for _ in range(rows)]  # what a filter's stores read once, in front of the loop
+        once = [Level(before) for _ in range(rows)]  # loads of a filter's stores hoisted out of the loop
         f.lines = []
         with f.loop("%from", "%to", width) as start:
             px = f.offset("%px", f.mul(f.let(f"sub i64 {start}, %from"), size))
             accs = accumulate(f, self.module, number, tile, px, "%w")
-            # a branch that is always taken keeps the scheduler from mixing sums and stores, which would spill
+            # a branch that is always taken stops the scheduler from mixing sums and stores, which would spill registers
             with f.when(f.let("icmp ne ptr %w, null")):
                 for i in range(rows):
                     axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: filters[i]}
@@ -206,7 +208,7 @@ class Forward:
     def _direct_panels(
         self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
     ) -> None:
-        """All tiles of a block; a block's pixels are one run."""
+        """Emit the calls of all tiles of a block, whose pixels are one run."""
         layout, size, width = self.plan.layout, self.number.size, self.plan.tile.nv * self.number.lanes
         span, at0 = f.mul(rows, layout.pitches[0]), f.mul(row0, layout.pitches[0])
         cut = f.let(f"udiv i64 {span}, {width}")
@@ -236,16 +238,16 @@ class Forward:
             if live < width:
                 with f.when(f.let(f"icmp eq i64 {left}, {live}")):
                     panels(live, f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}")
-            elif self.k <= LONG:  # a panel of weights stays close, pixels pass
+            elif self.k <= LONG:  # a panel of weights stays in the cache
                 with f.when(f.let(f"icmp sgt i64 {whole}, 0")):
                     panels(live, image, f"i64 {at0}, i64 {middle}")
-            else:  # a tile's pixels stay close, weights pass
+            else:  # a tile's pixels stay in the cache
                 with f.loop(0, whole, width) as at:
-                    here = f.add(at0, at)
-                    panels(live, f.offset(image, f.mul(at, size)), f"i64 {here}, i64 {f.add(here, width)}")
+                    pixel = f.add(at0, at)
+                    panels(live, f.offset(image, f.mul(at, size)), f"i64 {pixel}, i64 {f.add(pixel, width)}")
 
     def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
-        """Cover the block's pixels with tiles."""
+        """Emit the calls of tiles that cover a block's pixels."""
         plan, layout, size, lanes = self.plan, self.plan.layout, self.number.size, self.number.lanes
         counts: list[str | int] = [images, rows, *plan.pixels[1:]]
         steps = [layout.image_pitch, *layout.pitches]
@@ -301,8 +303,8 @@ class Forward:
             return
         with f.loop(0, rows if depth == 0 else windows[depth].pixel.extent) as r:
             axes[windows[depth].pixel] = f.add(r, row0) if depth == 0 else r
-            here = f.offset(at, f.mul(r, self.plan.layout.pitches[depth] * self.number.size))
-            self._rows(f, stores, axes, here, depth + 1, row0, rows)
+            row = f.offset(at, f.mul(r, self.plan.layout.pitches[depth] * self.number.size))
+            self._rows(f, stores, axes, row, depth + 1, row0, rows)
 
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")

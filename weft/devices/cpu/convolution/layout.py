@@ -1,4 +1,4 @@
-"""Where pixels and taps lie in the copy of a block of the image."""
+"""The layout of the copy of an image block: positions of pixels and taps."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from weft.kernel.convolution import Conv, coefficient
 class ImageLayout:
     """The packed copy of a block of the image: [chan][phase][image][row]...[column].
 
-    A pixel is at image * image_pitch + sum(pixel * pitch); a tap displaces it by a constant. With a stride,
-    positions of equal remainder lie together (a phase), so that neighbours in memory are neighbouring pixels.
-    Rows may overlap: a row's zeros on the right are the next row's zeros on the left. A spread layout has a
-    phase for each tap of the last window, so that rows of pixels follow each other without a gap.
+    A pixel is at image * image_pitch + sum(pixel * pitch); a tap displaces it by a constant. With a stride, positions of equal
+    remainder are stored together (a phase), so that neighbours in memory are neighbouring pixels. Rows may overlap: a row's
+    zeros on the right are the next row's zeros on the left. A spread layout has a phase for each tap of the last window, so that
+    rows of pixels are adjacent.
     """
 
-    images: int  # images (the free axis; the chan axis when pixels are summed) of a block
+    images: int  # images of a block (along the free axis, or the chan axis when pixels are summed)
     rows: int  # pixels of the first window in a block
     extents: tuple[int, ...]  # positions stored along each window
     pitches: tuple[int, ...]
     image_pitch: int
-    phases: tuple[tuple[int, ...], ...]  # where in the image each begins: u of each window at pixel 0
+    phases: tuple[tuple[int, ...], ...]  # first position of each phase in the image: of each window at pixel 0
     plane: int
     chan_pitch: int
     taps: tuple[int, ...]  # displacement of each tap, last window fastest
 
     @property
     def overlap(self) -> int:
-        """Positions that the last row reaches beyond its plane."""
+        """The number of positions by which the last row exceeds its plane."""
         return self.extents[-1] - self.pitches[-2]
 
     def span(self, levels: int, pixels: tuple[int, ...], images: int | None = None) -> int:
-        """Positions from the first to one past the last pixel of the innermost ``levels`` loops of a block."""
+        """Return the number of positions from the first to the last pixel of the innermost ``levels`` loops of a block."""
         sizes, steps = (images or self.images, *pixels), (self.image_pitch, *self.pitches)
         return 1 + sum((n - 1) * s for n, s in list(zip(sizes, steps, strict=True))[len(sizes) - levels :])
 
@@ -65,7 +65,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
     line = 64 // size
     chan_pitch = -(-len(phases) * plane // line) * line
     if chan_pitch // line % 2 == 0 and chan_pitch > 8 * line:
-        chan_pitch += line  # an odd number of cache lines: channels spread over all sets
+        chan_pitch += line  # an odd number of cache lines distributes channels over all cache sets
     taps = tuple(
         phases.index(tuple(p for p, _ in tap)) * plane + sum(s * pitch for (_, s), pitch in zip(tap, pitches, strict=True))
         for tap in shifts
@@ -74,7 +74,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
 
 
 def readable_in_place(conv: Conv, size: int) -> bool:
-    """Whether the image can be read where it is: a 1x1 window, no border, pixels without a gap between them."""
+    """Return whether the image can be read in place: a 1x1 window, no border, contiguous pixels."""
     step = 1
     for w in reversed(conv.windows):
         inside = w.valid[0] <= 0 and w.valid[1] >= w.pixel.extent
@@ -84,7 +84,7 @@ def readable_in_place(conv: Conv, size: int) -> bool:
     pitch = coefficient(conv.image.flat(), conv.chan if not conv.dot else conv.free) * size
     spread_out = (
         pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8
-    )  # else all channels meet in one cache set
+    )  # else all channels map to the same cache set
     return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
 
 
@@ -99,12 +99,12 @@ def layout_in_place(conv: Conv, rows: int) -> ImageLayout:
 
 
 def bounds(valid: tuple[int, int], phase: int, stride: int) -> tuple[int, int]:
-    """The positions c of a phase with valid[0] <= stride * c + phase < valid[1]."""
+    """Return the range of positions c of a phase with valid[0] <= stride * c + phase < valid[1]."""
     lo, hi = (-(-(end - phase) // stride) for end in valid)
     return lo, hi
 
 
 def even(total: int, most: int) -> int:
-    """The block size, at most ``most``, that cuts ``total`` into the fewest and most equal blocks."""
+    """Return the block size, at most ``most``, that divides ``total`` into the fewest and most equal blocks."""
     blocks = -(-total // max(1, min(most, total)))
     return -(-total // blocks)

@@ -1,4 +1,4 @@
-"""Copies that make the inner loops contiguous: the bordered image block, and panels of weights."""
+"""Copies that make the inner loops contiguous: image blocks with borders, and panels of weights."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weft.devices.cpu.emit.types import memory_type, wide
 from weft.kernel.convolution import Conv, Window, coefficient
 from weft.kernel.ir import Axis, Buffer
 
-FEW = 4  # phases whose copies are written in line
+FEW = 4  # phases up to which copies are emitted inline
 
 
 def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
-    """Load one element, or ``lanes`` of them, widened to the accumulator's type."""
+    """Emit a load of one element, or of ``lanes`` elements, widened to the accumulator's type."""
     dtype = buffer.dtype
     return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.bytes), dtype, number.type, lanes)
 
 
 def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
-    """``count`` zeros, few or a loop of vectors."""
+    """Emit stores of ``count`` zeros, unrolled or as a loop of vectors."""
     size, lanes = number.size, number.lanes
     whole = count // lanes
     if whole > 8:
@@ -37,14 +37,14 @@ def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
 
 
 def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int) -> None:
-    """``count`` elements, ``step`` apart in the source."""
+    """Emit a copy of ``count`` elements, ``step`` apart in the source."""
     width, size, lanes = buffer.dtype.bytes, number.size, number.lanes
 
     def copy(at: str | int, wide: bool) -> None:
-        here = f.offset(source, f.mul(at, step * width))
-        value = load_number(f, buffer, number, here, lanes if wide else None)
-        if wide and step == 2:  # every second of 2 * lanes - 1 elements: nothing past the last one is read
-            upper = load_number(f, buffer, number, f.offset(here, (lanes - 1) * width), lanes)
+        address = f.offset(source, f.mul(at, step * width))
+        value = load_number(f, buffer, number, address, lanes if wide else None)
+        if wide and step == 2:  # every second of 2 * lanes - 1 elements, to read nothing past the last one
+            upper = load_number(f, buffer, number, f.offset(address, (lanes - 1) * width), lanes)
             order = [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)]
             places = ", ".join(f"i32 {i}" for i in order)
             value = f.let(f"shufflevector {number.vector} {value}, {number.vector} {upper}, <{lanes} x i32> <{places}>")
@@ -59,7 +59,7 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
     else:
         for at in range(0, whole, unit):
             copy(at, wide)
-    if count > whole:  # the last vector overlaps the one before
+    if count > whole:  # the last vector overlaps the previous one
         copy(count - lanes, True)
 
 
@@ -80,16 +80,16 @@ def pack_image(
     row0: str | int,
     outer0: str | int = 0,
 ) -> None:
-    """Copy a block: [outer][phase][inner][row]...; zeros outside the image.
+    """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.
 
-    source: the image's first element of this group. outer and inner are the image's channel and image axes
-    (exchanged when pixels are summed); ``inners`` images from ``first`` on, rows from ``row0`` on.
+    source: first element of the group in the image. outer and inner are the channel and image axes (exchanged when pixels are
+    summed). The block has ``inners`` images from ``first`` on, and rows from ``row0`` on.
     """
     for index, phase in enumerate(layout.phases):
         if len(layout.phases) <= FEW:
             _pack_phase(f, conv, layout, number, index, phase, source, target, outer, outers, inner, first, inners, row0, outer0)
             continue
-        name = f"@{prefix}.{index}.copy"  # what is alike among them is compiled once
+        name = f"@{prefix}.{index}.copy"  # similar functions are merged later
         values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": outer0}
         g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
         _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, outers, inner, *values)
@@ -172,7 +172,7 @@ def _copy_windows(
 
 
 def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
-    """One panel: [channel][tap][mr] from weights[filter = panel * mr + i][channel][tap], i < rows."""
+    """Emit a copy of one panel: [channel][tap][mr] from weights[panel * mr + i][channel][tap], i < rows."""
     buffer, flat = conv.weights.buffer, conv.weights.flat()
     width, size = buffer.dtype.bytes, number.size
     start = f.add(f.mul(panel, mr * coefficient(flat, conv.filters) * width), flat.const * width)
@@ -184,9 +184,9 @@ def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: s
             with f.loop(0, axes[0].extent) as i:
                 nest(axes[1:], f.add(at, f.mul(i, coefficient(flat, axes[0]) * width)))
             return
-        here, to = f.offset(source, at), f.load("ptr", cursor)
+        address, to = f.offset(source, at), f.load("ptr", cursor)
         for row in range(rows):
-            value = load_number(f, buffer, number, f.offset(here, row * coefficient(flat, conv.filters) * width))
+            value = load_number(f, buffer, number, f.offset(address, row * coefficient(flat, conv.filters) * width))
             f.store(number.type, value, f.offset(to, row * size), size)
         f.store("ptr", f.offset(to, rows * size), cursor)
 

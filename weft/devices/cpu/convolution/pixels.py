@@ -1,4 +1,4 @@
-"""Copies at the positions of pixels, zeros between them: what sums along pixels read beside the image copy."""
+"""Copies for sums along pixels: values at the image copy's pixel positions, with zeros in between."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def pack_pixels(
     f: Function, conv: Conv, layout: ImageLayout, number: Number, buffer: Buffer, source: str, target: str,
     image_step: int, steps: tuple[int, ...], images: str, rows: str, end: int,
 ) -> None:
-    """[image][row]...: ``images`` and ``rows`` of a buffer at the image copy's positions, zeros between, up to position ``end``.
+    """Emit a copy of a buffer's pixels to the image copy's positions, [image][row]..., with zeros elsewhere up to ``end``.
 
-    source: the block's first pixel. image_step, steps: elements of the buffer from an image, a pixel of each window to the next.
+    source: the block's first pixel. image_step, steps: strides of images and of each window's pixels in the buffer, in elements.
     """
     windows, size, width = conv.windows, number.size, buffer.dtype.bytes
 
@@ -40,22 +40,26 @@ def pack_pixels(
 
 
 def pack_columns(module: Module, name: str, conv: Conv, layout: ImageLayout, number: Number, pitch: int) -> None:
-    """``void name(ptr image, ptr places, ptr target, i64 count, i64 images, i64 rows)``: columns of an image copy, each
-    ``pitch`` positions long and zero where there is no pixel."""
+    """Emit ``void name(ptr image, ptr places, ptr target, i64 count, i64 images, i64 rows)``, which copies columns.
+
+    Columns are copied from an image copy. Each is ``pitch`` positions long and zero at positions without a pixel.
+    """
     arguments = "ptr %image, ptr %places, ptr %target, i64 %count, i64 %images, i64 %rows"
     f = module.function(f"define internal void {name}({arguments})")
-    copied = Buffer(-1, conv.contraction.accum, (pitch,))
+    image_copy = Buffer(-1, conv.contraction.accum, (pitch,))
     with f.loop(0, "%count") as k:
         column = f.offset("%image", f.load("i64", f.element("%places", "i64", k)))
         to = f.offset("%target", f.mul(k, pitch * number.size))
         steps = layout.image_pitch, layout.pitches
-        pack_pixels(f, conv, layout, number, copied, column, to, *steps, "%images", "%rows", pitch)
+        pack_pixels(f, conv, layout, number, image_copy, column, to, *steps, "%images", "%rows", pitch)
     f.do("ret void")
 
 
 def blank_rest(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:
-    """Zeros where an image copy holds nothing and a vector may read: behind the last image of a block that is not full, and
-    behind the last phase of a channel. What lies in scratch need not be finite."""
+    """Emit zeros where an image copy is unused but read by vectors, since uninitialised scratch may hold NaN.
+
+    These positions are behind the last image of a block that is not full, and behind the last phase of a channel.
+    """
     size, channels, phases = number.size, conv.free.extent, len(layout.phases)
     used = phases * layout.plane
     if conv.chan.extent % layout.images:
@@ -71,7 +75,7 @@ def blank_rest(f: Function, conv: Conv, layout: ImageLayout, number: Number, ima
 
 
 def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: int) -> None:
-    """Zeros from element ``start`` to ``end``, both known to be few or aligned to nothing."""
+    """Emit zeros from element ``start`` to ``end``, without assumptions on alignment."""
     lanes, size = number.lanes, number.size
     left = f.let(f"sub i64 {end}, {start}")
     vectors = f.let(f"and i64 {left}, {-lanes}")
@@ -83,31 +87,31 @@ def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: i
 
 
 def zero_groups(f: Function, number: Number, pointer: str, start: str, end: str) -> None:
-    """Zeros between two byte offsets, whole groups of 16 bytes apart."""
-    for lanes, first, last in _vectors(f, number, start, end):
+    """Emit zeros between two byte offsets, a multiple of 16 bytes apart."""
+    for lanes, first, last in _vector_ranges(f, number, start, end):
         with f.loop(first, last, lanes * number.size) as at:
             f.store(f"<{lanes} x {number.type}>", "zeroinitializer", f.offset(pointer, at), number.size)
 
 
 def all_finite(f: Function, module: Module, number: Number, pointer: str, start: str, end: str) -> str:
-    """Whether all numbers between two byte offsets are finite: only then x - x is 0."""
-    one, found = f"i{8 * number.size}", []
-    for lanes, first, last in _vectors(f, number, start, end):
+    """Emit a test whether all numbers between two byte offsets are finite: x - x is 0 only for finite x."""
+    one, parts = f"i{8 * number.size}", []
+    for lanes, first, last in _vector_ranges(f, number, start, end):
         v, bits = f"<{lanes} x {number.type}>", f"<{lanes} x {one}>"
         cell = f.local(bits)
         f.store(bits, "zeroinitializer", cell)
         with f.loop(first, last, lanes * number.size) as at:
             x = f.load(v, f.offset(pointer, at), number.size)
-            nothing = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
-            f.store(bits, f.let(f"or {bits} {f.load(bits, cell)}, {nothing}"), cell)
+            difference = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
+            f.store(bits, f.let(f"or {bits} {f.load(bits, cell)}, {difference}"), cell)
         name = f"llvm.vector.reduce.or.v{lanes}{one}"
         module.declare(name, f"declare {one} @{name}({bits})")
-        found.append(f.let(f"call {one} @{name}({bits} {f.load(bits, cell)})"))
-    return f.let(f"icmp eq {one} {f.let(f'or {one} {found[0]}, {found[-1]}')}, 0")
+        parts.append(f.let(f"call {one} @{name}({bits} {f.load(bits, cell)})"))
+    return f.let(f"icmp eq {one} {f.let(f'or {one} {parts[0]}, {parts[-1]}')}, 0")
 
 
-def _vectors(f: Function, number: Number, start: str, end: str) -> list[tuple[int, str, str]]:
-    """(lanes, from, to) of whole vectors, and of the groups of 16 bytes that are left."""
+def _vector_ranges(f: Function, number: Number, start: str, end: str) -> list[tuple[int, str, str]]:
+    """Return (lanes, from, to) of the whole vectors, and of the remaining groups of 16 bytes."""
     group, width = 16 // number.size, number.lanes * number.size
     if number.lanes == group:
         return [(group, start, end)]

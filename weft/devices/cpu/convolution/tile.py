@@ -1,4 +1,4 @@
-"""The two inner loops of convolutions: a tile of filters x pixel vectors, and a tile of filters x columns."""
+"""The two inner loops of convolutions: tiles of filters x pixel vectors, and tiles of filters x columns (dot products)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from math import gcd
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.text import Function, Module
 
-MAX_UNROLL = 12  # steps of k written out: enough to hide the loop, few enough to compile fast
+MAX_UNROLL = 12  # unrolled steps of k: enough to hide the loop overhead, few enough to compile fast
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """What accumulates: LLVM's scalar type, bytes, and lanes of a vector."""
+    """The accumulator type: LLVM's scalar type, bytes, and lanes of a vector."""
 
     type: str
     size: int
@@ -46,10 +46,10 @@ def splat(f: Function, number: Number, scalar: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """mr filters x nv vectors of pixels, summed over channels and taps: chains of ``block`` ascending steps, joined pairwise.
+    """A tile of mr filters x nv vectors of pixels, summed over channels and taps in blocks of ascending steps, added pairwise.
 
-    vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's
-    planes. Weights are packed [channel][tap][mr].
+    vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's planes. Weights are
+    packed as [channel][tap][mr].
     """
 
     mr: int
@@ -67,7 +67,7 @@ class PixelTile:
 
 
 def masked_load(f: Function, module: Module, number: Number, pointer: str, live: int) -> str:
-    """The first ``live`` lanes at a pointer, zeros in the others."""
+    """Emit a load of the first ``live`` lanes, with zeros in the others."""
     v, lanes = number.vector, number.lanes
     name = f"llvm.masked.load.v{lanes}f{8 * number.size}.p0"
     mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
@@ -76,12 +76,12 @@ def masked_load(f: Function, module: Module, number: Number, pointer: str, live:
 
 
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
-    """Emit the sum; returns the pointers of the accumulators, [mr][nv]."""
+    """Emit the sums of a tile. Return the pointers to the accumulators, [mr][nv]."""
     return _Sum(f, module, number, tile, pixels, weights).run()
 
 
 class _Sum:
-    """The sum of one tile: runs of steps over channels and taps, cut where a block ends."""
+    """The emitter of one tile's sums: steps over channels and taps, in blocks."""
 
     def __init__(self, f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> None:
         self.f, self.module, self.number, self.tile = f, module, number, tile
@@ -119,7 +119,7 @@ class _Sum:
             self.f.store(self.number.vector, "zeroinitializer", cell)
 
     def _close(self, block: str) -> None:
-        """A block is done."""
+        """Emit the end of a block: add its sums pairwise to those of the blocks before it."""
         f, v = self.f, self.number.vector
         types, last = [v] * len(self.cells), f.let(f"icmp eq i64 {block}, {self.blocks - 1}", "c")
         pairwise.join(
@@ -131,20 +131,20 @@ class _Sum:
 
     def _step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
         f, number, tile = self.f, self.number, self.tile
-        f.do('fence syncscope("singlethread") acq_rel')  # emits nothing: loads of later steps stay behind, so none is spilled
+        f.do('fence syncscope("singlethread") acq_rel')  # no instruction; keeps later loads behind, which avoids spills
         vectors = []
         for j in range(tile.nv):
-            here = f.offset(px, (at + j * tile.vstep) * number.size)
+            at_j = f.offset(px, (at + j * tile.vstep) * number.size)
             part = tile.live and j == tile.nv - 1
-            read = masked_load(f, self.module, number, here, tile.live) if part else f.load(number.vector, here, number.size)
-            vectors.append(read)
+            vector = masked_load(f, self.module, number, at_j, tile.live) if part else f.load(number.vector, at_j, number.size)
+            vectors.append(vector)
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
             for j in range(tile.nv):
                 now[i][j] = fma(f, number, x, vectors[j], now[i][j])
 
     def _steps(self, places: list[tuple[str, str, int, int]]) -> None:
-        """Some steps in a row: accumulators are read before the first and written after the last."""
+        """Emit consecutive steps; accumulators are loaded before the first and stored after the last."""
         f, v = self.f, self.number.vector
         now = [[f.load(v, acc) for acc in row] for row in self.accs]
         for place in places:
@@ -154,16 +154,16 @@ class _Sum:
                 f.store(v, value, acc)
 
     def _channels(self, count: int | str) -> None:
-        """The next channels, all taps of each."""
+        """Emit the steps of the next ``count`` channels, with all taps of each."""
         f, tile, size = self.f, self.tile, self.number.size
         taps = len(tile.taps)
         if taps > MAX_UNROLL:
-            first, inside, firsts = self._alike(taps)
+            first, inside, firsts = self._group_taps(taps)
             with f.loop(0, count):
                 px = f.load("ptr", self.px)
                 with f.loop(0, len(firsts)) as g:
-                    here, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
-                    self._steps([(here, w, more, t * tile.mr) for t, more in enumerate(inside)])
+                    group_px, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
+                    self._steps([(group_px, w, more, t * tile.mr) for t, more in enumerate(inside)])
                     f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
                 f.store("ptr", f.offset(px, tile.chan_pitch * size), self.px)
             return
@@ -192,10 +192,10 @@ class _Sum:
             turn(count % unroll)
 
     def _groups(self) -> None:
-        """Blocks that end between the taps of a channel: groups of taps that fit both, counted."""
+        """Emit all steps if blocks end between the taps of a channel: groups of taps that divide a block and a channel."""
         f, tile, size = self.f, self.tile, self.number.size
         taps = len(tile.taps)
-        first, inside, firsts = self._alike(gcd(taps, tile.block))
+        first, inside, firsts = self._group_taps(gcd(taps, tile.block))
         self._clear()
         with f.loop(0, tile.steps, len(inside)) as k:
             g = f.let(f"udiv i64 {f.let(f'urem i64 {k}, {taps}')}, {len(inside)}")
@@ -205,15 +205,17 @@ class _Sum:
             self._steps([(px, w, more, t * tile.mr) for t, more in enumerate(inside)])
             f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
             end = f.add(k, len(inside))
-            whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
-            with f.when(f.let(f"or i1 {whole}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
+            is_block_end = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
+            with f.when(f.let(f"or i1 {is_block_end}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
                 self._close(f.let(f"udiv i64 {k}, {tile.block}"))
                 with f.when(f.let(f"icmp ne i64 {end}, {tile.steps}")):
                     self._clear()
 
-    def _alike(self, within: int) -> tuple[str, list[int], list[int]]:
-        """Groups of taps that look alike from their first one and divide ``within``: (table of the first ones' places in bytes,
-        displacements inside a group, places)."""
+    def _group_taps(self, within: int) -> tuple[str, list[int], list[int]]:
+        """Divide the taps into groups with equal displacements from the first tap, whose size divides ``within``.
+
+        Return a table of the groups' first displacements in bytes, the displacements inside a group, and the table's values.
+        """
         taps, group = self.tile.taps, 1
         for width in range(MAX_UNROLL, 1, -1):
             shapes = {tuple(t - taps[g] for t in taps[g : g + width]) for g in range(0, len(taps), width)}
@@ -228,9 +230,9 @@ class _Sum:
 
 
 def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int) -> str:
-    """The name of ``void (ptr pixels, ptr weights, ptr out)``: the tile, written to scratch at [mr][pixel].
+    """Emit ``void (ptr pixels, ptr weights, ptr out)``, which writes a tile to scratch at [mr][pixel]. Return its name.
 
-    Phases of a kernel whose tiles are equal share one function.
+    Phases of a kernel with equal tiles share one function.
     """
     content = repr((number, tile, out_pitch)).encode()
     name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{hashlib.blake2s(content, digest_size=8).hexdigest()}"
@@ -247,10 +249,10 @@ def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out
 
 
 def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, stride: int, tail: int) -> None:
-    """``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 row_span, i64 col_span)``: dot products.
+    """Emit ``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 row_span, i64 col_span)``: dot products.
 
-    out[i * stride + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements;
-    spans lie row_span and col_span bytes apart, rows row_pitch elements. ``out`` has room for whole groups of 16 bytes.
+    Adds to out[i * stride + j] the sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements. Spans are
+    row_span and col_span bytes apart, rows row_pitch elements. The size of ``out`` is a multiple of 16 bytes.
     """
     declare_fma(module, number)
     v, size, lanes = number.vector, number.size, number.lanes
@@ -265,7 +267,7 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
             f.store(v, "zeroinitializer", acc)
 
     def step(bases: list[str], row_at: str, at: str | int, part: bool) -> None:
-        f.do('fence syncscope("singlethread") acq_rel')  # see accumulate
+        f.do('fence syncscope("singlethread") acq_rel')  # see _Sum._step
 
         def read(pointer: str) -> str:
             return masked_load(f, module, number, pointer, tail) if part else f.load(v, pointer, size)
@@ -274,12 +276,12 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         columns_at = [f.offset(b, at) for b in bases]
         rows_at = [f.offset(row_at, i * row_pitch * size) for i in range(rows)]
         short, long = (columns_at, rows_at) if columns <= rows else (rows_at, columns_at)
-        held = [read(p) for p in short]
+        loaded = [read(p) for p in short]
         for m in range(many):
             x = read(long[m])
             for h in range(few):
                 acc = accs[m][h] if columns <= rows else accs[h][m]
-                f.store(v, fma(f, number, x, held[h], f.load(v, acc)), acc)
+                f.store(v, fma(f, number, x, loaded[h], f.load(v, acc)), acc)
 
     with f.loop(0, "%spans") as span:
         bases = [f.offset(f"%c{j}", f.mul(span, "%col_span")) for j in range(columns)]
@@ -313,7 +315,7 @@ def shuffle(f: Function, type_: str, a: str, b: str, order: list[int]) -> str:
 
 
 def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
-    """The lane sums of as many vectors as numbers fit 16 bytes, side by side: neighbours first, then halves."""
+    """Emit a vector of 16 bytes with the lane sums of several vectors: neighbours are added first, then halves."""
     lanes, group, v = number.lanes, len(vectors), number.vector
     while len(vectors) > 1:
         pairs = []
@@ -332,7 +334,7 @@ def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
 
 
 def lane_sum(f: Function, number: Number, vector: str) -> str:
-    """The lanes added by halves."""
+    """Emit the sum of a vector's lanes, added by halves."""
     width = number.lanes
     while width > 1:
         half = width // 2

@@ -1,4 +1,4 @@
-"""Sizes of a forward convolution: blocks and tiles. Functions of extents, dtype and ISA only."""
+"""The tiling of a forward convolution: blocks and tiles. It depends on extents, dtype and ISA only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_pla
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv
 
-SPREAD = 12  # phases up to which the image is copied once a tap of the last window
+SPREAD = 12  # phases up to which the image is copied once for each tap of the last window
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """mr filters x nv vectors. levels: loops joined into one run of positions (1: a row of pixels at a time);
-    0: the vectors of a tile lie in neighbouring rows."""
+    """A tile of mr filters x nv vectors.
+
+    levels: innermost loops joined into one run of positions (1: a row of pixels); 0: a tile's vectors are in neighbouring rows
+    """
 
     mr: int
     nv: int
@@ -24,7 +26,8 @@ class Tiling:
 
 
 def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> Tiling:
-    """The tile with the fewest cycles for a block: FMAs, loads (half of the pixels' cross a cache line), latency."""
+    """Return the tile with the fewest estimated cycles per block: FMAs, loads (half of the pixels' cross a cache line), latency.
+    """
     best = None
     for nv in range(1, 9):
         for mr in range(1, 13):
@@ -56,9 +59,9 @@ def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan:
-    """Everything the forward driver needs: blocks, tile, and how chunks are numbered.
+    """The blocks, tile and chunks of a forward convolution.
 
-    direct: the stores are emitted on the tile's registers, over pixels joined into one axis.
+    direct: the stores read the tile's registers, over pixels joined into one axis
     """
 
     layout: ImageLayout
@@ -76,10 +79,10 @@ class ConvolutionPlan:
 
 
 def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPlan:
-    """joinable: the stores are few and can be emitted over all pixels of an image as one axis."""
+    """Choose blocks and tile. joinable: the stores are few and can treat all pixels of an image as one axis."""
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
-    whole = tuple(w.pixel.extent for w in windows)
+    extents = tuple(w.pixel.extent for w in windows)
     if joinable and len(windows) == 2 and readable_in_place(conv, size):
         return _plan_in_place(conv, isa, lanes)
     budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
@@ -91,17 +94,17 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     def fits(layout: ImageLayout) -> bool:
         return conv.chan.extent * layout.chan_pitch <= budget and 8 * layout.plane <= budget // 2
 
-    most = whole[0]
-    while most > 1 and not fits(block(1, even(whole[0], most))):
-        most = even(whole[0], most) - 1
-    # of the block sizes that fit, the one with the fewest cycles in all
+    most = extents[0]
+    while most > 1 and not fits(block(1, even(extents[0], most))):
+        most = even(extents[0], most) - 1
+    # choose the block size that fits with the fewest total cycles
     best = None
-    for blocks in range(-(-whole[0] // most), min(whole[0], -(-whole[0] // most) + 6) + 1):
-        rows = -(-whole[0] // blocks)
-        rows_blocks = -(-whole[0] // rows)
-        if spread and rows * rows_blocks != whole[0]:
+    for blocks in range(-(-extents[0] // most), min(extents[0], -(-extents[0] // most) + 6) + 1):
+        rows = -(-extents[0] // blocks)
+        rows_blocks = -(-extents[0] // rows)
+        if spread and rows * rows_blocks != extents[0]:
             continue
-        layout, pixels = block(1, rows), (rows, *whole[1:])
+        layout, pixels = block(1, rows), (rows, *extents[1:])
         tile = choose_tile(isa, layout, pixels, filters, lanes, spread)
         cost = rows_blocks * tile.cost * (1 + 0.2 * windows[0].reach / (rows + windows[0].reach) * min(1, 16 / filters))
         if best is None or cost < best[0] * 0.99:
@@ -110,7 +113,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         return make_plan(conv, isa, size, joinable=False)
     _, rows, layout, pixels, tile = best
     images = 1
-    if rows == whole[0] and not spread:
+    if rows == extents[0] and not spread:
         while (
             images < free and block(1, rows).plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1)
         ):
@@ -119,7 +122,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         if images > 1:
             layout = block(images, rows)
             tile = choose_tile(isa, layout, pixels, filters, lanes, joined=False)
-    image_blocks, row_blocks = -(-free // images), -(-whole[0] // rows)
+    image_blocks, row_blocks = -(-free // images), -(-extents[0] // rows)
     panels = -(-filters // tile.mr)
     chunks = conv.group.extent * image_blocks * row_blocks
     groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
@@ -128,11 +131,11 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
 
 
 def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
-    """Nothing is copied: a chunk is a run of rows, of whole tiles where that can be."""
-    whole, filters = conv.windows[0].pixel.extent, conv.filters.extent
+    """Return the plan of a convolution that reads the image in place: a chunk is a block of rows."""
+    total_rows, filters = conv.windows[0].pixel.extent, conv.filters.extent
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
-    rows = even(whole, max(1, whole // wanted))
+    rows = even(total_rows, max(1, total_rows // wanted))
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
     tile = choose_tile(isa, layout, pixels, filters, lanes, joined=True)
     panels = -(-filters // tile.mr)
-    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, direct=True, in_place=True)
+    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-total_rows // rows), 1, panels, direct=True, in_place=True)

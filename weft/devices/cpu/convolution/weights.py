@@ -1,14 +1,14 @@
-"""Weight gradient, and every convolution whose window is larger than its output: dot products along pixels.
+"""Weight gradients, and convolutions whose window is larger than their output: dot products along pixels.
 
-result[filter, column] with column = (channel, tap): both operands are copied to the same pixel positions (the
-weights operand with zeros where the image copy has borders), so that a column is the image copy at a constant
-displacement and the sum runs over whole vectors, their lanes partial sums. Blocks of images x rows are summed in
-order, GROUP of them and then the groups, into ``parts`` partial results, a fixed range of blocks each, and these are added
-in order: nothing depends on threads, and no sum has a long chain.
+Computes result[filter, column] with column = (channel, tap). Both operands are copied to the same pixel positions (the weights
+operand with zeros where the image copy has borders), so a column is the image copy at a constant displacement, and the sum runs
+over whole vectors, whose lanes are partial sums. Blocks of images x rows are summed in order, first within groups of GROUP
+blocks, then over groups, into ``parts`` partial results of a fixed range of blocks each, which are added in order. Results do
+not depend on threads, and no chain of additions is long.
 
-Where a vector runs on beyond a row's pixels, zeros of the weights operand meet elements of the image that belong to other
-taps: they add nothing, unless such an element is infinite or NaN. Then some sum is not finite, and the chunk is summed
-again from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
+A vector that reaches beyond a row's pixels multiplies zeros of the weights operand by image elements that belong to other taps.
+If such an element is infinite or NaN, a sum is not finite; the chunk is then recomputed from copies of the columns that have
+zeros there, so only a column's own elements enter its sums.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
 from weft.kernel.stages import join_axes
 
-BLOCK = 384 * 1024  # bytes of a block's copies
-RUN = 640  # positions that keep the inner loop long enough
-CHUNKS = 8
-STEPS = 256  # vectors that one chain takes
-GROUP = 64  # blocks whose sums are added before they meet those of others
+BLOCK = 384 * 1024  # largest size of a block's copies, in bytes
+RUN = 640  # positions of a block that make the inner loop long enough
+CHUNKS = 8  # aimed number of chunks
+STEPS = 256  # vectors of one chain of additions
+GROUP = 64  # blocks of a group, whose sums are added before those of other groups
 JOINED = 1 << 30  # the id of the axis that stands for all columns
 
 
 def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
-    """Filters and columns of a tile: the fewest cycles, counting FMAs, loads and latency."""
+    """Return the filters and columns of the tile with the fewest estimated cycles: FMAs, loads and latency."""
     best = None
     for rows in range(1, min(filters, 8) + 1):
         for cols in range(1, min(columns, 8) + 1):
@@ -57,6 +57,8 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
 
 
 class WeightGradient:
+    """The generator of a convolution as dot products along pixels."""
+
     @property
     def path(self) -> str:
         return "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
@@ -80,14 +82,14 @@ class WeightGradient:
         self.row_tiles = row_tiles
 
         flat = conv.weights.flat()
-        whole = windows[0].pixel.extent
+        total_rows = windows[0].pixel.extent
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
         self.direct = (
             len(windows) == 2
             and (conv.free.extent * windows[1].tap.extent <= SPREAD or self.in_place)
             and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
-            and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
+            and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
         self.in_place = self.in_place and self.direct
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
@@ -98,29 +100,29 @@ class WeightGradient:
         def fits(x: ImageLayout) -> bool:
             return self.in_place or (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
 
-        rows = whole
+        rows = total_rows
         run = RUN // 2 if self.in_place else 2 * RUN
         while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > run):
-            rows = even(whole, rows - 1)
-            while self.direct and whole % rows:
+            rows = even(total_rows, rows - 1)
+            while self.direct and total_rows % rows:
                 rows -= 1
-        if self.direct and layout(1, rows).plane < 96 and layout(1, whole).plane <= 8 * RUN and fits(layout(1, whole)):
-            rows = whole  # no divisor makes good blocks
+        if self.direct and layout(1, rows).plane < 96 and layout(1, total_rows).plane <= 8 * RUN and fits(layout(1, total_rows)):
+            rows = total_rows  # no divisor results in good blocks
         n = 1
-        if rows == whole and not self.in_place:
+        if rows == total_rows and not self.in_place:
             while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
                 n += 1
             n = even(images, n)
         self.layout = layout(n, rows)
         self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
-        self.image_blocks, self.row_blocks = -(-images // n), -(-whole // rows)
+        self.image_blocks, self.row_blocks = -(-images // n), -(-total_rows // rows)
         self.blocks = self.image_blocks * self.row_blocks
         room = max(1, (32 << 20) // (self.columns * filters * size))
         parts = 1 if small else min(self.blocks, -(-CHUNKS // self.filter_groups), room)
         self.blocks_a_part = -(-self.blocks // parts)
         self.parts = -(-self.blocks // self.blocks_a_part)
 
-        # positions of a block, from its first to one past its last pixel
+        # positions of a block, from its first to its last pixel
         positions = self.layout.span(len(windows), self.pixels)
         self.tail = positions % lanes if self.direct else 0
         self.steps = positions // lanes if self.direct else -(-positions // lanes)
@@ -134,18 +136,18 @@ class WeightGradient:
         self.image_bytes = (
             0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
         )
-        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # of a tile's columns
+        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # copies of a tile's columns
         self.worker = self.copies_at + (0 if self.direct else self.tile_columns * self.grad_pitch * size)
-        # sums lie [filter tile][column tile][filter][column], a tile's in whole groups of 16 bytes
+        # layout of sums: [filter tile][column tile][filter][column], each tile padded to 16 bytes
         self.column_tiles = -(-self.columns // self.tile_columns)
         self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
         self.part_bytes = line(self.row_tiles * self.column_tiles * self.slots)
         self.worker = max(self.worker, line((self.columns + lanes) * size))
-        # columns whose planes stay in the first cache while the filters pass
+        # columns whose planes stay in the L1 cache during the loop over filters
         planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
         self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns
         self.pieces = max(1, -(-self.steps // STEPS))
-        # where a part has many blocks, the sum of its groups lies behind that of the group it is at
+        # a part with several groups has two regions: the sum of the current group, then the sum of finished groups
         self.region = self.part_bytes * (2 if self.blocks_a_part > GROUP else 1)
         self.shared = self.base = conv.group.extent * self.parts * self.region
 
@@ -153,11 +155,11 @@ class WeightGradient:
         return f"@{self.prefix}.{part}"
 
     def generate(self, base: int) -> None:
-        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         self.base = base
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
-        for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
-            for columns in self._sizes(self.columns, self.tile_columns):
+        for rows in self._tile_sizes(self.conv.filters.extent, self.tile_rows):
+            for columns in self._tile_sizes(self.columns, self.tile_columns):
                 for tail in {self.tail} | ({0} if self.pieces > 1 else set()):
                     name = self._tile(rows, columns, tail)
                     if self.module.once(name):
@@ -168,12 +170,12 @@ class WeightGradient:
         self._chunk("chunk", clean=False)
         self._finish()
         self._entry()
-        if not self.direct:  # last: what seldom runs does not lie between what does
+        if not self.direct:  # emitted last, to keep code that rarely runs away from the hot code
             self._chunk("again", clean=True)
             pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
-        """Phases of a kernel whose tiles are equal share one function."""
+        """Return the name of a tile's function. Phases of a kernel with equal tiles share one function."""
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{tail}"
 
@@ -181,7 +183,7 @@ class WeightGradient:
         return f.load("ptr", f.offset("%args", 8 * index))
 
     def _displacements(self) -> None:
-        """Where each column begins in the image copy, in bytes."""
+        """Emit the table of each column's displacement in the image copy, in bytes."""
         size, layout = self.number.size, self.layout
         places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
         words = ", ".join(f"i64 {p * size}" for p in places)
@@ -190,7 +192,7 @@ class WeightGradient:
             self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
 
     def _fill(self) -> None:
-        """Copies of a block of both operands, for both ways of summing it."""
+        """Emit the function that copies a block of both operands. Both chunk functions call it."""
         conv, layout, number = self.conv, self.layout, self.number
         numbers = "%filter0", "%filter1", "%first", "%images", "%row0", "%rows"
         pointers = "%image_source", "%image", "%grad_source", "%grad"
@@ -209,7 +211,7 @@ class WeightGradient:
         )
 
     def _chunk(self, name: str, clean: bool) -> None:
-        """``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: from copies of the columns."""
+        """Emit ``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: use copies of the columns."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
@@ -226,7 +228,7 @@ class WeightGradient:
         copies = f.offset(image, self.copies_at)
         for place in range(0, self.region, self.part_bytes):
             zero_groups(f, number, f.offset(result, place), *own)
-        if not self.direct:  # past the last channel a vector may read on: let it find zeros
+        if not self.direct:  # vectors may read past the last channel
             behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
             zero_fill(f, number, behind, number.lanes + layout.overlap)
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
@@ -277,7 +279,7 @@ class WeightGradient:
                         f"i64 {spans}, i64 {count}, i64 {row_span}, i64 {layout.image_pitch * size})"
                     )
 
-                done = (self.pieces - 1) * STEPS  # a block of so many steps is one span
+                done = (self.pieces - 1) * STEPS  # if there are several pieces, ``spans`` is 1
                 if done:
                     with f.loop(0, done, STEPS) as start:
                         piece(start, STEPS, 0)
@@ -285,8 +287,8 @@ class WeightGradient:
 
             def columns_of(filters: int, t: str, j0: str, j1: str) -> None:
                 o = f.mul(t, self.tile_rows)
-                seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
-                rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(t, row_bytes))
+                row = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
+                rows_at, out = f.offset(grad, f.mul(row, pitch * size)), f.offset(result, f.mul(t, row_bytes))
                 if whole:
                     with f.loop(j0, j1, self.tile_columns) as j:
                         call(filters, self.tile_columns, rows_at, out, j)
@@ -300,8 +302,8 @@ class WeightGradient:
             with f.loop(0, self.columns, turn) as j0:
                 if clean:
                     count = f.minimum(f.let(f"sub i64 {self.columns}, {j0}"), turn)
-                    given = f"ptr {image}, ptr {f.element(self.places, 'i64', j0)}, ptr {copies}, i64 {count}"
-                    f.do(f"call void {self.name('columns')}({given}, i64 {images}, i64 {rows})")
+                    arguments = f"ptr {image}, ptr {f.element(self.places, 'i64', j0)}, ptr {copies}, i64 {count}"
+                    f.do(f"call void {self.name('columns')}({arguments}, i64 {images}, i64 {rows})")
                 with f.loop(tile0, tile1) as t:
                     j1 = f.minimum(f.add(j0, turn), whole)
                     if ragged:
@@ -321,23 +323,23 @@ class WeightGradient:
             self._add_group(f, result, *own)
         if not clean and not self.direct:  # every position of a direct block is a pixel
             sums = f.offset(result, self.region - self.part_bytes)
-            unsure = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
-            with f.when(unsure):
+            is_not_finite = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
         f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
-        """The sums of a group of blocks to those of the groups before it, and begin again."""
+        """Add the sums of a group of blocks to those of earlier groups and reset them."""
         vector, size = f"<{16 // self.number.size} x {self.number.type}>", self.number.size
         with f.loop(start, end, 16) as at:
-            here, there = f.offset(result, at), f.offset(result, f.add(at, self.part_bytes))
-            total = f.let(f"fadd {vector} {f.load(vector, there, size)}, {f.load(vector, here, size)}")
-            f.store(vector, total, there, size)
-            f.store(vector, "zeroinitializer", here, size)
+            group, earlier = f.offset(result, at), f.offset(result, f.add(at, self.part_bytes))
+            total = f.let(f"fadd {vector} {f.load(vector, earlier, size)}, {f.load(vector, group, size)}")
+            f.store(vector, total, earlier, size)
+            f.store(vector, "zeroinitializer", group, size)
 
     @staticmethod
-    def _sizes(total: int, tile: int) -> list[int]:
-        """The sizes of tiles that occur."""
+    def _tile_sizes(total: int, tile: int) -> list[int]:
+        """Return the sizes of whole tiles and of the last one, if they occur."""
         return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
 
     def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
@@ -346,7 +348,7 @@ class WeightGradient:
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
     ) -> None:
-        """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
+        """Copy the weights operand to the image copy's positions, [filter][image][row]..., with zeros in between."""
         conv, layout, number = self.conv, self.layout, self.number
         buffer, flat = conv.weights.buffer, conv.weights.flat()
         width = buffer.dtype.bytes
@@ -359,7 +361,7 @@ class WeightGradient:
             pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
 
     def _finish(self) -> None:
-        """Chunk of finishing: one filter of one group: add the parts in order, emit the stores."""
+        """Emit the function that adds the parts of one filter of one group in order, and stores the results; a chunk."""
         conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
         group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
@@ -367,16 +369,16 @@ class WeightGradient:
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
         at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
-        whole_at = self.region - self.part_bytes  # what a part made
+        whole_at = self.region - self.part_bytes  # the final sums of a part
         tiles = f.offset(scratch, f.add(f.add(f.mul(group, self.parts * self.region), at), whole_at))
 
         def gather(tile: str | int, count: int) -> None:
-            here, to = f.offset(tiles, f.mul(tile, self.slots)), f.offset(row, f.mul(tile, width * size))
+            tile_sums, to = f.offset(tiles, f.mul(tile, self.slots)), f.offset(row, f.mul(tile, width * size))
             for j in range(count):
-                total = f.load(number.type, f.offset(here, j * size))
+                total = f.load(number.type, f.offset(tile_sums, j * size))
                 for p in range(1, self.parts):
                     total = f.let(
-                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.region + j * size))}"
+                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(tile_sums, p * self.region + j * size))}"
                     )
                 f.store(number.type, total, f.offset(to, j * size))
 

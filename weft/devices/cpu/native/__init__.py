@@ -1,8 +1,8 @@
-"""What runs when a program runs: memory, threads, calls, and how machine code gets into the process.
+"""The CPU runtime: memory, threads, native calls, and the loading of machine code.
 
-``compile`` asks the disk cache, else LLVM; ``elf`` and ``code_memory`` load object files. ``executable`` makes a table of kernels
-that one native function walks (``walk_ir``, ``loop_ir``); ``pool_ir`` and ``worker_ir`` are the threads, ``memory_ir`` the
-allocator's fast path, ``call_ir`` and ``warm_ir`` what Python calls, and for small work ``operators_ir`` and ``elements_ir``.
-Files that end in ``_ir`` write native functions (``routine``), and are only read where there is no object of them yet;
-``layouts`` says where shared memory holds what.
+``compile`` takes objects from the disk cache or compiles them with LLVM; ``elf`` and ``code_memory`` load them. ``executable``
+builds a table of kernels that one native function executes (``walk_ir``, ``loop_ir``). ``pool_ir`` and ``worker_ir`` are the
+thread pool, ``memory_ir`` the allocator's fast path, ``call_ir`` and ``call_fast_ir`` the entry points for Python,
+``operators_ir`` and ``elements_ir`` those for small eager operations. Files ending in ``_ir`` emit native functions (see
+``routine``) and are imported only if their object code is not cached. ``layouts`` defines the shared memory records.
 """

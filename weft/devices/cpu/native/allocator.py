@@ -1,12 +1,12 @@
-"""The caching allocator: freed memory goes to a list of its size class and is used again.
+"""The caching allocator: a freed block goes to the idle list of its size class and is reused.
 
-Fresh pages cost three times the work done on them, so memory is kept until ``trim`` or until more than ``limit``
-bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages; small ones are
-parts of slabs, so that programs may hold many numbers: a block from the system takes 20 us.
-The lists are native (``memory_ir.py``) and change under the interpreter lock only.
+Fresh pages cost three times the work done on them, so memory is kept until ``trim`` or until more than ``limit`` bytes are
+idle. Blocks are 64-byte aligned. Blocks of 4 MB and more are aligned to 2 MB and request huge pages; small ones are cut from
+slabs, because a block from the system takes 20 us. The lists are native (``memory_ir.py``) and change only under the
+interpreter lock.
 
-A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: how many NumPy views or other libraries see it, during
-which it is not donated. Its memory goes back when the last holder of the object is gone; a view is a holder.
+A ``Buffer`` has ``address``, ``nbytes`` and ``exported``, the number of NumPy views and other libraries that use it; it is
+donated only if that is 0. Its memory is freed with the last reference to the object; a view holds a reference.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from weft.errors import gib
 
 _HUGE = 2 << 20
 LARGE = 4 << 20
-SMALL, SLAB = 1 << 10, 64 << 10  # blocks of at most so many bytes are cut from slabs, which lie at multiples of their size
+SMALL, SLAB = 1 << 10, 64 << 10  # blocks of at most SMALL bytes are cut from slabs, which are aligned to their size
 
 
 class Borrowed:
-    """A buffer over memory that somebody else (``owner``) keeps."""
+    """A buffer over memory that belongs to ``owner``, which it keeps alive."""
 
     __slots__ = ("__weakref__", "address", "exported", "nbytes", "owner")
 
@@ -45,7 +45,7 @@ class Borrowed:
 
 
 def size_class(nbytes: int) -> int:
-    """The bytes really taken: multiples of 64 up to 1 KB, then four steps a doubling, 2 MB steps from 4 MB on."""
+    """Round a size up: to multiples of 64 up to 1 KB, then to four classes per doubling, to multiples of 2 MB from 4 MB on."""
     if nbytes <= 1024:
         return max(64, -(-nbytes // 64) * 64)
     if nbytes >= LARGE:
@@ -55,23 +55,23 @@ def size_class(nbytes: int) -> int:
 
 
 class Allocator:
-    """Size classes with their lists of idle blocks.
+    """An allocator with a list of idle blocks per size class.
 
     Parameters
     ----------
     native : addresses of the emitted functions (``memory_ir.py``)
-    limit : idle bytes above which blocks go back to the system; by default an eighth of the machine's memory.
+    limit : idle bytes above which blocks are returned to the system; by default an eighth of the machine's memory.
     """
 
     def __init__(self, native: dict[str, int], limit: int | None = None) -> None:
-        self.limit = limit if limit is not None else _physical() // 8
+        self.limit = limit if limit is not None else _physical_memory() // 8
         self.misses = 0
         self.system_bytes = 0
         self.Buffer = buffer_type(native)
         self.address = permanent(extent(ALLOCATOR))
         fresh = self.fresh
-        for kept in (self.Buffer, fresh):  # the native structure holds them without counting
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        for referenced in (self.Buffer, fresh):  # the native record holds no references
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))
         write(self.address, ALLOCATOR, {"type": id(self.Buffer), "fresh": id(fresh)})
         self._make = call.builtin("weft_buffer", native["weft_buffer"], self.address)
         self._pop = call.builtin("weft_pop", native["weft_pop"], self.address)
@@ -81,33 +81,33 @@ class Allocator:
         self._by_request: dict[int, int] = {}
 
     def home(self, nbytes: int) -> int:
-        """The list of idle blocks that serve ``nbytes``."""
-        found = self._by_request.get(nbytes)
-        if found is None:
+        """Return the address of the idle list of the size class of ``nbytes``."""
+        home = self._by_request.get(nbytes)
+        if home is None:
             size = size_class(nbytes)
-            found = self._homes.get(size)
-            if found is None:
-                found = permanent(extent(HOME))
-                ctypes.c_int64.from_address(found + offset(HOME, "size")).value = size
-                found = self._homes.setdefault(size, found)
+            home = self._homes.get(size)
+            if home is None:
+                home = permanent(extent(HOME))
+                ctypes.c_int64.from_address(home + offset(HOME, "size")).value = size
+                home = self._homes.setdefault(size, home)
             if len(self._by_request) >= 10_000:
                 self._by_request.clear()
-            self._by_request[nbytes] = found
-        return found
+            self._by_request[nbytes] = home
+        return home
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of at least ``nbytes`` uninitialised bytes."""
+        """Return a buffer of at least ``nbytes`` uninitialised bytes."""
         return self._make(self._by_request.get(nbytes) or self.home(nbytes), nbytes)
 
     def take(self, home: int, nbytes: int) -> int:
-        """A block without an object; ``give`` it back."""
+        """Return the address of a block without a Buffer object. The caller returns it with ``give``."""
         return self._pop(home) or self.fresh(nbytes)
 
     def give(self, home: int, address: int) -> None:
         self._push(home, address)
 
     def fresh(self, nbytes: int) -> int:
-        """New memory from the system; counts as a miss."""
+        """Return the address of a new block from the system, or from a new slab. Counts as a miss."""
         size = size_class(nbytes)
         self.misses += 1
         if size > SMALL:
@@ -133,7 +133,7 @@ class Allocator:
         return sum(size * ctypes.c_int64.from_address(home).value for size, home in list(self._homes.items()))
 
     def trim(self, keep: int = 0) -> int:
-        """Give idle blocks back, large ones first, until ``keep`` idle bytes are left; returns the bytes freed."""
+        """Return idle blocks to the system, large ones first, until ``keep`` idle bytes are left. Return the bytes freed."""
         idle = self.idle_bytes()
         freed = 0
         for size in sorted(self._homes, reverse=True):
@@ -150,17 +150,17 @@ class Allocator:
         return freed
 
     def _trim_slabs(self, size: int, wanted: int) -> int:
-        """Give back slabs all of whose blocks are idle, until ``wanted`` idle bytes are gone; returns how many are."""
+        """Free slabs whose blocks are all idle, until ``wanted`` bytes are freed. Return the bytes freed."""
         home, blocks, freed = self._homes[size], [], 0
         while wanted > 0 and (address := self._pop(home)):
             blocks.append(address)
         count = SLAB // size
-        whole = [slab for slab, found in Counter([address & -SLAB for address in blocks]).items() if found == count]
-        given = set(whole[: max(0, -(-wanted // (count * size)))])
+        idle_slabs = [slab for slab, idle in Counter([address & -SLAB for address in blocks]).items() if idle == count]
+        released = set(idle_slabs[: max(0, -(-wanted // (count * size)))])
         for address in reversed(blocks):
-            if address & -SLAB not in given:
+            if address & -SLAB not in released:
                 self._push(home, address)
-        for slab in given:
+        for slab in released:
             _system_free(slab)
             self.system_bytes -= SLAB
             freed += count * size
@@ -186,7 +186,7 @@ class _Spec(ctypes.Structure):
 
 
 def buffer_type(native: dict[str, int]) -> Any:
-    """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
+    """Create the type Buffer: fields at fixed offsets, freed by emitted code, weakly referable, not constructible in Python."""
     members = (_Member * 5)(
         _Member(b"address", imported_symbols.T_LONGLONG, offset(BUFFER, "address"), imported_symbols.READONLY, None),
         _Member(b"nbytes", imported_symbols.T_LONGLONG, offset(BUFFER, "nbytes"), imported_symbols.READONLY, None),
@@ -201,15 +201,15 @@ def buffer_type(native: dict[str, int]) -> Any:
         _Slot(imported_symbols.BF_RELEASEBUFFER, native["weft_buffer_release"]), _Slot(0, None),
     )
     spec = _Spec(b"weft.devices.cpu.Buffer", BUFFER_SIZE, 0, imported_symbols.DISALLOW_INSTANTIATION, ctypes.addressof(slots))
-    for kept in (members, slots, spec):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    for referenced in (members, slots, spec):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))
     make = ctypes.pythonapi.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
     return make(ctypes.addressof(spec))
 
 
 class _View:
-    """What NumPy keeps as the owner of a view; it keeps the buffer."""
+    """The base object of a NumPy view. It keeps the buffer alive."""
 
     __slots__ = ("__array_interface__", "buffer")
 
@@ -219,16 +219,16 @@ class _View:
 
 
 def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
-    """A NumPy array over a buffer's memory. The buffer lives as long as the array, and counts it as an export."""
+    """Return a NumPy array that shares the buffer's memory. The array keeps the buffer alive and prevents its donation."""
     if type(buffer) is Borrowed:
         return at(buffer.address, shape, dtype, buffer, writable)
     count = shape[0] if len(shape) == 1 else math.prod(shape)
     if not count:
-        nothing = np.empty(shape, dtype)
-        nothing.flags.writeable = writable
-        return nothing
-    # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
-    # flag cannot be set back
+        empty = np.empty(shape, dtype)
+        empty.flags.writeable = writable
+        return empty
+    # unlike ndarray(buffer=...), frombuffer holds the export while the array lives; an array over a read-only memoryview cannot
+    # be made writeable again
     try:
         out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
     except ValueError:
@@ -237,15 +237,15 @@ def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = 
 
 
 def at(address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any, writable: bool = True) -> np.ndarray:
-    """A NumPy array over any memory; ``owner`` is kept."""
+    """Return a NumPy array over memory at an address. The array keeps ``owner`` alive."""
     plain = dtype.isbuiltin == 1
-    typestr = dtype.str if plain else f"<u{dtype.itemsize}"  # bfloat16 is bytes to NumPy's protocols
+    typestr = dtype.str if plain else f"<u{dtype.itemsize}"  # the array interface has no bfloat16
     interface = {"shape": shape, "typestr": typestr, "data": (address, not writable), "version": 3}
     out = np.asarray(_View(owner, interface))
     return out if plain else out.view(dtype)
 
 
-def _physical() -> int:
+def _physical_memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):

@@ -1,10 +1,9 @@
-"""From Python into a Program: one native function, called as CPython calls its own (METH_FASTCALL).
+"""Calls from Python into a Program: tables, and native functions with CPython's METH_FASTCALL convention.
 
-``weft_call(inputs, held)`` makes the outputs (donating inputs that nobody else holds), reads addresses out of the
-buffers, turns Python numbers into the kernels' dtypes, and walks a table of steps, each a kernel's address and
-the slots it is given. ``weft_run(inputs, outputs, arena)`` does the same into outputs that exist, for Programs that
-Python steps cut into segments. The table is made once a segment; what changes between runs lies on the stack,
-so two threads may run one Program at once.
+``weft_call(inputs, held)`` creates the outputs (donating unshared inputs), reads addresses from the buffers, converts Python
+numbers to the kernels' dtypes, and executes a table of steps, each a kernel's address and its argument slots.
+``weft_run(inputs, outputs, arena)`` does the same with existing outputs, for Programs that Python steps cut into segments.
+A segment's table is built once and never written by a run, so two threads may run one Program at the same time.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from weft.dtypes import formats
 
 
 def input_kind(dtype: formats.Format) -> int:
-    """How a Python number becomes a run-time scalar of ``dtype``."""
+    """Return the kind of input for a Python number that becomes a run-time scalar of ``dtype``."""
     if dtype is formats.FLOAT32:
         return FLOAT32
     if dtype is formats.FLOAT64:
@@ -34,8 +33,8 @@ def input_kind(dtype: formats.Format) -> int:
 class TableLayout(NamedTuple):
     """The parts of a table that describe a Program's values.
 
-    kinds: an input each. outputs: (bytes, home) each. donate: (input, output) pairs. arena: offsets that have a slot.
-    arena_home: where the arena comes from, 0 for none. constants: 8-byte values.
+    kinds: one per input. outputs: (bytes, home) per output. donate: (input, output) pairs. arena: offsets that have a slot.
+    arena_home: the idle list that provides the arena, 0 for none. constants: 8-byte values.
     """
 
     kinds: tuple[int, ...]
@@ -47,7 +46,7 @@ class TableLayout(NamedTuple):
 
 
 class Hot(NamedTuple):
-    """What is called, without arguments, when a table has run so often."""
+    """A function, called without arguments when a table has run ``runs`` times."""
 
     runs: int
     call: Callable[[], None]
@@ -70,7 +69,7 @@ class Table:
         words += [home for _, home in layout.outputs]
         words += [i for pair in layout.donate for i in pair]
         words += [*layout.arena, *layout.constants, *step_words(steps)]
-        self.hot = hot  # held, for the table has its address
+        self.hot = hot  # keeps the callable alive: the table holds its address
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 
@@ -85,12 +84,12 @@ class MethodDef(ctypes.Structure):
 @cache
 def _method(name: str, address: int) -> MethodDef:
     method = MethodDef(name.encode(), address, METH_FASTCALL, None)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point into it, also while the interpreter ends
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point to it, even at interpreter shutdown
     return method
 
 
 def builtin(name: str, address: int, bound: Any) -> Any:
-    """A Python builtin over a native ``PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n)``."""
+    """Return a Python builtin for a native ``PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n)``."""
     method = _method(name, address)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
@@ -99,9 +98,9 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 
 def text() -> str:
-    """All that runs Programs: calls, warm calls, buffers, loops; and small work."""
+    """Return the LLVM text of the native functions for calls, warm calls, buffers, loops and small eager operations."""
     from weft.devices.cpu.native import call_fast_ir, call_ir, elements_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    rooms = (walk_ir, call_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
-    return text_of_all(r for room in rooms for r in room.ROUTINES)
+    modules = (walk_ir, call_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
+    return text_of_all(r for module in modules for r in module.ROUTINES)

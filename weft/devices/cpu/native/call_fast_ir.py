@@ -1,10 +1,11 @@
-"""A warm call in emitted code: from a Python call into a Program and back without Python in between.
+"""Warm calls in emitted code: from a Python call into a Program and back without Python in between.
 
-``weft_warm`` is the ``__call__`` of a class (a jitted function). It compares the arguments with a table that the last
-slow call left in the object, runs the Program, and makes the Array of its one result. Where anything is not as the table
-says, it calls the slow way, a Python function, with the same arguments. ``warm.py`` writes the tables.
+``weft_warm`` is the ``__call__`` of the class of jitted functions. It compares the arguments with a table that the last slow
+call stored in the object, runs the Program, and creates the array of its only result. If anything differs from the table, it
+falls back to a Python function with the same arguments. ``call_tables.py`` writes the tables.
 
-The object of the table is held while the Program runs: it holds what runs, and another thread may drop both.
+The call holds a reference to the table's object while the Program runs: the object keeps the executable alive, and another
+thread may replace it.
 """
 
 from __future__ import annotations
@@ -44,50 +45,50 @@ def _state(f: Body) -> Record:
 
 
 def _slot(f: Body, object_: Value, name: str) -> Array:
-    """A slot of an object, the place of which the state tells: an array of one."""
+    """Return a slot of an object as an array of one element; the state holds the slot's offset."""
     return f.array(f.array(object_, "i8").at(_state(f)[name]), "ptr")
 
 
 @routine("ptr weft_warm(ptr self, ptr args, i64 nargs, ptr names)", exported=True)
 def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
-    """f(self, *args, **names), as Python calls a method"""
+    """Call f(self, *args, **names) with the vectorcall convention."""
 
-    def unless_as_known(right: Value) -> None:
-        with f.unless(right):
+    def fall_back_unless(condition: Value) -> None:
+        with f.unless(condition):
             f.ret(f.call(slow, self, args, nargs, names))
 
-    unless_as_known(names.null)
+    fall_back_unless(names.null)
     holder = _slot(f, self, "table")[0]
-    unless_as_known(~(holder.null | (holder == f.symbol("_Py_NoneStruct"))))
+    fall_back_unless(~(holder.null | (holder == f.symbol("_Py_NoneStruct"))))
     table = f.call("PyLong_AsVoidPtr", _slot(f, holder, "address")[0])
     call = f.record(table, WARM_TABLE)
     program = f.record(call["program"], CALL)
     threads = f.record(f.symbol("weft_state"), POOL)["threads"].to("i64")
-    unless_as_known((call["arguments"] == nargs) & (program["workers"] == threads))
+    fall_back_unless((call["arguments"] == nargs) & (program["workers"] == threads))
     state = _state(f)
-    unless_as_known(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
-    unless_as_known(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
+    fall_back_unless(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
+    fall_back_unless(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
     rows = f.array(table).part(len(WARM_TABLE))
     with f.each(nargs) as k:
-        unless_as_known(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(WARM_ROW))))
+        fall_back_unless(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(WARM_ROW))))
     rows = rows.part(nargs * len(WARM_ROW))
     watch = call["watch"]
-    unless_as_known(f.call(unchanged, rows.pointer, watch))
+    fall_back_unless(f.call(unchanged, rows.pointer, watch))
     rows = rows.part(watch * len(WATCH_ROW))
     inputs = call["inputs"]
     slots = f.room("i64", program["total"])
     objects = f.room("ptr", inputs)
-    with f.each(inputs) as k:  # what the Program is given, each with a reference while it runs
-        object_ = f.call(found, args, rows.at(k * len(WARM_INPUT)))
+    with f.each(inputs) as k:  # the Program's inputs, each with a reference while it runs
+        object_ = f.call(find_input, args, rows.at(k * len(WARM_INPUT)))
         with f.when(object_.null):
             f.call(drop, objects.pointer, k)
             f.ret(f.call(slow, self, args, nargs, names))
         f.call("Py_IncRef", object_)
         objects[k] = object_
     f.call("Py_IncRef", holder)
-    result = f.variable("ptr", f.call(ran, table, rows.at(inputs * len(WARM_INPUT)), slots.pointer, objects.pointer))
+    result = f.variable("ptr", f.call(run_program, table, rows.at(inputs * len(WARM_INPUT)), slots.pointer, objects.pointer))
     f.call(drop, objects.pointer, inputs)
-    with f.when(result.now.null):  # where nothing has changed: the slow way finds the fault again, and knows the user's line
+    with f.when(result.now.null):  # nothing has changed; the slow path meets the fault again and adds the user's line
         with f.unless(f.call("PyErr_ExceptionMatches", f.symbol("weft_index_fault")) == 0):
             f.call("PyErr_Clear")
             result.now = f.call(slow, self, args, nargs, names)
@@ -97,7 +98,7 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
 
 @routine("ptr weft_slow(ptr self, ptr args, i64 nargs, ptr names)", attributes="noinline nounwind")
 def slow(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
-    """The same call of the Python function."""
+    """Call the Python function with the same arguments."""
     count = f.variable("i64", nargs)
     with f.unless(names.null):
         count.now = nargs + f.call("PyTuple_Size", names)
@@ -109,18 +110,18 @@ def slow(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
 
 @routine("i1 weft_is(ptr object, ptr name, ptr wanted)")
 def attribute_is(f: Body, object_: Value, name: Value, wanted: Value) -> None:
-    """Whether an attribute is this very object; an exception is forgotten, the slow way will meet it again."""
-    found = f.call("PyObject_GetAttr", object_, name)
-    with f.when(found.null):
+    """Return whether an attribute is this object. Exceptions are cleared; the slow path meets them again."""
+    value = f.call("PyObject_GetAttr", object_, name)
+    with f.when(value.null):
         f.call("PyErr_Clear")
         f.ret(False)
-    f.call("Py_DecRef", found)
-    f.ret(found == wanted)
+    f.call("Py_DecRef", value)
+    f.ret(value == wanted)
 
 
 @routine("i1 weft_agrees(ptr argument, ptr row)")
 def agrees(f: Body, argument: Value, row_: Value) -> None:
-    """Whether an argument is what the table says."""
+    """Return whether an argument matches its row of the table."""
     row = f.record(row_, WARM_ROW)
     kind = row["kind"]
     with f.when((kind == ARRAY) | (kind == VALUE)):
@@ -134,21 +135,21 @@ def agrees(f: Body, argument: Value, row_: Value) -> None:
 
 @routine("i1 weft_unchanged(ptr rows, i64 count)")
 def unchanged(f: Body, rows: Value, count: Value) -> None:
-    """Whether variables, and the items of lists and dicts, are the very objects that the table names."""
-    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")  # where PyDict_Next is
+    """Return whether variables and the items of lists and dicts are still the objects in the table."""
+    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")  # the state of PyDict_Next
     with f.each(count) as k:
         row = f.record(f.array(rows).at(k * len(WATCH_ROW)), WATCH_ROW)
         kind, container = row["kind"], row["container"]
-        found = f.variable("ptr", row["value"])
+        current = f.variable("ptr", row["value"])
         with f.when(kind == VARIABLE):
-            found.now = f.call("PyDict_GetItemWithError", container, row["key"].to("ptr"))
+            current.now = f.call("PyDict_GetItemWithError", container, row["key"].to("ptr"))
         with f.when(kind == CELL):
-            found.now = f.record(container, CLOSURE)["content"]
+            current.now = f.record(container, CLOSURE)["content"]
         with f.when(kind == ITEMS):
             with f.unless(f.call("PyList_Size", container) == row["key"]):
                 f.ret(False)
         with f.when(kind == ITEM):
-            found.now = f.call("PyList_GetItem", container, row["key"])
+            current.now = f.call("PyList_GetItem", container, row["key"])
         with f.when(kind == KEYS):
             f.array(place)[0] = 0
             with f.unless(f.call("PyDict_Size", container) == row["key"]):
@@ -158,22 +159,22 @@ def unchanged(f: Body, rows: Value, count: Value) -> None:
                 f.ret(False)
             with f.unless(f.array(key, "ptr")[0] == row["key"].to("ptr")):
                 f.ret(False)
-            found.now = f.array(value, "ptr")[0]
-        with f.unless(found.now == row["value"]):
+            current.now = f.array(value, "ptr")[0]
+        with f.unless(current.now == row["value"]):
             f.ret(False)
     f.ret(True)
 
 
 @routine("ptr weft_watched" + BUILTIN, exported=True)
 def watched(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: where rows lie behind their number. (): whether all is as they say"""
+    """Builtin () -> bool: whether nothing watched has changed. self: address of the number of rows, followed by the rows."""
     rows = f.array(f.call("PyLong_AsVoidPtr", self))
     f.ret(f.call("PyBool_FromLong", f.call(unchanged, rows.at(1), rows[0]).to("i64")))
 
 
 @routine("i1 weft_fits(ptr array, ptr wanted, ptr shape, ptr dtype)")
 def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> None:
-    """Whether an object of this class, shape and dtype is there, with a buffer."""
+    """Return whether an array has this class, shape and dtype, is no view and is materialised."""
     none = f.symbol("_Py_NoneStruct")
     with f.unless(f.record(array, OBJECT)["type"] == wanted):
         f.ret(False)
@@ -192,8 +193,8 @@ def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> No
 
 
 @routine("ptr weft_found(ptr args, ptr row)")
-def found(f: Body, args: Value, row_: Value) -> None:
-    """An input of the Program, as the table says; null where a cell holds another Node than it did."""
+def find_input(f: Body, args: Value, row_: Value) -> None:
+    """Return the input of the Program that a row describes, or null if a cell holds another node than before."""
     row = f.record(row_, WARM_INPUT)
     kind = row["kind"]
     with f.when(kind == OF_ARRAY):
@@ -211,8 +212,8 @@ def found(f: Body, args: Value, row_: Value) -> None:
 
 
 @routine("ptr weft_ran(ptr table, ptr pairs, ptr slots, ptr objects)")
-def ran(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> None:
-    """Run the Program on these objects: its result as an Array, or null with an exception set."""
+def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> None:
+    """Run the Program on these objects. Return its result as an array, or null with an exception set."""
     call = f.record(table, WARM_TABLE)
     program = f.record(call["program"], CALL)
     ni, name, allocator, home = call["inputs"], program["name"], program["allocator"], program["home"]
@@ -223,7 +224,7 @@ def ran(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> 
         with f.unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers)):
             f.ret(None)
     sizes = kinds.part(ni)
-    buffer = f.call(make, allocator, sizes[1].to("ptr"), sizes[0])  # of the one output: its bytes, its home
+    buffer = f.call(make, allocator, sizes[1].to("ptr"), sizes[0])  # bytes and home of the only output
     with f.when(buffer.null):
         f.ret(None)
     count = call["node_slots"]
@@ -238,15 +239,15 @@ def ran(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> 
         f.ret(None)
     _slot(f, array, "content")[0] = node
     slots[ni] = f.record(buffer, BUFFER)["address"]
-    well = f.variable("i1")
+    succeeded = f.variable("i1")
     with f.when(home.null):
-        well.now = f.call(walk, program.pointer, slots_, 0)
+        succeeded.now = f.call(walk, program.pointer, slots_, 0)
     with f.otherwise():
         arena = f.call(block, allocator, home)
         with f.unless(arena == 0):
-            well.now = f.call(walk, program.pointer, slots_, arena)
+            succeeded.now = f.call(walk, program.pointer, slots_, arena)
             f.call(give, home, arena)
-    with f.unless(well.now):
+    with f.unless(succeeded.now):
         f.call("Py_DecRef", array)
         f.ret(None)
     f.ret(array)
@@ -254,7 +255,7 @@ def ran(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> 
 
 @routine("ptr weft_filled(ptr type, ptr pairs, i64 count)")
 def filled(f: Body, type_: Value, pairs: Value, count: Value) -> None:
-    """A new object with its slots filled from pairs (offset, object)."""
+    """Return a new object whose slots are set from pairs (offset, object), or null."""
     new = f.call("PyType_GenericAlloc", type_, 0)
     with f.when(new.null):
         f.ret(None)
@@ -272,4 +273,4 @@ def drop(f: Body, objects: Value, count: Value) -> None:
         f.call("Py_DecRef", f.array(objects, "ptr")[k])
 
 
-ROUTINES = (warm, slow, attribute_is, agrees, unchanged, watched, fits, found, ran, filled, drop)
+ROUTINES = (warm, slow, attribute_is, agrees, unchanged, watched, fits, find_input, run_program, filled, drop)

@@ -1,4 +1,4 @@
-"""What Python calls to run a Program, as emitted code: into outputs that exist, or into outputs that the call makes."""
+"""Emitted builtins that run a Program: with existing outputs, or with outputs that the call creates."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft.devices.cpu.native.walk_ir import execute, parts
 
 @routine("ptr weft_run" + BUILTIN, exported=True)
 def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(inputs, outputs, arena): into outputs that exist"""
+    """Builtin (inputs, outputs, arena): run a Program with existing outputs."""
     table = f.call("PyLong_AsVoidPtr", self)
     misused(f, nargs, 3)
-    given = f.array(args, "ptr")
-    inputs, outputs = given[0], given[1]
-    arena = f.call("PyLong_AsUnsignedLongLong", given[2])
+    arguments = f.array(args, "ptr")
+    inputs, outputs = arguments[0], arguments[1]
+    arena = f.call("PyLong_AsUnsignedLongLong", arguments[2])
     with f.unless(f.call(execute, table, inputs, outputs, arena)):
         f.ret(None)
     return_none(f)
@@ -23,11 +23,11 @@ def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 @routine("ptr weft_call" + BUILTIN, exported=True)
 def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(inputs, held or None) -> list of outputs: new buffers, or inputs that nobody else holds"""
+    """Builtin (inputs, held or None) -> list of outputs: new buffers or donated inputs."""
     table = f.call("PyLong_AsVoidPtr", self)
     misused(f, nargs, 2)
-    given = f.array(args, "ptr")
-    inputs, held = given[0], given[1]
+    arguments = f.array(args, "ptr")
+    inputs, held = arguments[0], arguments[1]
     words = f.record(table, CALL)
     ni, no, allocator, home = words["ni"], words["no"], words["allocator"], words["home"]
     _, sizes, homes, _ = parts(f, table, ni, no)
@@ -58,16 +58,16 @@ def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
     arena = f.call(block, allocator, home)
     with f.when(arena == 0):
         fail()
-    ran = f.call(execute, table, inputs, outputs, arena)
+    succeeded = f.call(execute, table, inputs, outputs, arena)
     f.call(give, home, arena)
-    with f.unless(ran):
+    with f.unless(succeeded):
         fail()
     f.ret(outputs)
 
 
 @routine("void weft_donate(ptr table, ptr inputs, ptr held, ptr outputs)")
 def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) -> None:
-    """Inputs that nobody else holds become outputs, as the table pairs them."""
+    """Use unshared inputs as outputs, for the pairs in the table."""
     words = f.record(table, CALL)
     ni, no = words["ni"], words["no"]
     _, sizes, _, pairs = parts(f, table, ni, no)
@@ -77,32 +77,32 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
         i, o = pair[0], pair[1]
         with f.unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct")):
             f.again()
-        given = f.call("PyList_GetItem", inputs, i)
-        buffer = f.record(given, BUFFER)
+        candidate = f.call("PyList_GetItem", inputs, i)
+        buffer = f.record(candidate, BUFFER)
         with f.unless(buffer["type"] == buffers):
             f.again()
         fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
         with f.unless(fits & f.call("PyList_GetItem", outputs, o).null):
             f.again()
-        # nor may it be another input, or an output already
-        with f.unless((f.call(count, inputs, ni, given) == 1) & (f.call(count, outputs, no, given) == 0)):
+        # the buffer must not be another input or already an output
+        with f.unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0)):
             f.again()
-        f.call("Py_IncRef", given)
-        f.call("PyList_SetItem", outputs, o, given)
+        f.call("Py_IncRef", candidate)
+        f.call("PyList_SetItem", outputs, o, candidate)
 
 
 @routine("i64 weft_count(ptr list, i64 length, ptr object)")
 def count(f: Body, list_: Value, length: Value, object_: Value) -> None:
-    """How often an object is in a list."""
-    found = f.variable("i64", 0)
+    """Return how often an object occurs in a list."""
+    total = f.variable("i64", 0)
     with f.each(length) as k:
-        found.now = found.now + (f.call("PyList_GetItem", list_, k) == object_).to("i64")
-    f.ret(found.now)
+        total.now = total.now + (f.call("PyList_GetItem", list_, k) == object_).to("i64")
+    f.ret(total.now)
 
 
 @routine("void weft_copy(ptr args)", exported=True)
 def copy(f: Body, args: Value) -> None:
-    """args: source, target, bytes"""
+    """Copy memory. args: source, target, bytes; source and target may overlap."""
     source, target, nbytes = f.array(args, "ptr")[0], f.array(args, "ptr")[1], f.array(args)[2]
     with f.unless(source == target):
         f.call("llvm.memmove.p0.p0.i64", target, source, nbytes, False)
@@ -110,12 +110,11 @@ def copy(f: Body, args: Value) -> None:
 
 @routine("ptr weft_apply" + BUILTIN, exported=True)
 def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: where the address of a function lies whose sizes are arguments. (words...): run it on them; the first says how much
-    work it is"""
-    given, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
+    """Builtin (words...): call a dynamic kernel with these words. self: the cell with its address; words[0]: amount of work."""
+    arguments, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
     words[0] = 0
     with f.each(nargs) as k:
-        words[k] = f.call("PyLong_AsUnsignedLongLongMask", given[k])
+        words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
     cell = f.call("PyLong_AsVoidPtr", self)
     with f.unless(f.call("PyErr_Occurred").null):
         f.ret(None)

@@ -1,6 +1,6 @@
-"""Warm calls: tables for ``weft_warm`` (``call_fast_ir.py``), and the class that it is the ``__call__`` of.
+"""Tables for warm calls (``weft_warm`` in ``call_fast_ir.py``), and its installation as the ``__call__`` of a class.
 
-Nothing here knows what an Array is: the layers above say which slots hold what.
+This module does not import the array layer, which passes the classes and slot names.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _INPUT = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layout
 
 
 class WarmTable:
-    """One kind of call: see ``weft.devices.native_protocols`` for its rows.
+    """The table of one signature: see ``weft.devices.native_protocols`` for its rows.
 
-    ``held`` keeps every object whose address is in it, and ``run``, which ``program`` belongs to.
+    ``held`` keeps ``run`` and every object whose address is in the table alive.
     """
 
     __slots__ = ("address", "cells", "held", "program", "structures", "words")
@@ -63,23 +63,23 @@ class WarmTable:
         self.address = int(self.words.ctypes.data)
 
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
-        """Whether this table is for this program, count of structures, and what the captured cells hold now."""
+        """Return whether the table belongs to this program, structure version and these nodes of captured cells."""
         return self.program == program and self.structures is structures and self.cells == cells
 
 
 class _Address(int):
-    """Where a table lies, and what it needs: ``held``."""
+    """The address of a table, with the objects it refers to in ``held``."""
 
     held: Any
 
 
 def watched(rows: Sequence[Watched], address: int) -> Callable[[], bool]:
-    """``weft_watched`` at ``address`` of a table of these rows."""
+    """Return the builtin ``weft_watched`` (at ``address``) bound to a table of these rows."""
     words = np.array([len(rows), *_watch_words(rows)], np.int64)
-    place = _Address(words.ctypes.data)
-    place.held = words, rows
-    made: Callable[[], bool] = builtin("weft_watched", address, place)
-    return made
+    table = _Address(words.ctypes.data)
+    table.held = words, rows
+    check: Callable[[], bool] = builtin("weft_watched", address, table)
+    return check
 
 
 def _watch_words(rows: Sequence[Watched]) -> list[int]:
@@ -91,7 +91,7 @@ def _watch_words(rows: Sequence[Watched]) -> list[int]:
 
 @cache
 def offset_in(cls: type, name: str) -> int:
-    """Where a slot lies within the instances of a class."""
+    """Return the byte offset of a slot in the instances of a class."""
     probe: Any = object.__new__(cls)
     mark = object()
     setattr(probe, name, mark)
@@ -100,8 +100,8 @@ def offset_in(cls: type, name: str) -> int:
 
 
 def install(cls: type, table: str, world: World, address: int, state: int) -> None:
-    """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a WarmTable."""
-    at = {
+    """Set ``cls.__call__`` to ``weft_warm`` at ``address``. The slot ``table`` of ``cls`` holds a WarmTable."""
+    fields = {
         "table": offset_in(cls, table), "address": offset_in(WarmTable, "address"), "local": id(world.local),
         "inside": id(world.inside), "zero": id(0),
         "structure": id(world.structure), "count": id(world.counter), "slow": id(world.slow), "array": id(world.array),
@@ -110,8 +110,8 @@ def install(cls: type, table: str, world: World, address: int, state: int) -> No
         "value": offset_in(world.node, "value"), "dtype": offset_in(world.node, "dtype"), "shape": offset_in(world.node, "shape"),
         "op": offset_in(world.node, "op"), "scalar": id(world.scalar),
     }
-    layouts.write(state, layouts.WARM_STATE, at)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(world))  # the state holds its parts without counting
+    layouts.write(state, layouts.WARM_STATE, fields)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(world))  # the state holds no references to its parts
     method = MethodDef(b"__call__", address, METH_FASTCALL | METH_KEYWORDS, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     make = ctypes.pythonapi.PyDescr_NewMethod

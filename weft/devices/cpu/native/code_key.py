@@ -1,4 +1,4 @@
-"""Under which name code is kept: all that it depends on besides its own text."""
+"""Cache keys of object code: a digest of its text and everything else it depends on."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ ABI = "weft-cpu-1"  # arguments as an array of 8-byte slots; weft_parallel; weft
 
 @lru_cache(maxsize=1)
 def identity() -> str:
-    """All that code depends on besides its own text: CPU, LLVM, ABI, and the code that wrote it."""
+    """Return all that object code depends on besides its own text: CPU, LLVM, ABI and weft's code generator."""
     import llvmlite
 
     libraries = sorted((Path(llvmlite.__file__).parent / "binding").glob("*llvmlite*"))
-    stamp = " ".join(f"{p.name} {p.stat().st_size}" for p in libraries)  # which LLVM it carries
+    stamp = " ".join(f"{p.name} {p.stat().st_size}" for p in libraries)  # identifies the LLVM it bundles
     return "\n".join([ABI, cpu_identity(), f"llvmlite {llvmlite.__version__} {stamp}", source_hash(), ""])
 
 
 @lru_cache(maxsize=1)
-def _identified() -> Any:
+def _identity_digest() -> Any:
     return hashlib.sha256(identity().encode())
 
 
 def name_of(text: str) -> str:
-    """Under which name an object is kept, in memory and on disk."""
-    digest = _identified().copy()
+    """Return the name under which an object is cached in memory and on disk."""
+    digest = _identity_digest().copy()
     digest.update(text.encode())
     return digest.hexdigest()
 
 
 @lru_cache(maxsize=1)
 def cpu_identity() -> str:
-    """The CPU's exact features and cache sizes, without asking LLVM."""
+    """Return a text with the CPU's features and cache sizes, on Linux without loading LLVM."""
     lines = [system(), architecture()]
     try:
         wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
@@ -50,13 +50,13 @@ def cpu_identity() -> str:
         import platform
 
         lines.append(platform.processor())
-    if len(lines) <= 3:  # not Linux: ask LLVM
+    if len(lines) <= 3:  # not Linux: LLVM detects the features
         lines.append(repr(host()))
     return "\n".join(lines)
 
 
 def cpu_model() -> str:
-    """The name the CPU gives itself; never used to choose code."""
+    """Return the CPU's model name. It is never used to choose code."""
     for line in cpu_identity().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -67,7 +67,7 @@ def cpu_model() -> str:
 
 @lru_cache(maxsize=1)
 def source_hash() -> str:
-    """A digest of weft's own code that decides what a kernel's object code looks like."""
+    """Return a digest of weft's source files that determine a kernel's object code."""
     digest = hashlib.sha256()
     for path in _sources():
         digest.update(os.fsencode(path.relative_to(_PACKAGE)) + b"\0" + path.read_bytes())
@@ -75,10 +75,10 @@ def source_hash() -> str:
 
 
 def sources_unchanged() -> bool:
-    """Whether the files that :func:`source_hash` reads are still those this process imported.
+    """Return whether the files that :func:`source_hash` reads are unchanged since this process imported them.
 
-    While somebody edits weft, old code in memory must not be kept under the new files' name. Looked at once a second: all
-    files take a millisecond, and a first call may write fifty kernels.
+    If weft is edited meanwhile, code from the old files must not be stored under the new files' digest. The check runs at most
+    once a second: it takes a millisecond, and a first call may write fifty kernels.
     """
     return _unchanged_since(_STARTED, int(time.monotonic()))
 

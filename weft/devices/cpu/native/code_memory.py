@@ -1,9 +1,8 @@
-"""Where machine code lies: a few large regions, in which objects get pages and give them back.
+"""Memory for machine code: a few large regions from which objects take pages and to which they return them.
 
-A mapping for each object would end a process that changes shapes at 16,000 of them: the system allows 65,530 mappings. A
-region is two: pages of code, which are executable, and behind them data, which are writable; nothing is ever both. Pages of
-code are writable for the moment in which an object is copied there, and neighbours with equal protection are one mapping
-again afterwards.
+With a mapping per object, a process with many shapes would fail after 16,000 of them: Linux allows 65,530 mappings. A region
+consists of executable pages for code, followed by writable pages for data; no page is ever both. Code pages are made writable
+only while an object is copied into them; afterwards the kernel joins neighbours of equal protection into one mapping again.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 PAGE = mmap.PAGESIZE
-UNIT = 64  # bytes of data are given out in units: no section of ours wants more alignment
-CODE, DATA = 14 << 20, 2 << 20  # a region; only what is touched takes memory
+UNIT = 64  # granularity of data in bytes; no section of a kernel needs more alignment
+CODE, DATA = 14 << 20, 2 << 20  # sizes of a region; only touched pages take memory
 
 
 class Refused(OSError):
-    """This system gives no executable memory."""
+    """The system refuses executable memory."""
 
 
 class Spans:
-    """Free stretches of ``count`` units. Free neighbours are one stretch."""
+    """The free spans among ``count`` units. Adjacent free spans are merged."""
 
     def __init__(self, count: int) -> None:
-        self._end: dict[int, int] = {}  # of the stretch that begins there
-        self._start: dict[int, int] = {}  # of the stretch that ends there
+        self._end: dict[int, int] = {}  # start -> end of a free span
+        self._start: dict[int, int] = {}  # end -> start of a free span
         self._of_size: dict[int, set[int]] = {}
         self._add(0, count)
 
     def take(self, count: int) -> int | None:
-        """Where ``count`` units begin that are taken now; None if there is no such stretch."""
+        """Take ``count`` adjacent units. Return the first, or None if no free span is long enough."""
         sizes = self._of_size
         size = count if count in sizes else min((s for s in sizes if s > count), default=None)
         if size is None:
@@ -43,7 +42,7 @@ class Spans:
         return start
 
     def give(self, start: int, count: int) -> None:
-        """Units that :meth:`take` gave are free again."""
+        """Return units taken by :meth:`take`."""
         end = start + count
         if start in self._start:
             before = self._start[start]
@@ -56,7 +55,7 @@ class Spans:
         self._add(start, end)
 
     def free(self) -> int:
-        """How many units are free."""
+        """Return the number of free units."""
         return sum(size * len(starts) for size, starts in self._of_size.items())
 
     def _add(self, start: int, end: int) -> None:
@@ -73,16 +72,16 @@ class Spans:
 
 
 class Region:
-    """``code`` bytes of pages for code, then ``data`` bytes."""
+    """A mapping of ``code`` bytes for code, followed by ``data`` bytes for data."""
 
     def __init__(self, code: int, data: int) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)  # a forked child has its own
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)  # private: each fork has a copy
         self.memory = mmap.mmap(-1, code + data, flags)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.memory[0] = 0  # a mapping that was touched before it is cut joins again
+        self.memory[0] = 0  # Linux joins split mappings again only if the mapping was touched before
         if _protect(self.address, code, mmap.PROT_READ | mmap.PROT_EXEC):
             raise Refused("this system refuses executable memory")
-        # never unmapped: workers may be inside, and buffers are freed by code here while the interpreter ends
+        # never unmapped: workers may be executing it, and it frees buffers during interpreter shutdown
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory))
         self.code_size = code
         self.code = Spans(code // PAGE)
@@ -90,7 +89,7 @@ class Region:
 
 
 class Place(NamedTuple):
-    """What one object has of a region: offsets and sizes in pages of code and in units of data."""
+    """The part of a region that an object occupies: first page and number of pages, first data unit and number of units."""
 
     region: Region
     code: int
@@ -108,25 +107,25 @@ class Place(NamedTuple):
 
 
 class CodeMemory:
-    """The regions of one compiler. One thread at a time."""
+    """The regions of one compiler. Not thread-safe."""
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
 
     def take(self, code: int, data: int) -> Place:
-        """Room for so many bytes of code and of data."""
+        """Reserve space for ``code`` and ``data`` bytes, in a new region if necessary."""
         pages, units = max(1, -(-code // PAGE)), -(-data // UNIT)
         for region in reversed(self.regions):
-            found = _in(region, pages, units)
-            if found is not None:
-                return found
+            place = _take_place(region, pages, units)
+            if place is not None:
+                return place
         self.regions.append(Region(max(CODE, pages * PAGE), max(DATA, -(-units * UNIT // PAGE) * PAGE)))
-        found = _in(self.regions[-1], pages, units)
-        assert found is not None
-        return found
+        place = _take_place(self.regions[-1], pages, units)
+        assert place is not None
+        return place
 
     def fill(self, place: Place, code: bytes | memoryview, data: bytes | memoryview) -> None:
-        """Put an object's bytes at its place."""
+        """Copy an object's bytes to its place."""
         memory, at = place.region.memory, place.region.code_size + place.data * UNIT
         memory[at : at + len(data)] = data
         start, size = place.code * PAGE, place.pages * PAGE
@@ -139,7 +138,7 @@ class CodeMemory:
                 raise Refused("this system refuses executable memory")
 
     def give(self, place: Place) -> None:
-        """Take an object's place back, which nobody runs or reads any more."""
+        """Free an object's place. Its code must not be running and its data not be in use."""
         region = place.region
         region.memory.madvise(mmap.MADV_DONTNEED, place.code * PAGE, place.pages * PAGE)
         region.code.give(place.code, place.pages)
@@ -147,11 +146,11 @@ class CodeMemory:
             region.data.give(place.data, place.units)
 
     def used(self) -> int:
-        """Bytes that objects have."""
+        """Return the bytes that objects occupy."""
         return sum(r.code_size - r.code.free() * PAGE + len(r.memory) - r.code_size - r.data.free() * UNIT for r in self.regions)
 
 
-def _in(region: Region, pages: int, units: int) -> Place | None:
+def _take_place(region: Region, pages: int, units: int) -> Place | None:
     code = region.code.take(pages)
     if code is None:
         return None
@@ -164,9 +163,9 @@ def _in(region: Region, pages: int, units: int) -> Place | None:
 
 @lru_cache(maxsize=1)
 def _mprotect() -> Any:
-    found = ctypes.CDLL(None).mprotect
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return found
+    mprotect = ctypes.CDLL(None).mprotect
+    mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return mprotect
 
 
 def _protect(address: int, size: int, flags: int) -> int:

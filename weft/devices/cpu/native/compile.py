@@ -1,12 +1,10 @@
-"""LLVM text to code in memory: generate, compile, keep on disk, load; and take the memory of dropped kernels back.
+"""The compiler: generate LLVM text, compile it, store it on disk, load it, and free the code of unused kernels.
 
-LLVM is opened on the first real compilation; a process whose kernels are all in the cache never opens it (on
-platforms that ``elf.py`` serves). The key of a kernel is computed from its printed form, so a hit generates no
-LLVM text either.
+LLVM is loaded on the first actual compilation; a process whose kernels are all cached never loads it (on platforms that
+``elf.py`` supports). A kernel's key is computed from its printed form, so a cache hit generates no LLVM text either.
 
-A kernel belongs to the executables that hold its :class:`Loaded`: who runs one holds it. The compiler knows it by a weak
-reference without a callback (nothing of Python's runs when a kernel is dropped, so no Ctrl-C is lost there), and looks now and
-then which of them are dead.
+Executables hold the :class:`Loaded` of each kernel they run. The compiler has a weak reference without a callback, because a
+Ctrl-C during a callback would be lost; a sweep finds the dead references from time to time.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ from weft.devices.cpu.native.optimisation_levels import cost_of, level_of
 from weft.devices.cpu.native.recompile import PATIENCE, Again, Job
 from weft.process.signals import uninterrupted
 
-KEPT_DEAD = 256  # kernels that nobody holds wait for a sweep: this many, and as many as are alive
+KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
 
 
 class Later(NamedTuple):
-    """A kernel's better code, which is not made yet: what it is kept under, and the text, packed."""
+    """The pending recompilation of a kernel: its name in the cache, metadata and a function returning the compressed text."""
 
     name: str
     meta: dict[str, Any]
@@ -44,16 +42,16 @@ class Later(NamedTuple):
 
 
 class Loaded:
-    """One kernel that can be called: ``void (*address)(void **args)``. Its code lives as long as this object is held.
+    """A loaded kernel, ``void (*address)(void **args)``. Its code is freed after this object.
 
-    The address lies in memory, at ``cell``, where emitted code reads it at each call: it changes when better code is there
-    (``later`` is None then). The old code stays, for a thread may be in it.
+    Emitted code reads the address from memory, at ``cell``, at each call. Recompilation replaces the address and sets ``later``
+    to None. The old code stays in memory, since a thread may be executing it.
     """
 
     __slots__ = ("__weakref__", "_word", "cell", "later", "parallel", "scratch", "worker_scratch")
 
     def __init__(self, address: int, scratch: int, worker_scratch: int, parallel: bool, later: Later | None = None) -> None:
-        self._word = ctypes.c_int64(address)  # written at once, not in parts
+        self._word = ctypes.c_int64(address)  # written atomically
         self.cell = ctypes.addressof(self._word)
         self.scratch, self.worker_scratch, self.parallel, self.later = scratch, worker_scratch, parallel, later
 
@@ -67,8 +65,8 @@ class Loaded:
 
 
 @dataclass(slots=True)
-class _Known:
-    """A kernel in memory. ``give`` frees its code, once ``loaded`` is dead."""
+class _KernelEntry:
+    """A kernel in memory. ``fields`` recreate its ``Loaded``; ``give`` frees its code once ``loaded`` is dead."""
 
     loaded: weakref.ref[Loaded]
     fields: tuple[int, int, int, bool, Later | None]
@@ -77,8 +75,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Counts:
-    """What this process did: LLVM compilations that somebody waited for, objects taken from disk and objects put into memory
-    then; kernels that got better code in the background."""
+    """Counters: foreground compilations, objects read from disk, objects loaded into memory, background recompilations."""
 
     compiles: int = 0
     cache_hits: int = 0
@@ -88,16 +85,16 @@ class Counts:
 
 @dataclass(slots=True)
 class Compiler:
-    """Turns text into addresses and remembers them.
+    """Compiles text to addresses and caches them.
 
-    imports : addresses of the symbols that kernels import by name.
-    load_generator : loads the modules that ``generate`` of :meth:`kernel` needs.
+    imports : addresses of the symbols that kernels import
+    load_generator : imports the modules that ``generate`` of :meth:`kernel` needs
     """
 
     cache: Cache
     imports: dict[str, int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
-    kernels: dict[str, _Known] = field(default_factory=dict)
+    kernels: dict[str, _KernelEntry] = field(default_factory=dict)
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
@@ -110,151 +107,154 @@ class Compiler:
         self.again = Again(self._features)
 
     def _features(self) -> str:
-        self.load_generator()  # the texts of lesser code that came from disk are made in the thread
+        self.load_generator()  # the recompiling thread generates the text of kernels that came from disk
         return str(host().features)
 
     def kernel(
         self, text: str, generate: Callable[[], Any], us: float = math.inf, quick: Callable[[], Any] | None = None,
     ) -> Loaded:
-        """The kernel whose printed form is ``text``; ``generate() -> Generated`` is called if it must be built.
+        """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``.
 
-        us : that a run spends in it, by an estimate: whether LLVM takes its time now, or when :meth:`improve` asks for it
-        quick : makes a shorter text of the same function, for where better code is made later
+        us : estimated microseconds per run; decides whether to optimise now or later, in :meth:`improve`
+        quick : generates a shorter text of the same function, used if the kernel is recompiled later
         """
         name = name_of("kernel\n" + text)
-        known = self.kernels.get(name)
-        found = None if known is None else known.loaded()
-        if found is not None:
-            return found
+        entry = self.kernels.get(name)
+        loaded = None if entry is None else entry.loaded()
+        if loaded is not None:
+            return loaded
         with self.lock:
-            known = self.kernels.get(name)
-            if known is not None:
-                found = known.loaded()
-                if found is None:  # dead, and not swept yet
-                    found = Loaded(*known.fields)
-                    known.loaded = weakref.ref(found)
-                return found
+            entry = self.kernels.get(name)
+            if entry is not None:
+                loaded = entry.loaded()
+                if loaded is None:  # unused and not swept yet: reuse its code
+                    loaded = Loaded(*entry.fields)
+                    entry.loaded = weakref.ref(loaded)
+                return loaded
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
             first = quick
             if first is None or not self.again.possible:
                 us, first = us if self.again.possible else math.inf, generate
             keep = partial(self._as_kernel, generate, first is generate)
-            return self._object(name, lambda: _of_generated(first()), keep, us, kernel=True)
+            return self._load_or_build(name, lambda: _text_and_meta(first()), keep, us, kernel=True)
 
     def improve(self, kernels: Iterable[Loaded], patience: float = PATIENCE) -> None:
-        """Have better code made, in the background, for those that have none yet; see :meth:`Again.add`."""
-        jobs = [Job(k.later.text, partial(self._improved, k.later)) for k in dict.fromkeys(kernels) if k.later]
+        """Queue kernels for recompilation in the background, unless they have been recompiled; see :meth:`Again.add`."""
+        jobs = [Job(k.later.text, partial(self._install_improved, k.later)) for k in dict.fromkeys(kernels) if k.later]
         self.again.add(jobs, patience)
 
     def settle(self, kernels: Iterable[Loaded] | None = None) -> None:
-        """Wait until these kernels, or all in memory, have the best code."""
+        """Recompile these kernels, or all in memory, and wait."""
         if kernels is None:
             with self.lock:
-                kernels = [k for known in self.kernels.values() if (k := known.loaded()) is not None]
+                kernels = [k for entry in self.kernels.values() if (k := entry.loaded()) is not None]
         self.improve(kernels)
         self.again.settle()
 
-    def _improved(self, later: Later, code: bytes) -> None:
-        """Better code is there. In the background's thread."""
+    def _install_improved(self, later: Later, code: bytes) -> None:
+        """Load recompiled code and switch the kernel to it. Runs in the background thread."""
         meta = {**later.meta, "level": HIGH, "llvm": not elf.supported()}
         with self.lock:
-            known = self.kernels.get(later.name)
-            if known is None or known.fields[-1] is None:  # swept, or done meanwhile
+            entry = self.kernels.get(later.name)
+            if entry is None or entry.fields[-1] is None:  # swept or recompiled meanwhile
                 return
-            addresses, give = self._placed(later.name, meta, code)
-            known.give = partial(_both, known.give, give)
-            known.fields = (addresses[meta["symbol"]], *known.fields[1:-1], None)
-            found = known.loaded()
-            if found is not None:
-                found.improve(known.fields[0])
+            addresses, give = self._place(later.name, meta, code)
+            entry.give = partial(_call_both, entry.give, give)
+            entry.fields = (addresses[meta["symbol"]], *entry.fields[1:-1], None)
+            loaded = entry.loaded()
+            if loaded is not None:
+                loaded.improve(entry.fields[0])
             self.counts.improved += 1
         if sources_unchanged():
             self.cache.write(later.name, meta, code)
 
     def module(self, ir: str) -> dict[str, int]:
-        """Addresses of the functions that a piece of LLVM text defines. They stay."""
+        """Return the addresses of the functions that LLVM text defines. They are never freed."""
         return self.named_module(ir, lambda: ir)
 
     def named_module(self, what: str, text: Callable[[], str]) -> dict[str, int]:
-        """The same for ``text()``, which is asked only if there is no object of it yet.
+        """Return the addresses of the functions that ``text()`` defines; it is called only if there is no cached object.
 
-        what : names the text, with all that it depends on besides weft's own code and the machine.
+        what : identifies the text, including all that it depends on besides weft's own code and the machine
         """
         name = name_of("module\n" + what)
         with self.lock:
             if name not in self.modules:
-                self._object(name, lambda: (text(), {}), self._as_module, math.inf)
+                self._load_or_build(name, lambda: (text(), {}), self._as_module, math.inf)
             return self.modules[name]
 
     def sweep(self) -> int:
-        """Free the code of kernels that nobody holds; returns how many there were."""
+        """Free the code of unused kernels. Return their number."""
         with self.lock:
-            dead = [name for name, known in self.kernels.items() if known.loaded() is None]
-            with uninterrupted():  # forgotten and given back, or neither
+            dead = [name for name, entry in self.kernels.items() if entry.loaded() is None]
+            with uninterrupted():  # Ctrl-C between pop and give would leak the code
                 for name in dead:
                     self.kernels.pop(name).give()
             self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
             return len(dead)
 
     def _as_kernel(
-        self, generate: Callable[[], Any], whole: bool, name: str, meta: dict[str, Any], ir: str | None,
+        self, generate: Callable[[], Any], is_final: bool, name: str, meta: dict[str, Any], ir: str | None,
         addresses: dict[str, int], give: Callable[[], None],
     ) -> Loaded:
-        """whole: ``ir`` is what ``generate`` gives"""
+        """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
         later = None
         if meta["level"] != HIGH:
-            known = ir if whole else None
-            later = Later(name, meta, (lambda: _packed(generate().ir)) if known is None else partial(_same, _packed(known)))
+            final = ir if is_final else None
+            later = Later(name, meta, (lambda: _compress(generate().ir)) if final is None else partial(_same, _compress(final)))
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
-        found = Loaded(*fields)
-        self.kernels[name] = _Known(weakref.ref(found), fields, give)
-        return found
+        loaded = Loaded(*fields)
+        self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
+        return loaded
 
     def _as_module(
         self, name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int], give: Callable[[], None],
     ) -> None:
         self.modules[name] = addresses
 
-    def _object(
+    def _load_or_build(
         self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], us: float,
         kernel: bool = False,
     ) -> Any:
-        """From disk, or built: loaded, and handed to ``keep``. An entry that cannot be loaded, or not serve, counts as none."""
+        """Load an object from disk, or build and store it. Return the result of ``keep`` for it.
+
+        A cached object that is incomplete, not optimised enough or not loadable is rebuilt.
+        """
         entry = self.cache.read(name)
         if entry is not None and _is_complete(entry.meta, kernel) and level_of(us, entry.meta["cost"]) <= entry.meta["level"]:
             try:
-                return self._loaded(name, entry.meta, None, entry.code, keep, hit=True)
+                return self._load(name, entry.meta, None, entry.code, keep, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
         ir, meta = make()
         cost = cost_of(ir)
-        level = HIGH if "<1 x i1>" in ir else level_of(us, cost)  # LLVM 22 aborts at LOW on some of what masks of one lane do
+        level = HIGH if "<1 x i1>" in ir else level_of(us, cost)  # LLVM 22 aborts at LOW on some code with one-lane masks
         code, exports = emit_object(ir, level)
         meta = {**meta, "exports": exports, "llvm": not elf.supported(), "level": level, "cost": cost}
         self.counts.compiles += 1
         try:
-            found = self._loaded(name, meta, ir, code, keep)
-        except elf.UnsupportedObject as error:  # LLVM's loader knows more
+            result = self._load(name, meta, ir, code, keep)
+        except elf.UnsupportedObject as error:  # LLVM's loader supports more
             meta["llvm"] = True
             try:
-                found = self._loaded(name, meta, ir, code, keep)
+                result = self._load(name, meta, ir, code, keep)
             except RuntimeError as second:
                 raise RuntimeError(f"compiled code cannot be loaded: {error}") from second
         if sources_unchanged():
             self.cache.write(name, meta, code)
-        return found
+        return result
 
-    def _loaded(
+    def _load(
         self, name: str, meta: dict[str, Any], ir: str | None, code: bytes, keep: Callable[..., Any], hit: bool = False,
     ) -> Any:
-        with uninterrupted():  # in memory and known, or neither
-            addresses, give = self._placed(name, meta, code)
+        with uninterrupted():  # Ctrl-C between loading and registering would leak the code
+            addresses, give = self._place(name, meta, code)
             self.counts.loads += 1
             self.counts.cache_hits += hit
             return keep(name, meta, ir, addresses, give)
 
-    def _placed(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
+    def _place(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
         if meta["llvm"]:
             return self._load_llvm(name, code, meta["exports"])
         addresses, place = elf.load(code, self._resolve, self.memory)
@@ -271,18 +271,18 @@ class Compiler:
         llvm = _llvm()
         if self._jit is None:
             self._jit = llvm.create_lljit_compiler(emission.machine(host().features, HIGH))
-            _hold(self._jit)
+            _keep_alive(self._jit)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol, address in self.imports.items():
             builder.import_symbol(symbol, address)
         for symbol in exports:
             builder.export_symbol(symbol)
         tracker = builder.link(self._jit, f"{name}-{self.counts.loads}-{self.counts.improved}")
-        _hold(tracker)
+        _keep_alive(tracker)
         return {symbol: tracker[symbol] for symbol in exports}, partial(_unload, tracker)
 
 
-def _of_generated(generated: Any) -> tuple[str, dict[str, Any]]:
+def _text_and_meta(generated: Any) -> tuple[str, dict[str, Any]]:
     return generated.ir, {
         "symbol": generated.symbol, "scratch": generated.scratch, "worker_scratch": generated.worker_scratch,
         "parallel": "parallel" in generated.paths,
@@ -290,13 +290,13 @@ def _of_generated(generated: Any) -> tuple[str, dict[str, Any]]:
 
 
 def emit_object(ir: str, level: int = HIGH) -> tuple[bytes, list[str]]:
-    """Compile LLVM text for this CPU; the object file and the functions it exports."""
-    with uninterrupted():  # llvmlite frees what it made in destructors, where Ctrl-C would be lost
+    """Compile LLVM text for this CPU. Return the object file and the names of its exported functions."""
+    with uninterrupted():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
         return emission.emitted(ir, host().features, level)
 
 
 def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
-    """Return whether an entry's metadata has every field that loading a kernel, or else a module, reads."""
+    """Return whether an entry's metadata has every field needed to load a kernel, or a module if ``kernel`` is false."""
     exports = meta.get("exports")
     if not isinstance(exports, list) or not all(isinstance(name, str) for name in exports) or type(meta.get("llvm")) is not bool:
         return False
@@ -310,12 +310,12 @@ def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
     )
 
 
-def _hold(thing: Any) -> None:
-    """Not unloaded while the interpreter ends: threads may be inside emitted code."""
+def _keep_alive(thing: Any) -> None:
+    """Leak a reference: threads may be inside emitted code at interpreter shutdown."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
     first()
     second()
 
@@ -324,8 +324,8 @@ def _same(text: bytes) -> bytes:
     return text
 
 
-def _packed(ir: str) -> bytes:
-    return zlib.compress(ir.encode(), 1)  # a tenth of it; it may have to be kept for long
+def _compress(ir: str) -> bytes:
+    return zlib.compress(ir.encode(), 1)  # to about a tenth: the text may stay in memory for long
 
 
 def _unload(tracker: Any) -> None:
@@ -340,11 +340,11 @@ def _llvm() -> Any:
 
 
 def llvm_lock() -> Any:
-    """The lock under which llvmlite enters LLVM, None where LLVM is not loaded (or keeps it elsewhere)."""
-    loaded = sys.modules.get("llvmlite.binding.ffi")
-    return getattr(getattr(getattr(loaded, "lib", None), "_lock", None), "_lock", None)
+    """Return llvmlite's lock around LLVM calls, or None if llvmlite is not loaded or has no such lock."""
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    return getattr(getattr(getattr(ffi, "lib", None), "_lock", None), "_lock", None)
 
 
 def function(address: int, *types: Any, result: Any = None) -> Any:
-    """A ctypes function at an address; releases the interpreter lock."""
+    """Return a ctypes function for an address. Calls release the interpreter lock."""
     return ctypes.CFUNCTYPE(result, *types)(address)

@@ -1,4 +1,4 @@
-"""What `weft info` prints of the CPU: features, threads, cache, versions, and two measured figures."""
+"""The CPU's part of `weft info`: features, threads, cache, versions, and two measured figures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from weft.devices.cpu.native.code_key import cpu_model
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.host_cpu import host
 
-_CHAINS = 12  # independent sums: enough to hide an fma's latency on two units
+_CHAINS = 12  # independent sums: enough to hide the latency of fma on two units
 
 
 def describe(device: Any, measure: bool = False) -> dict[str, Any]:
-    """Plain data. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (about 0.2 s)."""
+    """Describe the CPU. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (about 0.2 s)."""
     isa = host()
     cache = device.compiler.cache
     entries, size = cache.size()
@@ -47,7 +47,7 @@ def describe(device: Any, measure: bool = False) -> dict[str, Any]:
 
 
 def fma_peak(device: Any, isa: Any) -> float:
-    """float32 operations a second of one core: a loop of nothing but fused multiply-adds."""
+    """Measure float32 operations per second of one core, in a loop of fused multiply-adds."""
     rounds = 1 << 20
     run = function(device.compiler.module(fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
     sink = device.allocate(4096)
@@ -55,17 +55,17 @@ def fma_peak(device: Any, isa: Any) -> float:
 
 
 def copy_bandwidth(device: Any, nbytes: int = 64 << 20) -> float:
-    """Bytes read and written a second by one core copying memory far larger than its own caches."""
+    """Measure bytes read and written per second by one core that copies memory far larger than its caches."""
     source, target = device.allocate(nbytes), device.allocate(nbytes)
     args = (ctypes.c_int64 * 3)(source.address, target.address, nbytes)
     run = function(device.native["weft_copy"], ctypes.c_void_p)
     ctypes.memset(source.address, 1, nbytes)
-    run(args)  # first touch of the pages
+    run(args)  # touches the pages
     return 2 * nbytes / fastest(lambda: run(args))
 
 
 def fastest(run: Callable[[], Any], times: int = 5, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of the fastest of some runs."""
+    """Return the seconds of the fastest of ``times`` runs."""
     best = float("inf")
     for _ in range(times):
         start = clock()
@@ -75,10 +75,9 @@ def fastest(run: Callable[[], Any], times: int = 5, clock: Callable[[], float] =
 
 
 def fma_text(lanes: int, rounds: int) -> str:
-    """Return LLVM text of ``weft_fma_peak(sink)``: nothing but fused multiply-adds, whose sums tend to 1.
+    """Return LLVM text of ``weft_fma_peak(sink)``: a loop of fused multiply-adds, whose sums tend to 1.
 
-    The operands are numbers of the text: where they were read from memory that nobody had written, it held denormal numbers at
-    times, which take 300 times as long.
+    The operands are constants: uninitialised memory sometimes contained denormal numbers, which take 300 times as long.
     """
     v = f"<{lanes} x float>"
     half = f"{v} <{', '.join(['float 0.5'] * lanes)}>"

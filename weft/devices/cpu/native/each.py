@@ -1,4 +1,4 @@
-"""An element-wise primitive as a kernel of one store: what names its function of any count, and what that is made of."""
+"""Kernels of single elementwise primitives, from which dynamic kernels of any element count are generated and named."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from weft.kernel.ir import Access, Axis, Buffer, Kernel, Phase, Stage, Store, al
 
 
 def each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Kernel:
-    """An element-wise primitive of contiguous operands, as a kernel of one store."""
+    """Return a kernel that applies an elementwise primitive to contiguous operands."""
     m, axis = Machine(), Axis(0, 16)
-    here = (along(axis),)
+    index = (along(axis),)
     inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
-    value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, here)) for b in inputs), **params)
-    if value is None or value.op == "check":  # whose faults belong to the run of a Program
-        raise TypeError(f"{primitive.name} is no function of elements alone")
+    value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, index)) for b in inputs), **params)
+    if value is None or value.op == "check":  # only Programs report faults
+        raise TypeError(f"{primitive.name} is not an elementwise primitive without checks")
     out = Buffer(len(inputs), value.dtype, (axis.extent,))
-    stage = Stage((), (), (Store(Access(out, here), value),))
+    stage = Stage((), (), (Store(Access(out, index), value),))
     return Kernel(primitive.name, (Phase((axis,), (stage,)),), inputs, (out,))

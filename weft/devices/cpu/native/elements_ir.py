@@ -1,4 +1,4 @@
-"""Elements in emitted code: reading and writing one of a small array, and telling Python the only one."""
+"""Elements in emitted code: read or write one element of a small array, or convert the only one to a Python number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weft.devices.cpu.native.small_ir import (
 
 @routine("i1 weft_small_index(ptr object, ptr room)")
 def index(f: Body, object_: Value, room: Value) -> None:
-    """Write down the integer that is given, Python's or a scalar that is computed. Return whether it is one that 64 bits hold."""
+    """Store an index, a Python int or a materialised integer Scalar, in ``room``. Return whether it is one and fits 64 bits."""
     state, out = state_of(f), f.array(room, "i64")
     its_type = f.record(object_, OBJECT)["type"]
     with f.when(its_type == f.symbol("PyLong_Type")):
@@ -59,17 +59,17 @@ def index(f: Body, object_: Value, room: Value) -> None:
 
 @routine("i64 weft_small_place(ptr shape, ptr index)")
 def place(f: Body, shape: Value, index_: Value) -> None:
-    """The number of the element that integers choose; -1 where they choose none, or something else is given."""
-    given, room = f.variable("i64", 1), f.fixed_room("i64")
-    alone = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
-    with f.unless(alone):
-        given.now = length(f, index_)
+    """Return the flat position of the element that an index selects, or -1 if it is out of range or not all integers."""
+    count, room = f.variable("i64", 1), f.fixed_room("i64")
+    is_single = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
+    with f.unless(is_single):
+        count.now = length(f, index_)
     dims = length(f, shape)
-    with f.unless(given.now == dims):
+    with f.unless(count.now == dims):
         f.ret(-1)
     out, item = f.variable("i64", 0), f.variable("ptr", index_)
     with f.each(dims) as k:
-        with f.unless(alone):
+        with f.unless(is_single):
             item.now = items(f, index_)[k]
         with f.unless(f.call(index, item.now, room)):
             f.ret(-1)
@@ -82,11 +82,11 @@ def place(f: Body, shape: Value, index_: Value) -> None:
 
 @routine("ptr weft_element" + BUILTIN, exported=True)
 def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(x, index) -> Scalar or None"""
-    given, state = f.array(args, "ptr"), state_of(f)
-    x = f.call(content, given[0])
+    """Builtin (x, index) -> Scalar or None."""
+    arguments, state = f.array(args, "ptr"), state_of(f)
+    x = f.call(content, arguments[0])
     none_unless(f, ~x.null & (nargs == 2))
-    at = f.call(place, slot(f, x, "shape")[0], given[1])
+    at = f.call(place, slot(f, x, "shape")[0], arguments[1])
     dtype = slot(f, x, "dtype")[0]
     form = f.call(format_, dtype)
     none_unless(f, (at >= 0) & ~form.null & (f.call(limit) > 0))
@@ -104,24 +104,26 @@ def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 @routine("ptr weft_store" + BUILTIN, exported=True)
 def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(x, index, number) -> True where it is written, else None: where somebody else may be reading it, too
+    """Builtin (x, index, number) -> True, or None if it has not written, for example because the buffer is shared.
 
-    The number is Python's, or an array of this dtype without dimensions.
+    ``number`` is a Python number or a 0-d array of the same dtype.
     """
-    given = f.array(args, "ptr")
-    x = f.call(content, given[0])
+    arguments = f.array(args, "ptr")
+    x = f.call(content, arguments[0])
     none_unless(f, ~x.null & (nargs == 3))
     buffer = f.record(slot(f, x, "value")[0], BUFFER)
-    held = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
-    alone = (held[0] == 1) & (held[1] == 1) & (buffer["exported"] == 0) & slot(f, x, "weak")[0].null  # no view remembers it
-    none_unless(f, alone & f.call(own, given[0]) & (slot(f, x, "op")[0] == state_of(f)["leaf"]))  # a number of the text stays one
+    counts = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
+    # a weak reference to the node is that of a view which has cached it
+    is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["exported"] == 0) & slot(f, x, "weak")[0].null
+    # constants, whose node is not a leaf, are not written
+    none_unless(f, is_unshared & f.call(own, arguments[0]) & (slot(f, x, "op")[0] == state_of(f)["leaf"]))
     dtype = slot(f, x, "dtype")[0]
     form, source = f.call(format_, dtype), f.variable("ptr", f.fixed_room("i64"))
-    at = f.call(place, slot(f, x, "shape")[0], given[1])
+    at = f.call(place, slot(f, x, "shape")[0], arguments[1])
     none_unless(f, (at >= 0) & ~form.null & (f.call(limit) > 0))
-    y = f.call(content, given[2])
+    y = f.call(content, arguments[2])
     with f.when(y.null):
-        none_unless(f, f.call(number, given[2], form, source.now))
+        none_unless(f, f.call(number, arguments[2], form, source.now))
     with f.otherwise():
         none_unless(f, (slot(f, y, "dtype")[0] == dtype) & (length(f, slot(f, y, "shape")[0]) == 0))
         source.now = address(f, y).to("ptr")
@@ -133,8 +135,8 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 
 @routine("ptr weft_number" + BUILTIN, exported=True)
-def told(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(x) -> the one element as a Python number, or None"""
+def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (x) -> the only element as a Python number, or None."""
     x = f.call(content, f.array(args, "ptr")[0])
     none_unless(f, ~x.null & (nargs == 1))
     form_ = f.call(format_, slot(f, x, "dtype")[0])
@@ -155,4 +157,4 @@ def told(f: Body, self: Value, args: Value, nargs: Value) -> None:
     return_none(f)
 
 
-ROUTINES = (index, place, element, store, told)
+ROUTINES = (index, place, element, store, to_python_number)

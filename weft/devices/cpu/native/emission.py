@@ -1,7 +1,8 @@
-"""LLVM text to an object file: in this process, and in a second one that compiles again what is hot (``recompile.py``).
+"""Compilation of LLVM text to an object file, in this process or in the helper process that recompiles hot kernels.
 
-The second one runs this file as a program, so nothing of weft is imported here. It is a process, not a thread: LLVM cannot be
-interrupted, so a thread inside it would hold up an exit and a fork, and a foreground compilation that waits for its lock Ctrl-C.
+The helper process (``recompile.py``) runs this file as a program, so the file imports nothing of weft. It is a process rather
+than a thread because LLVM cannot be interrupted: a thread inside LLVM would delay exit and fork, and a foreground compilation
+waiting for LLVM's lock would delay Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-LOW, HIGH = 0, 3  # levels of LLVM's code generation: equal bits; LOW takes a third of the time and runs half as fast
+LOW, HIGH = 0, 3  # levels of LLVM's code generation, equal results; LOW compiles in a third of the time and runs half as fast
 
 
 def emitted(ir: str, features: str, level: int) -> tuple[bytes, list[str]]:
-    """Compile for a CPU: locals into registers (SROA), then code generation, nothing else. The object, and what it exports."""
+    """Compile LLVM text: SROA and code generation, no other pass. Return the object file and the exported names."""
     llvm = opened()
     passes, options = _passes()
     with (
-        llvm.create_context() as context,  # one for all would keep types and numbers of every kernel for ever
+        llvm.create_context() as context,  # a shared context would never free the types and constants of kernels
         machine(features, level) as target,
         llvm.parse_assembly(ir, context) as module,
-        llvm.create_pass_builder(target, options) as builder,  # for one run; 2 KB of each are never freed by llvmlite
+        llvm.create_pass_builder(target, options) as builder,  # serves one run; llvmlite leaks 2 KB of each
     ):
         passes.run(module, builder)
         exports = [f.name for f in module.functions if not f.is_declaration and f.linkage == llvm.Linkage.external]
@@ -33,7 +34,7 @@ def emitted(ir: str, features: str, level: int) -> tuple[bytes, list[str]]:
 
 @lru_cache(maxsize=1)
 def opened() -> Any:
-    """LLVM's bindings, ready to compile for this machine."""
+    """Return llvmlite's bindings, initialised for this machine."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -43,7 +44,7 @@ def opened() -> Any:
 
 
 def machine(features: str, level: int) -> Any:
-    """A new target machine each time: it belongs to whoever uses it."""
+    """Return a new target machine, owned by the caller."""
     return opened().Target.from_default_triple().create_target_machine(
         cpu="", features=features, opt=level, reloc="pic", codemodel="small"
     )
@@ -51,14 +52,14 @@ def machine(features: str, level: int) -> Any:
 
 @lru_cache(maxsize=1)
 def _passes() -> tuple[Any, Any]:
-    """What every compilation runs; made once, for llvmlite does not free it."""
+    """Return the pass manager and its options, shared by all compilations because llvmlite does not free them."""
     llvm = opened()
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
     return passes, llvm.create_pipeline_tuning_options(speed_level=0)
 
 
-# ---- messages between the two processes: eight bytes that tell the length, and so many bytes
+# ---- messages between the two processes: the length in eight bytes, then the content
 
 
 def send(file: int, message: bytes) -> None:
@@ -68,12 +69,12 @@ def send(file: int, message: bytes) -> None:
 
 
 def receive(file: int) -> bytes | None:
-    """None where the other side has ended."""
-    head = _exactly(file, 8)
-    return None if head is None else _exactly(file, int.from_bytes(head, "little"))
+    """Read one message. Return None if the other process has ended."""
+    head = _read_exactly(file, 8)
+    return None if head is None else _read_exactly(file, int.from_bytes(head, "little"))
 
 
-def _exactly(file: int, count: int) -> bytes | None:
+def _read_exactly(file: int, count: int) -> bytes | None:
     parts = []
     while count:
         part = os.read(file, min(count, 1 << 20))
@@ -85,11 +86,11 @@ def _exactly(file: int, count: int) -> bytes | None:
 
 
 def serve() -> None:
-    """First where modules are found and the CPU's features, then texts; objects back, until the first process ends."""
-    begin = receive(0)
-    if begin is None:
+    """Receive ``sys.path`` and the CPU's features, then compile texts and send objects until the main process ends."""
+    setup = receive(0)
+    if setup is None:
         return
-    sys.path[:], features = json.loads(begin)
+    sys.path[:], features = json.loads(setup)
     while (text := receive(0)) is not None:
         send(1, emitted(zlib.decompress(text).decode(), features, HIGH)[0])
 

@@ -1,4 +1,4 @@
-"""A compiled Program on the CPU: kernels loaded, slots numbered, one native call a run."""
+"""Executables of the CPU: a compiled Program with loaded kernels and numbered slots, run by one native call if possible."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from weft.dtypes.formats import Format, scalar
 from weft.errors import gib
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls, hosts
 
-FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
+# assumed speed of one core, for estimates: when to release the interpreter lock and how much to optimise
+FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4
 RELEASE_ABOVE_US, CHECK_EVERY_US = 50.0, 20_000.0
 
 
 class CPUExecutable:
-    """See :class:`weft.devices.base.Executable`. Two threads may call one object at the same time."""
+    """See :class:`weft.devices.base.Executable`. Several threads may call one object at the same time."""
 
     def __init__(
         self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
         flush_denormals: bool = False, hot: call.Hot | None = None, inside: int = -1,
     ) -> None:
-        """inside : of a loop's body that is walked the number of its first checked index; it has only ``parts``"""
+        """inside: for the body of a loop that Python runs, the number of its first checked index. Such an object has only
+        ``parts``; -1 for a whole Program."""
         needs = program.arena + sum(nbytes(*output) for output in program.outputs)
-        if needs >> 62:  # sizes are numbers of 64 bits from here on
+        if needs >> 62:  # native code computes sizes in 64 bits
             raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
         self.program = program
         self.places: Any = ()
@@ -48,9 +50,9 @@ class CPUExecutable:
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
         self._first = max(inside, 0)
-        self._bodies: list[CPUExecutable] = []  # of loops that are walked
+        self._bodies: list[CPUExecutable] = []  # bodies of loops that Python runs
         self._loops = self._describe()
-        self._slots = Slots(program, tuple(found[0].address for found in self._loops))
+        self._slots = Slots(program, tuple(descriptors[0].address for descriptors in self._loops))
         self._narrow = [p for p in self._slots.scalars if program.inputs[p][1].narrow]
         self._layout = call.TableLayout(
             tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
@@ -60,7 +62,7 @@ class CPUExecutable:
         self._threads = 0
         self._direct = 0
         self._run: Callable[..., list[Any]] = lambda inputs, held: []
-        self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # by number of threads
+        self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # number of threads -> _build_for's result
         if inside < 0:
             self._prepare()
 
@@ -70,13 +72,13 @@ class CPUExecutable:
         return self._run(inputs, held)
 
     def direct(self) -> int:
-        """The address of the one table that a run walks, for warm calls; 0 where a run is more than that."""
+        """Return the address of the only table, for warm calls, or 0 if a run is more than one native call with one output."""
         if self._pool.threads != self._threads:
             self._prepare()
         return self._direct if len(self.program.outputs) == 1 else 0
 
     def _describe(self) -> list[list[Descriptor]]:
-        """The descriptors of each native loop; they live as long as this object."""
+        """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
         out = []
         kernels, first = iter(self._kernels), _first_sites(self.program, self._first)
         for step, us in zip(self.program.steps, self._times, strict=True):
@@ -95,53 +97,53 @@ class CPUExecutable:
         return out
 
     def _prepare(self) -> None:
-        """For the pool's present number of threads."""
+        """Switch to the pool's current number of threads."""
         threads = self._pool.threads
         if threads not in self._prepared:
-            self._prepared[threads] = self._made_for(threads)
-        self._run, self._direct = self._prepared[threads]  # a call that runs keeps what it began with
+            self._prepared[threads] = self._build_for(threads)
+        self._run, self._direct = self._prepared[threads]  # a running call keeps the old ones
         self._threads = threads
 
-    def _made_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
-        """Lay out the arena and write the tables: what runs, and the address of the one table if that is all."""
-        room, home = self._room(threads)
+    def _build_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
+        """Write the tables for this number of threads. Return the callable that runs them and the address for ``direct``."""
+        room, home = self._arena_size(threads)
         parts = self._segments(threads)
         native = [p for p in parts if isinstance(p, list)]
         direct = 0
         if len(parts) == len(native) <= 1:
             run = self._entry("weft_call", native[0] if native else [], threads, home)
-            direct = run.__self__  # type: ignore[attr-defined]  # what a builtin is bound to: the table's address
+            direct = run.__self__  # type: ignore[attr-defined]  # the builtin is bound to the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
             run = _Sequence(self._allocator, outputs, self._runs(parts, threads), home, room)
         if self._narrow:
-            run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
+            run = _NarrowScalars(run, {p: self.program.inputs[p][1] for p in self._narrow})
             direct = 0
         return run, direct
 
     def parts(self, threads: int) -> tuple[list[Part], int, int]:
-        """What is called one after the other with inputs, outputs and the arena, and the arena's home and bytes."""
-        room, home = self._room(threads)
+        """Return the parts of a run, to be called in order with inputs, outputs and arena, and the arena's home and bytes."""
+        room, home = self._arena_size(threads)
         return self._runs(self._segments(threads), threads), home, room
 
     def _runs(self, parts: list[list[TableRow] | Part], threads: int) -> list[Part]:
         return [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
 
-    def _room(self, threads: int) -> tuple[int, int]:
-        """Bytes of the arena with the scratch of kernels behind it, and their home."""
+    def _arena_size(self, threads: int) -> tuple[int, int]:
+        """Return the bytes of the arena including the kernels' scratch behind it, and the home they come from."""
         scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
         room = aligned(self.program.arena) + scratch
         return room, self._allocator.home(room) if room else 0
 
     def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
-        hot = self._hot if name == "weft_call" else None  # which every run enters once
+        hot = self._hot if name == "weft_call" else None  # every run calls weft_call once
         table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address, hot)
-        self._tables.append(table)  # as long as this object: another thread may be inside
+        self._tables.append(table)  # keep old tables: another thread may be using one
         return call.builtin(name, self._native[name], table.address)
 
     def _segments(self, threads: int) -> list[list[TableRow] | Part]:
-        """Runs of native steps, cut by steps that need Python."""
+        """Return lists of adjacent native steps, and the steps between them that need Python."""
         out: list[list[TableRow] | Part] = []
         slots = self._slots
         since, loop = 0.0, 0
@@ -188,35 +190,35 @@ class CPUExecutable:
 
 
 def _first_sites(program: Program, number: int) -> Iterator[int]:
-    """Where the numbers of each kernel's sites begin; the first of the Program has this number."""
+    """Yield the number of the first site of each kernel. ``number``: of the Program's first site."""
     for call_ in calls(program):
         yield number
         number += len(call_.sites)
 
 
 class _HostStep:
-    """NumPy between native segments."""
+    """A host step, run in NumPy between native segments."""
 
     def __init__(self, slots: Slots, step: Host) -> None:
         self.slots = slots
         self.step = step
         self.fixed = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
-        self.known: tuple[int, dict[int, np.ndarray]] = -1, {}  # an arena, and what lies there: a loop comes back to it
+        self.cached: tuple[int, dict[int, np.ndarray]] = -1, {}  # arena address -> arrays over it, reused by loops
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
         step, array = self.step, self.slots.array
-        known, lying = self.known
-        if known != arena:
-            lying = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.fixed}
-            self.known = arena, lying
-        arrays = [lying[a] if a in lying else array(a, inputs, outputs, arena, writable=False) for a in step.args]
+        cached_arena, views = self.cached
+        if cached_arena != arena:
+            views = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.fixed}
+            self.cached = arena, views
+        arrays = [views[a] if a in views else array(a, inputs, outputs, arena, writable=False) for a in step.args]
         out = step.out
-        target = lying[out] if out in lying else array(out, inputs, outputs, arena, writable=True)
+        target = views[out] if out in views else array(out, inputs, outputs, arena, writable=True)
         result = in_numpy(step, arrays)
-        if step.name == "copy":  # the same elements, seen in another shape
+        if step.name == "copy":  # a copy may reshape
             result = result.reshape(target.shape)
         if result.shape != target.shape:
-            raise RuntimeError(f"host step {step.name} gave shape {result.shape}, its slot has {target.shape}")
+            raise RuntimeError(f"host step {step.name} returned shape {result.shape}, its slot has {target.shape}")
         target[...] = result if result.dtype is target.dtype else result.astype(target.dtype, copy=False)
 
 
@@ -242,8 +244,8 @@ class _Sequence:
         return outputs
 
 
-class _Narrowed:
-    """Numbers of narrow formats become their bits: NumPy knows how they round."""
+class _NarrowScalars:
+    """Passes run-time numbers of storage-only formats to the wrapped run as bit patterns, rounded by NumPy."""
 
     def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, Format]) -> None:
         self.run = run
@@ -251,7 +253,7 @@ class _Narrowed:
 
     def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
         inputs = list(inputs)
-        with np.errstate(over="ignore"):  # a number of the user's text was warned of where it stands
+        with np.errstate(over="ignore"):  # the array layer has warned about it
             for position, dtype in self.dtypes.items():
                 inputs[position] = int.from_bytes(scalar(inputs[position], dtype).tobytes(), sys.byteorder)
         return self.run(inputs, held)

@@ -1,4 +1,4 @@
-"""What kind of machine this is."""
+"""The host: operating system, architecture and CPU features."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weft.process.signals import uninterrupted
 
 
 def system() -> str:
-    """As ``platform`` says it, without importing that, which takes longer than all that is asked."""
+    """Return ``platform.system()``, without the slow import of ``platform``."""
     return os.uname().sysname if hasattr(os, "uname") else "Windows"
 
 
 def architecture() -> str:
-    """``x86_64``, ``aarch64``, ``arm64`` and so on."""
+    """Return ``x86_64``, ``aarch64``, ``arm64`` and so on."""
     return os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
 
 
@@ -26,7 +26,7 @@ def x86() -> bool:
 
 @cache
 def host() -> Any:
-    """What the code generator must know of this CPU; the first time LLVM is asked, which is not to be interrupted."""
+    """Return the CPU's ISA for the code generator. The first call queries LLVM, which must not be interrupted."""
     with uninterrupted():
         from weft.devices.cpu.emit.isa import host_isa
 
@@ -34,5 +34,5 @@ def host() -> Any:
 
 
 def has_threads() -> bool:
-    """The pool sleeps in futexes, so it is Linux only; elsewhere chunks run inline."""
+    """Return whether the thread pool is supported. It uses futexes, so only on Linux; elsewhere chunks run inline."""
     return system() == "Linux" and architecture().lower() in ("x86_64", "aarch64")

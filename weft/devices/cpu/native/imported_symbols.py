@@ -1,26 +1,26 @@
-"""What emitted code takes from elsewhere: functions of CPython, of the C library and of LLVM, and their numbers by name."""
+"""Functions and constants of CPython, the C library, Linux and LLVM that emitted code uses."""
 
 from __future__ import annotations
 
-# CPython, Include/: what tells the interpreter how something is called or laid out
-METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02  # methodobject.h: (self, args, nargs), and names of arguments behind
-OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: the count of references and the type; an object's own fields follow
+# CPython, Include/: calling conventions and memory layouts
+METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02  # methodobject.h: (self, args, nargs), and keyword names
+OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: reference count and type; an object's own fields follow
 OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
-WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference: what it refers to
-TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h: where the items begin
-CLOSURE = {"content": (OBJECT_SIZE, "ptr")}  # cellobject.h, PyCellObject: a variable of a closure
+WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference
+TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h
+CLOSURE = {"content": (OBJECT_SIZE, "ptr")}  # cellobject.h, PyCellObject
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
-BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: what a slot of a type's description is
-T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: the type of a member, and that Python does not set it
-DISALLOW_INSTANTIATION = 1 << 7  # object.h: Py_TPFLAGS_, not made from Python
-BUF_C_CONTIGUOUS = 0x38  # pybuffer.h: PyBUF_C_CONTIGUOUS, row-major with its shape and strides
-# pybuffer.h, Py_buffer: how it begins, and more room than it takes
+BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: kinds of type slots
+T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: types of members, and a flag
+DISALLOW_INSTANTIATION = 1 << 7  # object.h: Py_TPFLAGS_DISALLOW_INSTANTIATION
+BUF_C_CONTIGUOUS = 0x38  # pybuffer.h: PyBUF_C_CONTIGUOUS
+# pybuffer.h, Py_buffer: its first fields, and more bytes than it takes
 PY_BUFFER = {"address": (0, "ptr"), "object": (8, "ptr"), "nbytes": (16, "i64")}
 BUFFER_ROOM = 256
 # Linux
 FUTEX_WAIT, FUTEX_WAKE = 128, 129  # linux/futex.h: FUTEX_WAIT and FUTEX_WAKE with FUTEX_PRIVATE_FLAG
 SIG_SETMASK, SIGSET_ROOM = 2, 128  # signal.h; bytes of a sigset_t
-# x86: bits 15 and 6 of the mode of floating point: results that are denormal become 0, and so do operands
+# x86: bits 15 and 6 of MXCSR flush denormal results and operands to zero
 FLUSH_TO_ZERO = 1 << 15 | 1 << 6
 
 _SIGNATURES = """

@@ -1,8 +1,8 @@
-"""Where what Python and emitted code share lies in memory, by name: tables of steps, buffers, the pool, warm calls.
+"""Memory layouts of the records that Python and emitted code share: tables of steps, buffers, the thread pool, warm calls.
 
-A layout names the fields of a record: where each begins, in bytes, and its type. A table is an array of 8-byte words: named
-ones first, from ``HEADER`` words on lists. Both kinds of table end in steps, each (function, number of arguments, what to look
-at afterwards, slots of the arguments): see ``tables.py``.
+A layout maps the fields of a record to their byte offset and type. A table is an array of 8-byte words: named words first, then
+lists, from word ``HEADER`` on. Tables of Programs and of loops end in steps, each (function, number of arguments, checks after
+the step, slots of the arguments): see ``tables.py``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Layout: TypeAlias = Mapping[str, tuple[int, str]]
 
 
 def _words(names: str, pointers: str = "") -> Layout:
-    """A record of 8-byte words; ``pointers``: those that are addresses."""
+    """Return the layout of a record of 8-byte words. ``pointers`` names those that are addresses."""
     return {name: (8 * k, "ptr" if name in pointers.split() else "i64") for k, name in enumerate(names.split())}
 
 
 def extent(layout: Layout) -> int:
-    """In bytes, of a record of words."""
+    """Return the bytes of a record of words."""
     return 8 * len(layout)
 
 
@@ -31,41 +31,41 @@ def offset(layout: Layout, name: str) -> int:
 
 
 def filled(layout: Layout, fields: Mapping[str, int]) -> list[int]:
-    """The words of a record."""
+    """Return the words of a record in their order."""
     return [fields[name] for name in layout]
 
 
 def write(address: int, layout: Layout, fields: Mapping[str, int]) -> None:
-    """Fill a record of words in memory."""
+    """Write a record of words to memory."""
     words = (ctypes.c_int64 * len(layout)).from_address(address)
     for k, word in enumerate(filled(layout, fields)):
         words[k] = word
 
 
 def header(layout: Layout, fields: Mapping[str, int]) -> list[int]:
-    """The named words of a table, filled up to where its lists begin."""
+    """Return the named words of a table, padded to ``HEADER`` words."""
     return filled(layout, fields) + [0] * (HEADER - len(layout))
 
 
-HEADER = 16  # where the lists of a table begin, in words
-RELEASE, FLUSH = 1, 2  # flags of a call: give up the interpreter lock; flush denormals to zero
-# kinds of input: how an object becomes an 8-byte slot
+HEADER = 16  # words in front of the lists of a table
+RELEASE, FLUSH = 1, 2  # flags of a call: release the interpreter lock; flush denormals to zero
+# kinds of input: how an object is converted to an 8-byte slot
 UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
-# ni, no, na, nc, ns, nd: how many inputs, outputs, arena offsets, constants, steps, donations. workers: threads it is made
-# for. total: slots. most: arguments of a step. name: the attribute that holds a buffer's address. home: of the arena, or 0.
-# left: runs until ``hot`` is called, a Python object; 0: never. Of a step: where the address of its function lies.
-# behind it: kinds of inputs, bytes of outputs, homes of outputs, donations, arena offsets, constants, steps
+# The table of a Program. ni, no, na, nc, ns, nd: numbers of inputs, outputs, arena offsets, constants, steps, donations.
+# workers: threads it was built for. total: number of slots. most: largest number of arguments of a step. name: the attribute
+# with a buffer's address. home: of the arena, or 0. left: runs until the Python object ``hot`` is called; 0: never.
+# Lists: kinds of inputs, bytes of outputs, homes of outputs, donations, arena offsets, constants, steps
 CALL = _words("ni no na nc ns flags workers total name most allocator home nd left hot", pointers="name allocator home hot")
-# every: steps of the loop between two looks for signals, 0: never
-# behind it: a pair (has a tape, bytes) a carry, strides of operands, strides of results, arena offsets, numbers, steps
+# The descriptor of a loop. every: iterations between two checks for signals, 0: never
+# Lists: (has a tape, bytes) per carry, strides of stacked operands, of stacked results, arena offsets, constants, steps
 LOOP = _words("length reverse carries xs ys constants na numbers ns total most every")
-STEP = _words("function count check", pointers="function")
-FAULT = _words("site index")  # the record of a run, see tables.py
+STEP = _words("function count check", pointers="function")  # function: address of the cell with the function's address
+FAULT = _words("site index")  # the fault record of a run, see tables.py
 
-# of the memory of one size class: its list of idle blocks
+# the list of idle blocks of one size class
 HOME = _words("count capacity items size", pointers="items")
-ALLOCATOR = _words("type fresh", pointers="type fresh")  # the class Buffer, and what gets a block from the system
-# the Python object of an array's memory: its class, then its own fields
+ALLOCATOR = _words("type fresh", pointers="type fresh")  # the class Buffer, and Allocator.fresh
+# the Python object of a buffer
 BUFFER = {
     **OBJECT, "address": (OBJECT_SIZE, "i64"), "nbytes": (OBJECT_SIZE + 8, "i64"), "home": (OBJECT_SIZE + 16, "ptr"),
     "exported": (OBJECT_SIZE + 24, "i64"), "weak": (OBJECT_SIZE + 32, "ptr"),
@@ -73,7 +73,7 @@ BUFFER = {
 BUFFER_SIZE = OBJECT_SIZE + 40
 
 MAX_WORKERS = 256
-# of the thread pool (pool_ir.py); what different threads write lies on different cache lines
+# the state of the thread pool (pool_ir.py); fields that different threads write are on different cache lines
 POOL = {
     "generation": (0, "i32"), "sleepers": (4, "i32"),
     "lock": (64, "i64"), "busy": (72, "i32"), "limit": (76, "i32"), "threads": (80, "i32"), "started": (84, "i32"),
@@ -84,46 +84,47 @@ POOL = {
     "ranges": (256, "i64"),
 }
 CHUNKS = _words("word end")  # a worker's range: (generation << 32) | next chunk; its end
-RANGE = 64  # bytes a worker's range of chunks takes: a cache line
+RANGE = 64  # bytes of a worker's range of chunks: a cache line
 POOL_SIZE = offset(POOL, "ranges") + RANGE * MAX_WORKERS
-# kernel entries (written by kernels), program runs, parallel jobs, calls that ran inline, calls of functions of any size
+# kernel entries (counted by kernels), program runs, parallel jobs, jobs that ran inline, calls of dynamic kernels
 COUNTERS = _words("kernels entries jobs inline sized")
 
-# of warm calls, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
+# the state of warm calls, written by ``call_tables.install``: addresses of objects, and offsets of slots in objects
 WARM_STATE = _words(
     "table address local inside zero structure count slow array scalar_type base content value dtype shape op scalar",
     pointers="local inside zero structure count slow array scalar_type scalar",
 )
-# of one warm call; behind it the arguments, what is watched, the inputs, and the slots of a fresh Node and of a fresh Array
+# the table of one signature. Lists: arguments, watched objects, inputs, slots of the result's node and of the result
 WARM_TABLE = _words(
     "program arguments structures watch inputs node node_slots result array_slots", pointers="program structures node result",
 )
 WARM_ROW = _words("kind first second", pointers="first second")  # an argument: (kind, shape or object, dtype)
-ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
+ARRAY, FLOAT, SAME, VALUE = range(4)  # kinds of argument
 WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
-VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # what must be as it was: see ``weft.devices.native_protocols``
-WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
-OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
+VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, see call_fast_ir.unchanged
+WARM_INPUT = _words("kind place node", pointers="node")  # place: position of an argument, or an object
+OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 
-MUCH = 1 << 18  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
-LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
+MUCH = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
+LARGEST = 1 << 20  # bytes of the largest result of a native small operation
 
-# of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; limit: the
-# word for how many bytes a result may have; homes: of each size class; formats: what each is in memory; array .. params: classes,
-# offsets of slots, and what they hold; node, result: pairs (offset, object) of what fresh ones always hold; weak: where a node
-# has its weak references
+# The state of small operations (small_ir.py), written by ``small_tables.CPUSmall``. thread: id of the thread whose dict of
+# thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table
+# of FORMAT rows; array to params: classes and offsets of slots; node, result: pairs (offset, object), the initial slots of new
+# nodes and arrays; weak: offset of a node's weak references
 SMALL_STATE = _words(
     "thread own local dict limit homes formats format_count array scalar_type base content source "
     "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator",
     pointers="own local dict limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
     "allocator",
 )
-# kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is written and read; least, most: of Python's integers beside it
+# kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is read and written; least, most: range of accepted Python ints
 FORMAT = _words("dtype bytes kind least most", pointers="dtype")
-UNSIGNED = 6  # one more kind
-OPERATION = _words("count rows", pointers="rows")  # for each format that has a function: a row
+UNSIGNED = 6  # a kind in addition to those of inputs
+OPERATION = _words("count rows", pointers="rows")  # a row for each supported dtype
 OPERATION_ROW = _words("dtype function op result bytes format", pointers="dtype function op result format")
-# of a prepared call, in a table of PLACES by shapes: owner holds what is named here; first, second: places of addresses in words
+# A prepared call, in a hash table of PLACES entries. owner: keeps the objects here alive; first, second, out: positions of the
+# addresses among the words
 PLAN = _words(
     "owner dtype left right function words count first second out nbytes result shape params",
     pointers="owner dtype left right function words result shape params",

@@ -1,4 +1,4 @@
-"""Descriptors of a Program's loops: the words that the native loop reads."""
+"""Descriptors of a Program's loops, which the native loop reads, and time estimates of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.schedule.program import Call, Copy, Loop, Program, calls
 
 
 class Descriptor:
-    """The words of one loop, kept as long as the program that holds it."""
+    """The descriptor of one loop: see ``layouts.LOOP``. The executable keeps it alive."""
 
     def __init__(
         self, length: int, reverse: bool, carries: list[tuple[int, int]], xs: list[int], ys: list[int], constants: int,
@@ -35,11 +35,13 @@ class Descriptor:
 def describe(
     loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], every: int, first: Iterator[int],
 ) -> list[Descriptor]:
-    """The descriptor of a loop, then those of the loops inside it. ``kernels``: those of the body come next; ``first``: where
-    the numbers of the sites of each begin."""
+    """Return the descriptor of a loop, then those of nested loops.
+
+    ``kernels`` yields the kernels of the body, ``first`` the number of each kernel's first site.
+    """
     program = loop.body
     inner: list[list[Descriptor]] = []
-    functions: list[tuple[int, int]] = []  # and the first site
+    functions: list[tuple[int, int]] = []  # (function, first site)
     for step in program.steps:
         if isinstance(step, Loop):
             inner.append(describe(step, kernels, native, 0, first))
@@ -49,7 +51,7 @@ def describe(
             functions.append((next(kernels).cell, number if step.sites else -1))
         else:
             functions.append((cell(native["weft_copy"]), -1))
-    slots = Slots(program, tuple(found[0].address for found in inner), body=True)
+    slots = Slots(program, tuple(descriptors[0].address for descriptors in inner), body=True)
     steps, number = [], 0
     for (function, site), step in zip(functions, program.steps, strict=True):
         if isinstance(step, Call):
@@ -63,23 +65,23 @@ def describe(
             args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
         steps.append(TableRow(function, args, check=False, first=site))
     n, xs = len(loop.carries), len(loop.xs)
-    mine = Descriptor(
+    outermost = Descriptor(
         loop.length, loop.reverse,
         [(int(c.tape >= 0), nbytes(*o)) for c, o in zip(loop.carries, program.outputs, strict=False)],
         [nbytes(*i) for i in program.inputs[n : n + xs]], [nbytes(*o) for o in program.outputs[n:]],
         len(loop.constants), slots.arena, slots.constants, steps, every,
     )
-    return [mine, *(d for found in inner for d in found)]
+    return [outermost, *(d for descriptors in inner for d in descriptors)]
 
 
 def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
-    """Estimated microseconds of each step."""
+    """Return the estimated microseconds of each step."""
     size = {s.id: nbytes(s.shape, s.dtype) for s in program.slots}
-    known = sum(isinstance(s, Call) for s in program.steps) == len(program.info)
+    has_info = sum(isinstance(s, Call) for s in program.steps) == len(program.info)
     out, k = [], 0
     for step in program.steps:
         if isinstance(step, Call):
-            if known:
+            if has_info:
                 info = program.info[k]
                 out.append(info.flops / flops_per_us + info.bytes / bytes_per_us)
             else:
@@ -93,7 +95,7 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
 
 
 def kernel_times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
-    """Estimated microseconds that a run spends in each kernel, those of loops in all their steps, in the order of ``calls``."""
+    """Return the estimated microseconds per run of each kernel, over all iterations of loops, in the order of ``calls``."""
     out: list[float] = []
     for step, us in zip(program.steps, times(program, flops_per_us, bytes_per_us), strict=True):
         if isinstance(step, Call):

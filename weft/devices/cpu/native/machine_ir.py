@@ -1,4 +1,4 @@
-"""What the runtime's native functions need of the machine beyond LLVM's own operations: denormals, waiting, a clock."""
+"""Machine-specific operations of the runtime's native functions: denormal mode, spinning, a clock."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from weft.devices.cpu.native.host_cpu import x86
 from weft.devices.cpu.native.routine import Body, Value
 
 FUTEX = 202 if x86() else 98  # the number of the system call
-SPIN, PATIENT = (150_000, 1_000_000) if x86() else (1_000, 10_000)  # how long an idle worker spins by ``clock``; in a program
+# time by ``clock`` that an idle worker spins before it sleeps: outside a program, inside a program
+SPIN, PATIENT = (150_000, 1_000_000) if x86() else (1_000, 10_000)
 
 
 def save_mode(f: Body) -> Value:
-    """The mode of floating point: what becomes of denormals. 0 where weft cannot set it."""
+    """Return the floating-point mode, which includes the treatment of denormals; 0 on machines where weft cannot set it."""
     if not x86():
         return f.constant("i32", 0)
     mode = f.fixed_room("i32", 4)
@@ -19,7 +20,7 @@ def save_mode(f: Body) -> Value:
 
 
 def load_mode(f: Body, value: Value) -> None:
-    """Make ``value`` the mode, where weft can set it."""
+    """Set the floating-point mode, on machines where weft can."""
     if x86():
         mode = f.fixed_room("i32", 4)
         f.array(mode, "i32")[0] = value
@@ -27,7 +28,7 @@ def load_mode(f: Body, value: Value) -> None:
 
 
 def pause(f: Body) -> None:
-    """Let the core's other thread work while this one spins."""
+    """Yield the core to its other hardware thread while this one spins."""
     if x86():
         f.call("llvm.x86.sse2.pause")
     else:
@@ -35,5 +36,5 @@ def pause(f: Body) -> None:
 
 
 def clock(f: Body, turn: Value) -> Value:
-    """Cycles, or where nobody counts them the number of turns."""
+    """Return a cycle count, or ``turn``, the number of spins, on machines without a cycle counter."""
     return f.call("llvm.readcyclecounter") if x86() else turn

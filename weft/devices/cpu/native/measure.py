@@ -1,4 +1,4 @@
-"""What this machine can do with all threads weft uses: fused multiply-adds a second, and bytes a second by working set."""
+"""Measurements with all of weft's threads: fused multiply-adds per second, and bytes per second by working set."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weft.devices.cpu.native.describe import fastest, fma_text
 from weft.devices.cpu.native.host_cpu import host
 
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
-_ROUNDS = 1 << 15  # a tenth of a millisecond: a busy machine leaves such gaps
+_ROUNDS = 1 << 15  # 0.1 ms: short enough to run undisturbed now and then on a busy machine
 
 
 def measure(device: Any, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
-    """``flops``: float32 operations a second. ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second.
+    """Measure ``flops``, float32 operations per second, and ``bandwidth``, pairs (bytes touched, bytes per second).
 
-    clock : of the bandwidth; where weft uses one thread, that of the process leaves out what others ran meanwhile
+    Takes about half a second. clock : for the bandwidth; with one thread, a process-time clock excludes other processes
     """
     threads = device.pool.threads
     lanes = host().bits // 32
@@ -32,19 +32,19 @@ def measure(device: Any, clock: Callable[[], float] = time.perf_counter) -> dict
     source, target = device.allocate(SIZES[-1] // 2), device.allocate(SIZES[-1] // 2)
     ctypes.memset(source.address, 1, SIZES[-1] // 2)
     ctypes.memset(target.address, 1, SIZES[-1] // 2)
-    found = []
+    bandwidth = []
     for size in SIZES:
         share = size // 2 // threads // 64 * 64
         rounds = max(1, (1 << 21) // size)
         words = (ctypes.c_int64 * 4)(source.address, target.address, share, rounds)
         copy(words)
         best = fastest(partial(copy, words), 6 if size > 1 << 23 else 50, clock)
-        found.append((size, 2 * share * threads * rounds / best))
-    return {"threads": threads, "flops": flops, "bandwidth": found}
+        bandwidth.append((size, 2 * share * threads * rounds / best))
+    return {"threads": threads, "flops": flops, "bandwidth": bandwidth}
 
 
 def _text(lanes: int, threads: int) -> str:
-    """Every thread counts at its own place, or copies its own part ``rounds`` times."""
+    """Return LLVM text of ``weft_measure_fma`` and ``weft_measure_copy``; each thread has its own part of the memory."""
     return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + """
 declare i1 @weft_enter(i32)
 declare void @weft_leave(i1)

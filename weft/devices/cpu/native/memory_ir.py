@@ -1,7 +1,7 @@
-"""Buffers in emitted code: a Python type whose objects are made and freed there.
+"""Buffers in emitted code: creation, destruction and export of the Python type Buffer.
 
-A call that makes one output must not spend more on the output's Python object than on the call. A *home* is the list of idle
-blocks of one size class. All of this runs under the interpreter lock.
+It is native because creating an output must not cost more than the rest of a call. A *home* is the list of idle blocks of one
+size class. All functions here require the interpreter lock.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from weft.devices.cpu.native import imported_symbols
 from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, HOME
 from weft.devices.cpu.native.routine import Body, Value, routine
 
-BUILTIN = "(ptr self, ptr args, i64 nargs)"  # how CPython calls a function with METH_FASTCALL
+BUILTIN = "(ptr self, ptr args, i64 nargs)"  # CPython's METH_FASTCALL convention
 
 
 @routine("void weft_give(ptr home, i64 address)")
 def give(f: Body, home: Value, address: Value) -> None:
-    """Put a block on its home's list; without memory for the list the block is lost, nothing else."""
+    """Append a block to its home's list. If the list cannot grow, the block is leaked."""
     idle = f.record(home, HOME)
     count = idle["count"]
     capacity = idle["capacity"]
@@ -32,7 +32,7 @@ def give(f: Body, home: Value, address: Value) -> None:
 
 @routine("i64 weft_idle(ptr home)")
 def take_idle(f: Body, home: Value) -> None:
-    """An idle block, or 0."""
+    """Return an idle block, or 0."""
     idle = f.record(home, HOME)
     count = idle["count"]
     with f.when(count == 0):
@@ -44,10 +44,10 @@ def take_idle(f: Body, home: Value) -> None:
 
 @routine("i64 weft_block(ptr allocator, ptr home)")
 def block(f: Body, allocator: Value, home: Value) -> None:
-    """A block from the home or, by way of Python, from the system; 0 with an exception set if there is none."""
-    found = f.call(take_idle, home)
-    with f.unless(found == 0):
-        f.ret(found)
+    """Return a block from the home or else, through Python, from the system; 0 with an exception set if there is no memory."""
+    idle = f.call(take_idle, home)
+    with f.unless(idle == 0):
+        f.ret(idle)
     number = f.call("PyLong_FromUnsignedLongLong", f.record(home, HOME)["size"])
     with f.when(number.null):
         f.ret(0)
@@ -62,7 +62,7 @@ def block(f: Body, allocator: Value, home: Value) -> None:
 
 @routine("ptr weft_make(ptr allocator, ptr home, i64 nbytes)")
 def make(f: Body, allocator: Value, home: Value, nbytes: Value) -> None:
-    """A new buffer; null with an exception set if there is no memory."""
+    """Return a new buffer, or null with an exception set if there is no memory."""
     address = f.call(block, allocator, home)
     with f.when(address == 0):
         f.ret(None)
@@ -81,7 +81,7 @@ def make(f: Body, allocator: Value, home: Value, nbytes: Value) -> None:
 
 @routine("void weft_buffer_free(ptr self)", exported=True)
 def free(f: Body, self: Value) -> None:
-    """tp_dealloc"""
+    """Free a buffer (tp_dealloc): return its block to its home."""
     buffer = f.record(self, BUFFER)
     with f.unless(buffer["weak"].null):
         f.call("PyObject_ClearWeakRefs", self)
@@ -93,7 +93,7 @@ def free(f: Body, self: Value) -> None:
 
 @routine("i32 weft_buffer_export(ptr self, ptr view, i32 flags)", exported=True)
 def export(f: Body, self: Value, view: Value, flags: Value) -> None:
-    """The buffer protocol: NumPy and others see the memory as bytes; exports are counted while they last."""
+    """Export the memory as bytes through the buffer protocol, and count the export."""
     buffer = f.record(self, BUFFER)
     failed = f.call("PyBuffer_FillInfo", view, self, buffer["address"].to("ptr"), buffer["nbytes"], 0, flags)
     with f.when(failed == 0):
@@ -109,42 +109,42 @@ def release(f: Body, self: Value, view: Value) -> None:
 
 @routine("ptr weft_fill" + BUILTIN, exported=True)
 def fill(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(buffer address, array): copy a row-major array's bytes"""
-    given = f.array(args, "ptr")
+    """Builtin (address, array): copy the bytes of a C-contiguous array to an address."""
+    arguments = f.array(args, "ptr")
     view = f.fixed_room(f"[{imported_symbols.BUFFER_ROOM} x i8]")
-    target = f.call("PyLong_AsVoidPtr", given[0])
-    failed = f.call("PyObject_GetBuffer", given[1], view, imported_symbols.BUF_C_CONTIGUOUS)
+    target = f.call("PyLong_AsVoidPtr", arguments[0])
+    failed = f.call("PyObject_GetBuffer", arguments[1], view, imported_symbols.BUF_C_CONTIGUOUS)
     with f.unless(failed == 0):
         f.ret(None)
-    seen = f.record(view, imported_symbols.PY_BUFFER)
-    f.copy(target, seen["address"], seen["nbytes"])
+    exported = f.record(view, imported_symbols.PY_BUFFER)
+    f.copy(target, exported["address"], exported["nbytes"])
     f.call("PyBuffer_Release", view)
     return_none(f)
 
 
 @routine("ptr weft_buffer" + BUILTIN, exported=True)
 def buffer(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: the allocator. (home, nbytes) -> Buffer"""
+    """Builtin (home, nbytes) -> Buffer. self: the allocator."""
     allocator = f.call("PyLong_AsVoidPtr", self)
     misused(f, nargs, 2)
-    given = f.array(args, "ptr")
-    home = f.call("PyLong_AsVoidPtr", given[0])
-    f.ret(f.call(make, allocator, home, f.call("PyLong_AsUnsignedLongLong", given[1])))
+    arguments = f.array(args, "ptr")
+    home = f.call("PyLong_AsVoidPtr", arguments[0])
+    f.ret(f.call(make, allocator, home, f.call("PyLong_AsUnsignedLongLong", arguments[1])))
 
 
 @routine("ptr weft_pop" + BUILTIN, exported=True)
 def pop(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: the allocator. (home) -> address of an idle block, or 0"""
+    """Builtin (home) -> address of an idle block, or 0. self: the allocator."""
     home = f.call("PyLong_AsVoidPtr", f.array(args, "ptr")[0])
     f.ret(f.call("PyLong_FromUnsignedLongLong", f.call(take_idle, home)))
 
 
 @routine("ptr weft_push" + BUILTIN, exported=True)
 def push(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: the allocator. (home, address)"""
-    given = f.array(args, "ptr")
-    home = f.call("PyLong_AsVoidPtr", given[0])
-    f.call(give, home, f.call("PyLong_AsUnsignedLongLong", given[1]))
+    """Builtin (home, address): append a block to its home. self: the allocator."""
+    arguments = f.array(args, "ptr")
+    home = f.call("PyLong_AsVoidPtr", arguments[0])
+    f.call(give, home, f.call("PyLong_AsUnsignedLongLong", arguments[1]))
     return_none(f)
 
 
@@ -155,7 +155,7 @@ def return_none(f: Body) -> None:
 
 
 def misused(f: Body, nargs: Value, wanted: int | Value) -> None:
-    """Raise where the arguments are not as many as ``wanted``."""
+    """Emit a check that raises unless ``nargs`` is ``wanted``."""
     with f.unless(nargs == wanted):
         f.call("PyErr_BadArgument")
         f.ret(None)

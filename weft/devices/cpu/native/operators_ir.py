@@ -1,7 +1,7 @@
-"""Operators in emitted code, on small arrays that have contents.
+"""Operators in emitted code, on small materialised arrays.
 
-An operation on elements is known by rows, one a dtype of its operands, of functions whose sizes are arguments; a row is there
-once Python has seen the function made. A product or a sum goes by shapes: it finds a prepared call in a table.
+An elementwise operation has a row for each dtype of its operands, with a dynamic kernel; Python adds a row once the kernel is
+compiled. A product or a reduction finds a prepared call in a hash table keyed by shapes.
 """
 
 from __future__ import annotations
@@ -39,29 +39,30 @@ from weft.devices.cpu.native.small_ir import (
     state_of,
 )
 
-TIMES = 6  # where the words of a function of two operands end
-FEW = 32  # calls of a function, or elements of each: for less of both NumPy's loops are better
+TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
+FEW = 32  # broadcasting with more calls than this, of fewer elements each, is left to NumPy
 
 
 @routine("ptr weft_small_row(ptr operation, ptr dtype)")
 def row_of(f: Body, operation: Value, dtype: Value) -> None:
-    """What an operation does with operands of a dtype; null where nothing is known of that."""
+    """Return an operation's row for a dtype, or null."""
     head = f.record(operation, OPERATION)
     return_row(f, head["rows"], head["count"], OPERATION_ROW, dtype)
 
 
 @routine("ptr weft_small_run(ptr row, ptr like, ptr words, i64 limit)")
 def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None:
-    """Run a function: a node with the shape of ``like``, or null, with an exception set or because it is no small work.
+    """Run a dynamic kernel. Return a node with the shape of ``like``; null if the work is not small or an exception is set.
 
-    words: for the function, without count and result; behind them how often it is called, and bytes from call to call of x and y
+    words: the kernel's words, of which count and result are filled in here, then the number of calls, and the bytes by which the
+    addresses of x and y advance from call to call
     """
     row, words, state = f.record(row_, OPERATION_ROW), f.array(words_), state_of(f)
     shape = slot(f, like, "shape")[0]
     count = f.call(size, shape)
     nbytes = count * row["bytes"]
-    theirs = count * f.record(row["format"], FORMAT)["bytes"]  # Python goes by one of the two
-    with f.unless((count > 0) & (count <= MUCH) & (theirs <= limit_) & (nbytes <= limit_) & (nbytes <= LARGEST)):
+    operand_bytes = count * f.record(row["format"], FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
+    with f.unless((count > 0) & (count <= MUCH) & (operand_bytes <= limit_) & (nbytes <= limit_) & (nbytes <= LARGEST)):
         f.ret(None)
     buffer = f.call(made, nbytes)
     with f.when(buffer.null):
@@ -86,7 +87,7 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
 
 
 def _run(f: Body, cell: Value, words: Value) -> None:
-    """cell: where the function's address lies"""
+    """Call the dynamic kernel whose address is in ``cell``."""
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters["sized"] = counters["sized"] + 1
     f.call_address(f.array(cell, "ptr")[0], words)
@@ -94,7 +95,7 @@ def _run(f: Body, cell: Value, words: Value) -> None:
 
 @routine("ptr weft_one" + BUILTIN, exported=True)
 def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: an operation. (x) -> Array or None"""
+    """Builtin (x) -> array or None. self: an operation."""
     operation = f.call("PyLong_AsVoidPtr", self)
     x = f.call(content, f.array(args, "ptr")[0])
     none_unless(f, ~x.null & (nargs == 1))
@@ -103,12 +104,12 @@ def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
     none_unless(f, ~row.null & (most > 0))
     words = f.array(f.fixed_room(f"[{TIMES + 3} x i64]"))
     words[2], words[3], words[TIMES] = address(f, x), f.constant("i64", 1), f.constant("i64", 1)
-    f.call("Py_IncRef", x)  # making objects may run Python, and other threads
-    _answer(f, f.call(run, row, x, words.pointer, most), x)
+    f.call("Py_IncRef", x)  # creating objects may run Python code and other threads
+    _return_array(f, f.call(run, row, x, words.pointer, most), x)
 
 
-def _answer(f: Body, new: Value, like: Value) -> None:
-    """Give an Array of a node, or None where there is neither a node nor an exception; ``like`` is let go."""
+def _return_array(f: Body, new: Value, like: Value) -> None:
+    """Release ``like`` and return the array of a node; if the node is null, return None or, with an exception set, null."""
     value = length(f, slot(f, like, "shape")[0]) == 0
     f.call("Py_DecRef", like)
     with f.when(new.null):
@@ -119,56 +120,56 @@ def _answer(f: Body, new: Value, like: Value) -> None:
 
 @routine("i1 weft_small_spread(ptr shape, ptr its, ptr at, ptr words, i64 nbytes)")
 def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes: Value) -> None:
-    """Whether an operand goes over a larger shape as rows of it, or as columns, of which calls can be made; writes how.
+    """Return whether an operand can be broadcast to ``shape`` by repeating a contiguous row or column; set the words for it.
 
-    at: its words, address and step
+    its: the operand's shape; at: its two words, address and step; words: all words of the call
     """
     at, words = f.array(at_), f.array(words_)
-    dims, others = length(f, shape), length(f, its)
+    dims, its_dims = length(f, shape), length(f, its)
     inner, outer = f.variable("i64", 1), f.variable("i64", 1)
-    rows, begun, turned = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
+    rows, has_started, has_switched = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
     with f.each(dims) as back:  # from the last dimension
         n = integer(f, items(f, shape)[dims - 1 - back])
         m = f.variable("i64", 1)
-        with f.when(back < others):
-            m.now = integer(f, items(f, its)[others - 1 - back])
+        with f.when(back < its_dims):
+            m.now = integer(f, items(f, its)[its_dims - 1 - back])
         with f.unless((m.now == n) | (m.now == 1)):
             f.ret(False)
         with f.when(n == 1):
             f.again()
         matches = m.now == n
-        with f.unless(begun.now):
-            begun.now = True
+        with f.unless(has_started.now):
+            has_started.now = True
             rows.now = matches
         with f.when(matches == rows.now):
-            with f.when(turned.now):  # a third part
+            with f.when(has_switched.now):  # more than an outer and an inner part
                 f.ret(False)
             inner.now = inner.now * n
         with f.otherwise():
-            turned.now = True
+            has_switched.now = True
             outer.now = outer.now * n
     with f.unless((outer.now <= FEW) | (inner.now >= FEW)):
         f.ret(False)
     words[TIMES] = outer.now
     step = inner.now * nbytes
     words[TIMES + 1], words[TIMES + 2] = step, step
-    apart = rows.now.pick(0, nbytes)
+    advance = rows.now.pick(0, nbytes)
     with f.when(at_ == words.at(2)):
-        words[TIMES + 1] = apart
+        words[TIMES + 1] = advance
     with f.otherwise():
-        words[TIMES + 2] = apart
+        words[TIMES + 2] = advance
     at[1] = rows.now.to("i64")
     f.ret(True)
 
 
 @routine("ptr weft_two" + BUILTIN, exported=True)
 def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: an operation. (x, y) -> Array or None; (x, y, x): the result becomes the content of x. One may be a Python number"""
+    """Builtin (x, y) -> array or None; (x, y, x) replaces the content of x. self: an operation. x or y may be a number."""
     operation = f.call("PyLong_AsVoidPtr", self)
     most = f.call(limit)
     none_unless(f, (most > 0) & (nargs >= 2))
-    given = f.array(args, "ptr")
-    x, y = f.call(content, given[0]), f.call(content, given[1])
+    arguments = f.array(args, "ptr")
+    x, y = f.call(content, arguments[0]), f.call(content, arguments[1])
     words, room = f.array(f.fixed_room(f"[{TIMES + 3} x i64]")), f.fixed_room("i64")
     like, other = f.variable("ptr", x), f.variable("ptr", y)
     with f.when(x.null):
@@ -181,62 +182,62 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     for k in (3, 5, TIMES):
         words[k] = 1
     with f.when(x.null | y.null):
-        alone = x.null.pick(f.constant("i64", 0), f.constant("i64", 1))
-        none_unless(f, f.call(number, given[alone], row["format"], room))
-        words[(alone << 1) + 2] = room.to("i64")
-        words[(alone << 1) + 3] = 0
-        words[((f.constant("i64", 1) - alone) << 1) + 2] = address(f, like.now)
+        number_index = x.null.pick(f.constant("i64", 0), f.constant("i64", 1))
+        none_unless(f, f.call(number, arguments[number_index], row["format"], room))
+        words[(number_index << 1) + 2] = room.to("i64")
+        words[(number_index << 1) + 3] = 0
+        words[((f.constant("i64", 1) - number_index) << 1) + 2] = address(f, like.now)
     with f.otherwise():
         none_unless(f, slot(f, y, "dtype")[0] == dtype)
         words[2], words[4] = address(f, x), address(f, y)
         shape, its = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
         with f.unless(f.call(same, shape, its)):
-            dims, others = length(f, shape), length(f, its)
-            smaller = (dims == others) & (f.call(size, shape) < f.call(size, its))
-            with f.when((dims < others) | smaller):
+            dims, its_dims = length(f, shape), length(f, its)
+            smaller = (dims == its_dims) & (f.call(size, shape) < f.call(size, its))
+            with f.when((dims < its_dims) | smaller):
                 like.now = y
                 other.now = x
-            at = f.array(words.at((like.now == x).pick(4, 2)))  # of the one that is spread
+            at = f.array(words.at((like.now == x).pick(4, 2)))  # the words of the operand that is broadcast
             nbytes = f.record(row["format"], FORMAT)["bytes"]
             shapes = [slot(f, x_.now, "shape")[0] for x_ in (like, other)]
             none_unless(f, f.call(spread, *shapes, at.pointer, words.pointer, nbytes))
     into = nargs == 3
     with f.when(into):
-        whole = (given[2] == given[0]) & (like.now == x) & (row["result"] == dtype)
-        none_unless(f, whole & f.call(own, given[0]))
-    kept, kept_too = like.now, other.now
-    f.call("Py_IncRef", kept)  # making objects may run Python, and other threads
-    f.call("Py_IncRef", kept_too)
-    new = f.call(run, row_, kept, words.pointer, most)
-    f.call("Py_DecRef", kept_too)
+        is_replaceable = (arguments[2] == arguments[0]) & (like.now == x) & (row["result"] == dtype)
+        none_unless(f, is_replaceable & f.call(own, arguments[0]))
+    like_operand, other_operand = like.now, other.now
+    f.call("Py_IncRef", like_operand)  # creating objects may run Python code and other threads
+    f.call("Py_IncRef", other_operand)
+    new = f.call(run, row_, like_operand, words.pointer, most)
+    f.call("Py_DecRef", other_operand)
     with f.when(into & ~new.null):
-        target = given[2]
+        target = arguments[2]
         content_ = slot(f, target, "content")
         before = content_[0]
         content_[0] = new
         f.call("Py_IncRef", target)
         f.call("Py_DecRef", before)
-        f.call("Py_DecRef", kept)
+        f.call("Py_DecRef", like_operand)
         f.ret(target)
-    _answer(f, new, kept)
+    _return_array(f, new, like_operand)
 
 
 @routine("ptr weft_shaped" + BUILTIN, exported=True)
 def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: a table of plans, by hashes of shapes. (x) or (x, y) -> Array or None"""
-    plans, given = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
+    """Builtin (x) or (x, y) -> array or None. self: a table of plans by hashes of shapes."""
+    plans, arguments = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
     most = f.call(limit)
     none_unless(f, most > 0)
-    x = f.call(content, given[0])
+    x = f.call(content, arguments[0])
     y_ = f.variable("ptr", x)
     with f.when(nargs == 2):
-        y_.now = f.call(content, given[1])
+        y_.now = f.call(content, arguments[1])
     y = y_.now
     none_unless(f, ~(x.null | y.null))
     left, right = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
-    found = plans[(f.call("PyObject_Hash", left) * 3 + f.call("PyObject_Hash", right)) & (PLACES - 1)]
-    none_unless(f, ~found.null)
-    plan = f.record(found, PLAN)
+    plan_address = plans[(f.call("PyObject_Hash", left) * 3 + f.call("PyObject_Hash", right)) & (PLACES - 1)]
+    none_unless(f, ~plan_address.null)
+    plan = f.record(plan_address, PLAN)
     dtype = plan["dtype"]
     none_unless(f, (slot(f, x, "dtype")[0] == dtype) & (slot(f, y, "dtype")[0] == dtype))
     none_unless(f, f.call(same, left, plan["left"]) & f.call(same, right, plan["right"]))
@@ -246,8 +247,8 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.copy(words.pointer, plan["words"], plan["count"] << 3)
     words[plan["first"]] = address(f, x)
     words[plan["second"]] = address(f, y)
-    for held in (owner, x, y):  # making objects may run Python, and other threads, which may replace the plan
-        f.call("Py_IncRef", held)
+    for object_ in (owner, x, y):  # creating objects may run Python code and other threads, which may replace the plan
+        f.call("Py_IncRef", object_)
     new, buffer = f.variable("ptr", None), f.call(made, nbytes)
     with f.unless(buffer.null):
         words[plan["out"]] = f.record(buffer, BUFFER)["address"]
@@ -255,8 +256,8 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
         new.now = f.call(node, state_of(f)["leaf"], plan["params"], plan["shape"], plan["result"], buffer)
     value = length(f, plan["shape"]) == 0
     out = f.call(array, new.now, value)
-    for held in (owner, x, y):
-        f.call("Py_DecRef", held)
+    for object_ in (owner, x, y):
+        f.call("Py_DecRef", object_)
     f.ret(out)
 
 

@@ -1,8 +1,8 @@
-"""How well LLVM compiles a kernel at first, and after how many runs it does it again: by counts and estimates, never by a clock.
+"""The first optimisation level of a kernel, and the number of runs before recompilation: by estimates, never by a clock.
 
-Measured over the kernels of training steps: the better code (level 3 of LLVM's code generation, not 0) takes 0.2 to 0.5
-microseconds more for a byte of text. The lesser one takes twice the time; the estimates of a kernel's time are three times what
-it takes, so that is a third of the estimate (gradients of convolutions lose more).
+Measured over the kernels of training steps: compiling at level 3 of LLVM's code generation instead of 0 takes 0.2 to 0.5 us more
+per byte of text. Code of level 0 takes twice the time. Estimates of a kernel's time are three times the actual time, so the loss
+is a third of the estimate (more for gradients of convolutions).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Iterable
 from weft.devices.cpu.native.emission import HIGH, LOW
 
 US_PER_BYTE = 0.3
-LOST = 0.35  # of the estimated time
-START = 60_000.0  # microseconds that the process takes to start which compiles again
-SOONER = 16  # times sooner than when the time lost has paid for it: what runs twice mostly runs for long
-FEW, MANY = 2, 256  # runs; the first never asks for more
+LOST = 0.35  # share of the estimated time that level 0 loses
+START = 60_000.0  # microseconds to start the recompiling process
+SOONER = 16  # recompile when the lost time is this fraction of the cost: a program that runs twice usually runs often
+FEW, MANY = 2, 256  # bounds of the number of runs
 
 
 def cost_of(ir: str) -> float:
-    """Microseconds that better code costs."""
+    """Return the estimated extra microseconds of compiling at the high level."""
     return len(ir) * US_PER_BYTE
 
 
 def level_of(us: float, cost: float) -> int:
-    """At which level a kernel is compiled that a program's run spends ``us`` microseconds in."""
+    """Return the level at which to compile a kernel that takes ``us`` microseconds per run."""
     return HIGH if LOST * us >= cost else LOW
 
 
 def runs_until(costs: Iterable[float], us: float) -> int:
-    """After how many runs of a program the kernels are compiled again in which it spends ``us`` microseconds."""
+    """Return after how many runs to recompile kernels that together take ``us`` microseconds per run."""
     return max(FEW, min(MANY, int((START + sum(costs)) / (SOONER * LOST * max(us, 1.0)))))

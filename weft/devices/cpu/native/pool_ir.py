@@ -1,14 +1,14 @@
-"""The thread pool in emitted code: whom it belongs to, fork and join. Its memory: ``layouts.POOL``.
+"""The thread pool in emitted code: ownership, fork and join. Its state: ``layouts.POOL``.
 
-One job at a time. Chunks are cut into a range a worker; each worker takes chunks from its own range first and
-then from the others'. A range is one word, (generation << 32) | next chunk, advanced by compare-and-swap: a
-worker that wakes late fails to swap, since the generation moved on, so nobody waits for sleepers: the caller
-waits for chunks, not for workers. Idle workers spin for about 50 us, inside a program 0.4 ms, then sleep.
+The pool runs one job at a time. Each worker has a range of chunks; it takes chunks from its own range first, then from others'.
+A range is one word, (generation << 32) | next chunk, advanced by compare-and-swap. The swap of a worker that wakes late fails
+because the generation has changed, so the caller waits for chunks, not for workers. Idle workers spin for about 50 us, during a
+program for 0.4 ms, then sleep.
 
-``lock`` holds the thread pointer of the thread that owns the pool. A program takes it for its whole run; any
-other thread, and a call from inside a chunk, runs its chunks inline as worker 0. A program that began without the
-pool, a guest, takes it for a kernel when it is free, with no more workers than the program has scratch for:
-``guests`` is (how many << 32) | the fewest workers that one of them is made for.
+``lock`` holds the thread pointer of the owner. A program owns the pool for its whole run; other threads, and calls from inside a
+chunk, run their chunks inline as worker 0. A program that started without the pool is a guest: it takes the pool for a single
+kernel if the pool is free, with no more workers than it has scratch for. ``guests`` is (number of guests << 32) | the smallest
+number of workers that a guest has scratch for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.devices.cpu.native.layouts import COUNTERS
 from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
 from weft.devices.cpu.native.worker_ir import LOW, pool_state, range_of
 
-PAUSES = 2000  # the caller waits for the last chunks, then sleeps
+PAUSES = 2000  # spins of the caller waiting for the last chunks, before it sleeps
 
 
 def _count(f: Body, what: str) -> None:
@@ -29,7 +29,7 @@ def _count(f: Body, what: str) -> None:
 
 @routine("void weft_inline(ptr body, ptr context, i64 chunks)")
 def inline(f: Body, body: Value, context: Value, chunks: Value) -> None:
-    """One chunk after another, as worker 0."""
+    """Run all chunks in this thread, as worker 0."""
     _count(f, "inline")
     with f.each(chunks) as k:
         f.call_address(body, context, k, f.constant("i64", 0))
@@ -37,12 +37,12 @@ def inline(f: Body, body: Value, context: Value, chunks: Value) -> None:
 
 @routine("i1 weft_acquire(i32 limit)")
 def acquire(f: Body, limit: Value) -> None:
-    """Own the pool with at most ``limit`` workers, unless another thread does."""
+    """Try to take the pool, with at most ``limit`` workers. Return whether this thread owns it now."""
     pool = pool_state(f)
-    mine = pool.swap("lock", 0, f.call("llvm.thread.pointer").to("i64"))
-    with f.when(mine):
+    is_owner = pool.swap("lock", 0, f.call("llvm.thread.pointer").to("i64"))
+    with f.when(is_owner):
         pool["limit"] = limit
-    f.ret(mine)
+    f.ret(is_owner)
 
 
 @routine("void weft_release()")
@@ -52,7 +52,7 @@ def release(f: Body) -> None:
 
 @routine("i1 weft_enter(i32 limit)", exported=True)
 def enter(f: Body, limit: Value) -> None:
-    """A program begins: whether as the owner of the pool, or as a guest."""
+    """Start a program. Return whether it owns the pool; otherwise it is registered as a guest."""
     if not has_threads():
         return f.ret(False)
     with f.when(f.call(acquire, limit)):
@@ -68,7 +68,7 @@ def enter(f: Body, limit: Value) -> None:
 
 @routine("void weft_leave(i1 owner)", exported=True)
 def leave(f: Body, owner: Value) -> None:
-    """A program ends."""
+    """End a program: release the pool, or unregister the guest."""
     if not has_threads():
         return None
     with f.when(owner):
@@ -77,56 +77,56 @@ def leave(f: Body, owner: Value) -> None:
     pool = pool_state(f)
     with f.forever():
         old = pool.atomic("guests", "acquire")
-        new = (old >> 32 >= 2).pick(old - (1 << 32), 0)  # the last one leaves nothing behind
+        new = (old >> 32 >= 2).pick(old - (1 << 32), 0)  # the last guest resets the word
         with f.when(pool.swap("guests", old, new)):
             f.ret()
 
 
 @routine("void weft_parallel(ptr body, ptr context, i64 chunks)", exported=True)
 def parallel(f: Body, body: Value, context: Value, chunks: Value) -> None:
-    """``body(context, chunk, worker)`` for each chunk, by as many threads as may."""
+    """Run ``body(context, chunk, worker)`` for each chunk, on as many threads as allowed."""
 
-    def alone() -> None:
+    def run_inline() -> None:
         f.call(inline, body, context, chunks)
         f.ret()
 
     if not has_threads():
-        return alone()
+        return run_inline()
     with f.when(chunks < 2):
-        alone()
+        run_inline()
     pool = pool_state(f)
-    taken = pool.atomic("lock", "monotonic") != f.call("llvm.thread.pointer").to("i64")
-    with f.when(taken):
+    is_temporary = pool.atomic("lock", "monotonic") != f.call("llvm.thread.pointer").to("i64")
+    with f.when(is_temporary):
         threads, guests = pool["threads"], pool.atomic("guests", "acquire")
         allowed = (guests == 0).pick(threads, guests.to("i32").least(threads))
         with f.unless(f.call(acquire, allowed)):
-            alone()
+            run_inline()
     with f.otherwise():
         with f.when(pool["busy"] != 0):
-            alone()
-    wish = chunks.least(pool["limit"].to("i64")).to("i32")
-    with f.when(pool["started"] < wish - 1):
-        f.call(worker_ir.start, wish - 1)
-    workers = (pool["started"] + 1).least(wish)
+            run_inline()
+    wanted = chunks.least(pool["limit"].to("i64")).to("i32")
+    with f.when(pool["started"] < wanted - 1):
+        f.call(worker_ir.start, wanted - 1)
+    workers = (pool["started"] + 1).least(wanted)
     with f.when(workers < 2):
-        with f.when(taken):
+        with f.when(is_temporary):
             f.call(release)
-        alone()
+        run_inline()
     f.call(fork, body, context, chunks, workers)
-    with f.when(taken):
+    with f.when(is_temporary):
         f.call(release)
 
 
 @routine("void weft_fork(ptr body, ptr context, i64 chunks, i32 workers)")
 def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) -> None:
-    """A job of the pool's owner: cut, worked on, and joined."""
+    """Run a job of the pool's owner: distribute the chunks, work on them and wait for the rest."""
     pool = pool_state(f)
     _count(f, "jobs")
     pool["busy"] = 1
     generation = pool["generation"] + 1
     high = generation.to("i64") << 32
     mode = machine_ir.save_mode(f)
-    # first no range can be claimed under the old generation, then everything else changes
+    # invalidate the ranges of the old generation before changing anything else
     n = workers.to("i64")
     old = pool["workers"].to("i64")
     with f.each((old < n).pick(n, old)) as k:
@@ -139,9 +139,9 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     pool.set_atomic("remaining", chunks, "release")
     begin = f.variable("i64")
     with f.each(n) as k:
-        mine, end = range_of(f, k), chunks * (k + 1) // n
-        mine.set_atomic("end", end, "release")
-        mine.set_atomic("word", high | begin.now, "release")
+        range_, end = range_of(f, k), chunks * (k + 1) // n
+        range_.set_atomic("end", end, "release")
+        range_.set_atomic("word", high | begin.now, "release")
         begin.now = end
     pool.set_atomic("generation", generation, "seq_cst")
     with f.when(pool.atomic("sleepers", "seq_cst") != 0):

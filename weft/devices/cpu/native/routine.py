@@ -1,6 +1,6 @@
-"""Functions of the runtime, written as programs: values with types and operators, fields by name, blocks as ``with``.
+"""A notation for the runtime's native functions: typed values with operators, records with named fields, ``with`` blocks.
 
-A routine is a Python function that writes one native function::
+A routine is a Python function that emits one native function::
 
     @routine("i64 weft_idle(ptr home)")
     def idle(f: Body, home: Value) -> None:
@@ -9,9 +9,9 @@ A routine is a Python function that writes one native function::
             f.ret(0)
         ...
 
-It runs when the text is made, once; what it computes with are names of values that will exist when the native function runs.
-So ``a + b`` appends an addition, ``record["count"]`` a load, and a Python helper that takes ``f`` writes its lines in place.
-Integers are signed. Pointers carry no type: a record or an array says what lies where.
+It runs once, when the LLVM text is generated, on values that stand for those of the native function: ``a + b`` emits an
+addition, ``record["count"]`` a load, and a Python helper that takes ``f`` emits its instructions inline. Integers compare as
+signed. Pointers are untyped; records and arrays add the layout.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.devices.cpu.native.layouts import Layout
 
 
 class Value:
-    """What a name of the text stands for, and its type."""
+    """A value of the native function: its name in the text and its LLVM type."""
 
     __slots__ = ("f", "name", "type")
     __hash__ = None  # type: ignore[assignment]
@@ -38,79 +38,79 @@ class Value:
     def __str__(self) -> str:
         return self.name
 
-    def _made(self, operation: str, other: Operand, type_: str = "") -> Value:
+    def _binary(self, operation: str, other: Operand, type_: str = "") -> Value:
         return self.f.made(type_ or self.type, f"{operation} {self.type} {self.name}, {text_of(other, self.type)}")
 
     def __add__(self, other: Operand) -> Value:
-        return self._made("add", other)
+        return self._binary("add", other)
 
     def __sub__(self, other: Operand) -> Value:
-        return self._made("sub", other)
+        return self._binary("sub", other)
 
     def __mul__(self, other: Operand) -> Value:
-        return self._made("mul", other)
+        return self._binary("mul", other)
 
     def __floordiv__(self, other: Operand) -> Value:
-        return self._made("udiv", other)
+        return self._binary("udiv", other)
 
     def __lshift__(self, other: Operand) -> Value:
-        return self._made("shl", other)
+        return self._binary("shl", other)
 
     def __rshift__(self, other: Operand) -> Value:
-        return self._made("lshr", other)
+        return self._binary("lshr", other)
 
     def __and__(self, other: Operand) -> Value:
-        return self._made("and", other)
+        return self._binary("and", other)
 
     def __or__(self, other: Operand) -> Value:
-        return self._made("or", other)
+        return self._binary("or", other)
 
     def __invert__(self) -> Value:
-        return self._made("xor", True if self.type == "i1" else -1)
+        return self._binary("xor", True if self.type == "i1" else -1)
 
-    def _compared(self, how: str, other: Operand) -> Value:
-        return self._made(f"fcmp o{how}" if self.type in ("float", "double") else f"icmp s{how}", other, "i1")
+    def _compare(self, how: str, other: Operand) -> Value:
+        return self._binary(f"fcmp o{how}" if self.type in ("float", "double") else f"icmp s{how}", other, "i1")
 
     def __lt__(self, other: Operand) -> Value:
-        return self._compared("lt", other)
+        return self._compare("lt", other)
 
     def __le__(self, other: Operand) -> Value:
-        return self._compared("le", other)
+        return self._compare("le", other)
 
     def __gt__(self, other: Operand) -> Value:
-        return self._compared("gt", other)
+        return self._compare("gt", other)
 
     def __ge__(self, other: Operand) -> Value:
-        return self._compared("ge", other)
+        return self._compare("ge", other)
 
     def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._made("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
+        return self._binary("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
 
     def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._made("icmp ne", other, "i1")
+        return self._binary("icmp ne", other, "i1")
 
     def __bool__(self) -> bool:
         raise TypeError("a value of the native function is not known while its text is made: use f.when")
 
     @property
     def null(self) -> Value:
-        """Whether a pointer points nowhere."""
-        return self == None  # noqa: E711  (of the native function, not of Python)
+        """Whether a pointer is null."""
+        return self == None  # noqa: E711  (emits a comparison)
 
     def pick(self, yes: Operand, no: Operand) -> Value:
-        """``yes`` where this bit is set, else ``no``."""
+        """Emit a select: ``yes`` if this bit is set, else ``no``."""
         type_ = next((x.type for x in (yes, no) if isinstance(x, Value)), "i64")
         return self.f.made(type_, f"select i1 {self.name}, {type_} {text_of(yes, type_)}, {type_} {text_of(no, type_)}")
 
     def signed(self) -> Value:
-        """An integer in 64 bits, widened with its sign."""
+        """Sign-extend an integer to 64 bits."""
         return self if self.type == "i64" else self.f.made("i64", f"sext {self.type} {self.name} to i64")
 
     def least(self, other: Value) -> Value:
         return (self < other).pick(self, other)
 
     def to(self, type_: str) -> Value:
-        """The same number in another type: widened with zeros, cut off, as an address, or as a float."""
+        """Convert to another type: zero-extend, truncate, cast between pointer and integer, or convert to or between floats."""
         if type_ == self.type:
             return self
         if "ptr" in (type_, self.type):
@@ -128,18 +128,18 @@ Operand: TypeAlias = Value | int | float | None
 
 
 def text_of(operand: Operand, type_: str) -> str:
-    """An operand of an instruction on values of ``type_``."""
+    """Return the text of an operand of an instruction on values of ``type_``."""
     if isinstance(operand, Value):
         if operand.type != type_:
             raise TypeError(f"{operand.name} is of type {operand.type}, not {type_}")
         return operand.name
     if operand is None:
         return "null"
-    return str(operand).lower()  # of bools: true, false
+    return str(operand).lower()  # True and False become true and false
 
 
 class Variable:
-    """What may change: a local, which becomes a register. ``v.now`` is what it holds, ``v.now = x`` changes it."""
+    """A mutable local, which LLVM puts in a register. ``v.now`` reads it, ``v.now = x`` writes it."""
 
     def __init__(self, f: Body, type_: str) -> None:
         self.f, self.type, self.pointer = f, type_, f.local(type_)
@@ -154,7 +154,7 @@ class Variable:
 
 
 class Array:
-    """Elements of one type: ``a[k]`` loads one, ``a[k] = x`` stores one, ``a.at(k)`` is where one lies."""
+    """Elements of one type in memory: ``a[k]`` loads one, ``a[k] = x`` stores one, ``a.at(k)`` is its address."""
 
     __iter__ = None
 
@@ -166,7 +166,7 @@ class Array:
         return Value(self.f, "ptr", self.f.element(self.pointer.name, self.type, name))
 
     def part(self, index: Value | int) -> Array:
-        """The array that begins there."""
+        """Return the array that starts at an element."""
         return Array(self.f, self.at(index), self.type)
 
     def __getitem__(self, index: Value | int) -> Value:
@@ -177,7 +177,7 @@ class Array:
 
 
 class Record:
-    """Fields by name: ``r["count"]`` loads one, ``r["count"] = x`` stores one, ``r.at("count")`` is where it lies."""
+    """A record in memory: ``r["count"]`` loads a field, ``r["count"] = x`` stores it, ``r.at("count")`` is its address."""
 
     __iter__ = None
 
@@ -196,18 +196,18 @@ class Record:
         self.f.store(type_, text_of(value, type_), self.at(name).name)
 
     def atomic(self, name: str, order: str) -> Value:
-        """A load that other threads' stores are ordered with."""
+        """Emit an atomic load."""
         return self.f.atomic(self.at(name), self.layout[name][1], order)
 
     def set_atomic(self, name: str, value: Operand, order: str) -> None:
         self.f.set_atomic(self.at(name), self.layout[name][1], value, order)
 
     def swap(self, name: str, old: Operand, new: Operand) -> Value:
-        """Replace ``old`` by ``new``; whether it was there."""
+        """Emit a compare-and-swap of ``old`` by ``new``. The result is whether it succeeded."""
         return self.f.swap(self.at(name), self.layout[name][1], old, new)
 
     def atomic_add(self, name: str, value: Operand) -> Value:
-        """What the field held before."""
+        """Emit an atomic addition. The result is the old value."""
         type_ = self.layout[name][1]
         how = f"atomicrmw add ptr {self.at(name).name}, {type_} {text_of(value, type_)} seq_cst, align {_SIZE[type_]}"
         return self.f.made(type_, how)
@@ -221,14 +221,14 @@ class Signature(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Signature:
-        """``"i64 name(ptr, i64)"``; names of parameters are left out of it; ``...`` for any more."""
+        """Parse ``"i64 name(ptr, i64)"``. Parameter names are ignored; ``...`` makes the function variadic."""
         result, name, inside = re.fullmatch(r"(\w+) ([\w.]+)\((.*)\)", text).groups()  # type: ignore[union-attr]
         types = [word.split()[0] for word in inside.split(", ") if word]
         return cls(result, name, tuple(t for t in types if t != "..."), "..." in types)
 
 
 class Routine(NamedTuple):
-    """A native function of the runtime. ``exported``: called from outside its module."""
+    """A native function of the runtime. ``exported``: visible outside its module."""
 
     signature: Signature
     write: Callable[..., None]
@@ -237,21 +237,21 @@ class Routine(NamedTuple):
 
 
 def routine(signature: str, exported: bool = False, attributes: str = "nounwind") -> Callable[[Callable[..., None]], Routine]:
-    """Make a routine of the function that writes it: it is given its body and its parameters."""
+    """Decorate a function (body, *parameters) that emits a native function; it becomes a Routine."""
     return lambda write: Routine(Signature.parsed(signature), write, exported, attributes)
 
 
 class Body(Function):
     """The body of a routine under construction."""
 
-    def __init__(self, made: Routine) -> None:
-        s = made.signature
+    def __init__(self, routine_: Routine) -> None:
+        s = routine_.signature
         self.result = s.result
         self.parameters = [Value(self, type_, f"%given{k}") for k, type_ in enumerate(s.types)]
         inside = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
-        linkage = "" if made.exported else "internal "
-        super().__init__(f"define {linkage}{s.result} @{s.name}({inside})", made.attributes)
-        self.named: dict[str, str] = {}  # what is used of elsewhere: its declaration
+        linkage = "" if routine_.exported else "internal "
+        super().__init__(f"define {linkage}{s.result} @{s.name}({inside})", routine_.attributes)
+        self.named: dict[str, str] = {}  # external symbol -> declaration
 
     def made(self, type_: str, text: str) -> Value:
         return Value(self, type_, self.let(text))
@@ -260,7 +260,7 @@ class Body(Function):
         return Value(self, type_, text_of(value, type_))
 
     def variable(self, type_: str, start: Operand = None) -> Variable:
-        """A variable that begins as ``start``, else as 0 or null."""
+        """Return a variable with the initial value ``start``, by default 0 or null."""
         out = Variable(self, type_)
         out.now = 0 if start is None and type_ != "ptr" else start
         return out
@@ -272,15 +272,15 @@ class Body(Function):
         return Record(self, pointer, layout)
 
     def room(self, type_: str, count: Value) -> Array:
-        """An array on the stack, as long as the call lasts. Not in a loop: each time is more."""
+        """Allocate an array on the stack. Not in a loop: it is freed only when the function returns."""
         return Array(self, self.made("ptr", f"alloca {type_}, i64 {count.name}, align 16"), type_)
 
     def fixed_room(self, type_: str, align: int = 16) -> Value:
-        """Memory on the stack, of a size known now."""
+        """Allocate stack memory of a constant size."""
         return Value(self, "ptr", self.local(type_, align))
 
     def symbol(self, name: str) -> Value:
-        """The address of what lies elsewhere, or of a routine."""
+        """Return the address of an external symbol."""
         self.named.setdefault(name, f"@{name} = external global i8")
         return Value(self, "ptr", f"@{name}")
 
@@ -288,7 +288,7 @@ class Body(Function):
         return Value(self, "ptr", f"@{of.signature.name}")
 
     def call(self, what: Routine | str, *args: Operand) -> Value:
-        """Call a routine, or by name a function that ``foreign`` lists."""
+        """Emit a call of a routine, or of a function of ``imported_symbols`` by name."""
         if isinstance(what, str):
             s = Signature.parsed(imported_symbols.FUNCTIONS[what])
         else:
@@ -296,13 +296,13 @@ class Body(Function):
         inside = ", ".join([*s.types, "..."] if s.variadic else s.types)
         if not isinstance(what, Routine) or what.exported:
             self.named[s.name] = f"declare {s.result} @{s.name}({inside})"
-        return self._called(s.result + (f" ({inside})" if s.variadic else ""), f"@{s.name}", s.types, args, s.variadic)
+        return self._emit_call(s.result + (f" ({inside})" if s.variadic else ""), f"@{s.name}", s.types, args, s.variadic)
 
     def call_address(self, address: Value, *args: Value) -> None:
-        """Call a function that returns nothing and that only its address is known of."""
-        self._called("void", address.name, [a.type for a in args], args)
+        """Emit a call of a void function at an address."""
+        self._emit_call("void", address.name, [a.type for a in args], args)
 
-    def _called(
+    def _emit_call(
         self, result: str, name: str, types: Sequence[str], args: Sequence[Operand], variadic: bool = False,
     ) -> Value:
         if len(args) != len(types) and not variadic:
@@ -343,7 +343,7 @@ class Body(Function):
 
     @contextmanager
     def each(self, count: Value) -> Iterator[Value]:
-        """``for k in range(count)``"""
+        """Emit ``for k in range(count)``."""
         with self.loop(0, count.name) as k:
             yield Value(self, "i64", k)
 
@@ -355,18 +355,18 @@ _SIZE = {"i32": 4, "i64": 8, "ptr": 8}
 
 
 def text_of_all(routines: Iterable[Routine]) -> str:
-    """The text of a module of these routines, with a declaration of all that they use of elsewhere."""
+    """Return the LLVM text of a module of these routines, with declarations of the external symbols they use."""
     out: list[str] = []
     named: dict[str, str] = {}
     own = set()
-    for made in routines:
-        f = Body(made)
-        made.write(f, *f.parameters)
+    for routine_ in routines:
+        f = Body(routine_)
+        routine_.write(f, *f.parameters)
         if not f.ended() and f.result == "void":
             f.ret()
         if not f.ended():
-            raise ValueError(f"{made.signature.name} has a way on which it returns nothing")
-        own.add(made.signature.name)
+            raise ValueError(f"{routine_.signature.name} has a path that does not return a value")
+        own.add(routine_.signature.name)
         named.update(f.named)
         out.append(f.text())
     return "\n".join([*(line for name, line in named.items() if name not in own), *out])

@@ -1,4 +1,4 @@
-"""Functions whose sizes are arguments, called from Python: each is made when first used, once a dtype, and kept on disk."""
+"""Dynamic kernels: functions that take sizes as arguments, called from Python. Each is compiled per dtype on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.kernel.target import CPU, Order
 if TYPE_CHECKING:
     from weft.devices.cpu.emit.generated import Generated
 
-_VECTORS = 4  # at once, of functions that are a few instructions
+_VECTORS = 4  # vectors per iteration, for primitives of a few instructions
 
 
 class CPUSized:
@@ -29,7 +29,7 @@ class CPUSized:
 
     def __init__(self, compiler: Compiler, allocator: Allocator, native: dict[str, int]) -> None:
         self._compiler, self._allocator, self._apply = compiler, allocator, native["weft_apply"]
-        self._products: tuple[dict[Format, Callable[..., None]], ...] = {}, {}  # summed in one lane, in several
+        self._products: tuple[dict[Format, Callable[..., None]], ...] = {}, {}  # sums in one lane; in several lanes
         self._sums: dict[Format, Callable[..., None]] = {}
         self._functions: dict[tuple, Callable[..., None]] = {}
         self._words: Callable[..., None] | None = None
@@ -73,19 +73,19 @@ class CPUSized:
         return self._functions.get(key) or self._function(key, primitive, dtypes, params)
 
     def words(self, count: int, out: int, key: int, base: int) -> None:
-        (self._words or self._words_made())(count, out, key, base)
+        (self._words or self._compile_words())(count, out, key, base)
 
-    def _words_made(self) -> Callable[..., None]:
+    def _compile_words(self) -> Callable[..., None]:
         def text() -> str:
             from weft.devices.cpu.sized.words import words_text
 
             return words_text(host())
 
-        self._words = self._made("sized words", "weft_words", text)
+        self._words = self._compile_function("sized words", "weft_words", text)
         return self._words
 
     def _product_for(self, dtype: Format, m: int, n: int, k: int, order: Order | None) -> tuple[Callable[..., None], int, int]:
-        lanes, block = _order(m, n, k) if order is None else (order.lanes, order.block)
+        lanes, block = _product_order(m, n, k) if order is None else (order.lanes, order.block)
         return self._products[lanes > 1].get(dtype) or self._product(dtype, lanes > 1), lanes, block
 
     def _product(self, dtype: Format, in_lanes: bool) -> Callable[..., None]:
@@ -95,8 +95,8 @@ class CPUSized:
             return product_text(dtype, host(), CPU.orders, in_lanes, quick)
 
         what = f"sized product {dtype.name} {CPU.orders} {in_lanes}"
-        made = self._made(what, "weft_product", text, None if in_lanes else partial(text, quick=True))
-        return self._products[in_lanes].setdefault(dtype, made)
+        function = self._compile_function(what, "weft_product", text, None if in_lanes else partial(text, quick=True))
+        return self._products[in_lanes].setdefault(dtype, function)
 
     def _sum(self, dtype: Format) -> Callable[..., None]:
         def text() -> str:
@@ -104,7 +104,7 @@ class CPUSized:
 
             return sum_text(dtype, host(), CPU.orders)
 
-        return self._sums.setdefault(dtype, self._made(f"sized sum {dtype.name} {CPU.orders}", "weft_sum", text))
+        return self._sums.setdefault(dtype, self._compile_function(f"sized sum {dtype.name} {CPU.orders}", "weft_sum", text))
 
     def _function(
         self, key: tuple, primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any],
@@ -119,14 +119,14 @@ class CPUSized:
 
             return each_text(kernel, host(), _VECTORS if primitive.exact else 1)
 
-        return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
+        return self._functions.setdefault(key, self._compile_function(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
 
-    def _made(
+    def _compile_function(
         self, what: str, symbol: str, text: Callable[[], str], quick: Callable[[], str] | None = None,
     ) -> Callable[..., None]:
-        """Return the function, compiled quickly at first.
+        """Return the function, compiled quickly at first, and queue its recompilation.
 
-        Better code is asked for at once, of code from disk too: the process that compiled it may have ended too soon.
+        Code from disk is queued too if it was compiled quickly: the process that stored it may have ended before recompiling.
         """
         def generated(text: Callable[[], str]) -> Generated:
             from weft.devices.cpu.emit.generated import Generated
@@ -137,8 +137,8 @@ class CPUSized:
         loaded = self._compiler.kernel(what, partial(generated, text), 0.0, shorter)
         self._held.append(loaded)
         self._compiler.improve([loaded], PATIENCE if self._compiler.counts.compiles else FROM_DISK)
-        made: Callable[..., None] = builtin("weft_apply", self._apply, loaded.cell)
-        return made
+        call: Callable[..., None] = builtin("weft_apply", self._apply, loaded.cell)
+        return call
 
 
 def _product_words(
@@ -157,6 +157,6 @@ def _sum_words(
 
 
 @lru_cache(maxsize=4096)
-def _order(m: int, n: int, k: int) -> tuple[int, int]:
+def _product_order(m: int, n: int, k: int) -> tuple[int, int]:
     order = product_order(m, n, (k,))
     return order.lanes, order.block

@@ -1,4 +1,4 @@
-"""The Program's slots as a native table numbers them: inputs, outputs, arena offsets, the record of faults, constants."""
+"""The numbering of a Program's slots in native tables: inputs, outputs, arena offsets, the fault record, constants."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from weft.schedule.program import Call, Copy, Loop, Program
 
 
 class Slots:
-    """Numbers for the slots of one Program.
+    """The slot numbers of one Program.
 
-    ``loops``: the addresses of the descriptors of its loops. In the ``body`` of a loop every input is memory, and scratch
-    has a number of its own, as the record behind it; elsewhere scratch is what follows the arena.
+    ``loops``: addresses of the descriptors of its loops. In the ``body`` of a loop every input is memory, and scratch and, behind
+    it, the fault record are its last slots; in a whole Program scratch is the memory behind the arena.
     """
 
     def __init__(self, program: Program, loops: tuple[int, ...] = (), body: bool = False) -> None:
@@ -36,8 +36,8 @@ class Slots:
         self.constants = sorted({self.nbytes(c.target) for c in copies} | set(loops))
         first = len(program.inputs) + len(program.outputs)
         self._arena = {offset: first + k for k, offset in enumerate(self.arena)}
-        behind = first + len(self.arena) + (0 if body else 1)  # the record
-        self._constant = {value: behind + k for k, value in enumerate(self.constants)}
+        first_constant = first + len(self.arena) + (0 if body else 1)  # behind the fault record
+        self._constant = {value: first_constant + k for k, value in enumerate(self.constants)}
         buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
             layouts.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else layouts.UNUSED
@@ -45,16 +45,16 @@ class Slots:
         ]
 
     def root(self, slot: int) -> Any:
-        found = self.by_id[slot]
-        while found.kind == "alias":
-            found = self.by_id[found.of]
-        return found
+        root = self.by_id[slot]
+        while root.kind == "alias":
+            root = self.by_id[root.of]
+        return root
 
     def nbytes(self, slot: int) -> int:
         return nbytes(self.by_id[slot].shape, self.by_id[slot].dtype)
 
     def may_be_number(self, slot: int) -> bool:
-        """A 0-d input may be given as a Python number."""
+        """Return whether a slot may hold a Python number: 0-d inputs of a whole Program."""
         root = self.root(slot)
         return not self.body and root.kind == "input" and root.shape == ()
 
@@ -73,7 +73,7 @@ class Slots:
         return self._constant[value]
 
     def record(self) -> int:
-        """Where kernels tell of an index out of range."""
+        """Return the slot of the fault record, to which kernels write an index out of range."""
         if self.body:
             return self.scratch() + 1
         return len(self.program.inputs) + len(self.program.outputs) + len(self.arena)
@@ -84,31 +84,31 @@ class Slots:
         return self.arena_index(aligned(self.program.arena))
 
     def loop(self, step: Loop, number: int) -> tuple[int, ...]:
-        """What the native loop is given, see loop_ir.py."""
+        """Return the argument slots of the native loop: see loop_ir.py."""
         arena = self.index(step.arena) if step.arena >= 0 else self.scratch()
-        carries = [s for c in step.carries for s in (c.init, c.last, _other(c.tape, c.spare, c.last))]
+        carries = [s for c in step.carries for s in (c.init, c.last, _alternate_slot(c.tape, c.spare, c.last))]
         rest = (*carries, *step.xs, *step.ys, *step.constants)
         return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 
     def address(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int) -> int:
-        """Where a slot lies, for what Python walks."""
+        """Return the address of a slot, for loops that Python runs."""
         root = self.root(slot)
         if root.kind == "arena":
             return arena + root.offset
         return (inputs if root.kind == "input" else outputs)[root.position].address
 
     def array(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int, writable: bool) -> np.ndarray:
-        """A slot's memory as NumPy sees it, for steps that run in Python."""
-        root, seen = self.root(slot), self.by_id[slot]
+        """Return a slot's memory as a NumPy array, for host steps."""
+        root, slot_ = self.root(slot), self.by_id[slot]
         if root.kind == "arena":
-            return at(arena + root.offset, seen.shape, seen.dtype.numpy, None, writable)
+            return at(arena + root.offset, slot_.shape, slot_.dtype.numpy, None, writable)
         holder = (inputs if root.kind == "input" else outputs)[root.position]
         if not hasattr(holder, "address"):
-            return np.asarray(holder, seen.dtype.numpy)
-        return at(holder.address, seen.shape, seen.dtype.numpy, holder, writable)
+            return np.asarray(holder, slot_.dtype.numpy)
+        return at(holder.address, slot_.shape, slot_.dtype.numpy, holder, writable)
 
 
-def _other(tape: int, spare: int, last: int) -> int:
+def _alternate_slot(tape: int, spare: int, last: int) -> int:
     return tape if tape >= 0 else spare if spare >= 0 else last
 
 

@@ -1,8 +1,7 @@
-"""Small work in emitted code: what operators and elements (``operators_ir.py``, ``elements_ir.py``) have in common.
+"""Common parts of the native small operations (``operators_ir.py``, ``elements_ir.py``).
 
-Each is a builtin that Python asks first. It answers None where the case is not a plain one, and then Python goes its own way: of
-views that nobody followed yet, pending arrays, traces, other classes, dtypes that do not fit, large results. ``small.py`` writes
-the tables.
+Each operation is a builtin that Python calls first. It returns None, and Python takes over, for views that have not been read
+yet, pending arrays, traces, other classes, unsuitable dtypes and large results. ``small_tables.py`` writes the tables.
 """
 
 from __future__ import annotations
@@ -19,39 +18,39 @@ def state_of(f: Body) -> Record:
 
 
 def slot(f: Body, object_: Value, name: str) -> Array:
-    """A slot of an object, the place of which the state tells: an array of one."""
+    """Return a slot of an object as an array of one element; the state holds the slot's offset."""
     return f.array(f.array(object_, "i8").at(state_of(f)[name]), "ptr")
 
 
 def length(f: Body, tuple_: Value) -> Value:
-    """How many items a tuple has."""
+    """Return the length of a tuple."""
     return f.record(tuple_, TUPLE)["length"]
 
 
 def items(f: Body, tuple_: Value) -> Array:
-    """The items of a tuple."""
+    """Return the items of a tuple as an array of pointers."""
     return f.array(f.array(tuple_, "i8").at(offset(TUPLE, "items")), "ptr")
 
 
 def integer(f: Body, object_: Value) -> Value:
-    """A Python integer, cut to 64 bits."""
+    """Return a Python int, truncated to 64 bits."""
     return f.call("PyLong_AsUnsignedLongLongMask", object_)
 
 
-def none_unless(f: Body, plain: Value) -> None:
-    """Answer None, unless the case is a plain one."""
-    with f.unless(plain):
+def none_unless(f: Body, condition: Value) -> None:
+    """Emit ``return None`` unless a condition holds."""
+    with f.unless(condition):
         return_none(f)
 
 
-# ---- what is asked of operands
+# ---- operands
 
 
 @routine("i64 weft_small_limit()")
 def limit(f: Body) -> None:
-    """How many bytes a result may have to be computed at once in this thread, now; 0 in traces, gradients and the like."""
+    """Return the largest result in bytes that this thread may compute eagerly; 0 inside traces, gradients and profiles."""
     state = state_of(f)
-    me = f.call("PyThreadState_GetID", f.call("PyThreadState_Get"))  # no two threads ever have the same
+    me = f.call("PyThreadState_GetID", f.call("PyThreadState_Get"))  # never reused by another thread
     with f.unless(state["thread"] == me):
         own = f.call("PyObject_GetAttr", state["local"], state["dict"])
         with f.when(own.null):
@@ -61,16 +60,16 @@ def limit(f: Body) -> None:
         state["own"] = own
         state["thread"] = me
         f.call("Py_DecRef", before)
-    found = f.call("PyDict_GetItemWithError", state["own"], state["limit"])
-    with f.when(found.null):
+    value = f.call("PyDict_GetItemWithError", state["own"], state["limit"])
+    with f.when(value.null):
         f.ret(0)
     overflow = f.fixed_room("i64")
-    f.ret(f.call("PyLong_AsLongLongAndOverflow", found, overflow))
+    f.ret(f.call("PyLong_AsLongLongAndOverflow", value, overflow))
 
 
 @routine("ptr weft_small_content(ptr object)")
 def content(f: Body, object_: Value) -> None:
-    """The node of an array whose content is computed; else null. A view has one where it was followed already."""
+    """Return the node of a materialised array, or null. A view has a node if it has been read since its base changed."""
     state, none = state_of(f), f.symbol("_Py_NoneStruct")
     its_type = f.record(object_, OBJECT)["type"]
     with f.unless((its_type == state["array"]) | (its_type == state["scalar_type"])):
@@ -87,7 +86,7 @@ def content(f: Body, object_: Value) -> None:
         f.ret(None)
     value = slot(f, node, "value")[0]
     buffers = f.array(state["allocator"], "ptr")[0]
-    with f.unless(f.record(value, OBJECT)["type"] == buffers):  # pending, a number, or somebody else's memory
+    with f.unless(f.record(value, OBJECT)["type"] == buffers):  # pending, a number, or borrowed memory
         f.ret(None)
     f.ret(node)
 
@@ -98,7 +97,7 @@ def address(f: Body, node: Value) -> Value:
 
 @routine("i1 weft_small_own(ptr object)")
 def own(f: Body, object_: Value) -> None:
-    """Whether an array may be written into: it is no value, and holds its own content."""
+    """Return whether an array may be written: it is neither a Scalar nor a view."""
     state = state_of(f)
     is_array = f.record(object_, OBJECT)["type"] == state["array"]
     f.ret(is_array & (slot(f, object_, "base")[0] == f.symbol("_Py_NoneStruct")))
@@ -106,7 +105,7 @@ def own(f: Body, object_: Value) -> None:
 
 @routine("i64 weft_small_size(ptr shape)")
 def size(f: Body, shape: Value) -> None:
-    """How many elements a shape has."""
+    """Return the number of elements of a shape."""
     out, extents = f.variable("i64", 1), items(f, shape)
     with f.each(length(f, shape)) as k:
         out.now = out.now * integer(f, extents[k])
@@ -115,13 +114,13 @@ def size(f: Body, shape: Value) -> None:
 
 @routine("ptr weft_small_format(ptr dtype)")
 def format_(f: Body, dtype: Value) -> None:
-    """What a dtype is in memory."""
+    """Return a dtype's FORMAT row, or null."""
     state = state_of(f)
     return_row(f, state["formats"], state["format_count"], FORMAT, dtype)
 
 
 def return_row(f: Body, rows: Value, count: Value, layout: Layout, dtype: Value) -> None:
-    """Return the row of a table that is about a dtype, or null."""
+    """Emit a search of a table for the row of a dtype; return the row or null."""
     table = f.array(rows, "i8")
     with f.each(count) as k:
         row = f.record(table.at(k * extent(layout)), layout)
@@ -132,26 +131,26 @@ def return_row(f: Body, rows: Value, count: Value, layout: Layout, dtype: Value)
 
 @routine("i1 weft_small_number(ptr object, ptr format, ptr room)")
 def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
-    """Write a Python number as an element, if it is one that is given to this dtype without a word."""
+    """Write a Python number as an element of a dtype. Return False if Python would have to check, warn or raise."""
     row = f.record(format__, FORMAT)
     kind, its_type = row["kind"], f.record(object_, OBJECT)["type"]
-    whole, real = kind >= INTEGER, (kind == FLOAT32) | (kind == FLOAT64)
+    is_integer, is_float = kind >= INTEGER, (kind == FLOAT32) | (kind == FLOAT64)
     as_double = f.variable("double", 0.0)
-    with f.when((its_type == f.symbol("PyFloat_Type")) & real):
+    with f.when((its_type == f.symbol("PyFloat_Type")) & is_float):
         value = f.call("PyFloat_AsDouble", object_)
-        with f.unless((value >= -65504.0) & (value <= 65504.0)):  # Python warns of some that are larger
+        with f.unless((value >= -65504.0) & (value <= 65504.0)):  # Python warns about some larger values
             f.ret(False)
         as_double.now = value
     with f.otherwise():
-        with f.unless((its_type == f.symbol("PyLong_Type")) & (whole | real)):
+        with f.unless((its_type == f.symbol("PyLong_Type")) & (is_integer | is_float)):
             f.ret(False)
         overflow = f.fixed_room("i64")
         whole_number = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
         fits = (f.array(overflow, "i32")[0] == 0) & (whole_number >= row["least"]) & (whole_number <= row["most"])
         with f.unless(fits):
             f.ret(False)
-        with f.when(whole):
-            _stored(f, room, whole_number, row["bytes"])
+        with f.when(is_integer):
+            _store_integer(f, room, whole_number, row["bytes"])
             f.ret(True)
         as_double.now = whole_number.to("double")
     with f.when(kind == FLOAT32):
@@ -164,7 +163,7 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
 INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
-def _stored(f: Body, where: Value, number_: Value, nbytes: Value) -> None:
+def _store_integer(f: Body, where: Value, number_: Value, nbytes: Value) -> None:
     for width, type_ in INTEGERS.items():
         with f.when(nbytes == width):
             f.array(where, type_)[0] = number_.to(type_)
@@ -178,17 +177,17 @@ def same(f: Body, shape: Value, other: Value) -> None:
         f.ret(False)
     extents, others = items(f, shape), items(f, other)
     with f.each(length(f, shape)) as k:
-        with f.unless(extents[k] == others[k]):  # not the same object: small integers are
+        with f.unless(extents[k] == others[k]):  # different objects; equal small ints are one object
             f.ret(f.call("PyObject_RichCompareBool", shape, other, PY_EQ) == 1)
     f.ret(True)
 
 
-# ---- what comes out
+# ---- results
 
 
 @routine("ptr weft_small_made(i64 nbytes)")
 def made(f: Body, nbytes: Value) -> None:
-    """A buffer for a result."""
+    """Return a new buffer for a result of at most ``LARGEST`` bytes."""
     state = state_of(f)
     place = f.variable("i64", (nbytes + 63) >> 6)
     with f.when(nbytes > 1024):
@@ -200,7 +199,7 @@ def made(f: Body, nbytes: Value) -> None:
 
 @routine("ptr weft_small_node(ptr op, ptr params, ptr shape, ptr dtype, ptr buffer)")
 def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: Value) -> None:
-    """A Node of a buffer, which it takes over; null with an exception set if there is no memory."""
+    """Return a new node that takes over a reference to a buffer; null with an exception set if there is no memory."""
     state = state_of(f)
     new = f.call(filled, state["node_type"], state["node"], state["node_slots"])
     with f.when(new.null):
@@ -215,7 +214,7 @@ def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: 
 
 @routine("ptr weft_small_array(ptr node, i1 value)")
 def array(f: Body, node_: Value, value: Value) -> None:
-    """An Array, or a Scalar, of a node, which it takes over."""
+    """Return a new array, or a Scalar if ``value``, that takes over a reference to a node; null if the node is null."""
     state = state_of(f)
     with f.when(node_.null):
         f.ret(None)

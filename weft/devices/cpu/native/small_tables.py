@@ -1,6 +1,6 @@
-"""Small work: tables for the functions of ``operators_ir.py`` and ``elements_ir.py``.
+"""Tables for the native small operations of ``operators_ir.py`` and ``elements_ir.py``.
 
-Nothing here knows what an Array is: the layers above say which slots hold what (``weft.devices.native_protocols``).
+This module does not import the array layer, which passes the classes and slots (``weft.devices.native_protocols``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class CPUSmall:
         names = "__dict__"
         node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
         array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
-        for kept in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # the state holds them without counting
+        for referenced in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))  # the state holds no references
         layouts.write(state, layouts.SMALL_STATE, {
             "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
             "limit": id(world.limit),
@@ -57,7 +57,6 @@ class CPUSmall:
     def operation(self, arity: int) -> CPUOperation:
         return CPUOperation(self._native, arity, self._formats)
 
-
     def shaped(self) -> CPUShaped:
         return CPUShaped(self._native)
 
@@ -67,7 +66,7 @@ class CPUOperation:
 
     def __init__(self, native: dict[str, int], arity: int, formats: dict[Format, int]) -> None:
         self._formats = formats
-        self._held: list[tuple[Any, ...]] = []
+        self._entries: list[tuple[Any, ...]] = []
         self._rows = permanent(_ROW * len(formats))
         self._table = _words([0, self._rows])
         name = "weft_one" if arity == 1 else "weft_two"
@@ -75,22 +74,22 @@ class CPUOperation:
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
         """See ``weft.devices.native_protocols``."""
-        place = len(self._held)
-        if any([held[0] is dtype for held in self._held]):
+        place = len(self._entries)
+        if any([row[0] is dtype for row in self._entries]):
             return
-        self._held.append((dtype, function, op, result))
+        self._entries.append((dtype, function, op, result))
         layouts.write(self._rows + place * _ROW, layouts.OPERATION_ROW, {
             "dtype": id(dtype), "function": function.__self__, "op": id(op), "result": id(result),  # type: ignore[attr-defined]
             "bytes": result.bytes, "format": self._formats[dtype],
         })
-        ctypes.c_int64.from_address(self._table).value = place + 1  # which other threads may see once the row is there
+        ctypes.c_int64.from_address(self._table).value = place + 1  # last: other threads may read the row then
 
 
 class CPUShaped:
     """See ``weft.devices.native_protocols.ShapedOperation``."""
 
     def __init__(self, native: dict[str, int]) -> None:
-        self._held: list[Any] = [None] * layouts.PLACES
+        self._entries: list[Any] = [None] * layouts.PLACES
         self._table = permanent(8 * layouts.PLACES)
         self.call = builtin("weft_shaped", native["weft_shaped"], self._table)
 
@@ -108,32 +107,32 @@ class CPUShaped:
             "result": id(result.dtype), "shape": id(result.shape), "params": id(result.params),
         })
         place = (hash(left) * 3 + hash(right)) % layouts.PLACES
-        before, self._held[place] = self._held[place], owner
+        before, self._entries[place] = self._entries[place], owner
         ctypes.c_int64.from_address(self._table + 8 * place).value = plan.ctypes.data
-        del before  # no earlier: until now it was the one that is found
+        del before  # not earlier: until now the table pointed to it
 
 
 def _words(words: list[int]) -> int:
-    """Words that stay, for native functions to read."""
+    """Copy words to permanent memory for native functions. Return the address."""
     address = permanent(8 * max(1, len(words)))
     ctypes.memmove(address, np.array(words, np.int64).ctypes.data, 8 * len(words))
     return address
 
 
 def _sizes() -> list[int]:
-    """The size classes that ``weft_small_made`` numbers, from 1 on."""
+    """Return the allocator's size classes as ``weft_small_made`` numbers them, from 1 on."""
     return [64 * k for k in range(1, 17)] + [k << shift for shift in range(8, 18) for k in range(5, 9)]
 
 
 def _formats() -> dict[Format, int]:
-    """Where the row of each format lies, one behind the other."""
+    """Write the table of formats. Return the address of each format's row; the rows are adjacent."""
     size = layouts.extent(layouts.FORMAT)
     start = permanent(size * len(FORMATS))
     out = {}
     for k, dtype in enumerate(FORMATS.values()):
         kind = {FLOAT32: layouts.FLOAT32, FLOAT64: layouts.FLOAT64}.get(dtype) or _KINDS.get(dtype.kind, layouts.UNUSED)
         least, most = (-dtype.reach, dtype.reach) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
-        if dtype is BOOL:  # takes no integers
+        if dtype is BOOL:  # accepts no ints
             least, most = 1, 0
         out[dtype] = start + k * size
         layouts.write(out[dtype], layouts.FORMAT, {

@@ -1,4 +1,4 @@
-"""What emitted code that walks a table has in common: addresses in an arena, a step's call, and a look for a fault."""
+"""Common parts of emitted code that executes a table: addresses in an arena, calls of steps, checks for faults."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from weft.devices.cpu.native.routine import Array, Body, Value
 
 
 def place(f: Body, slots: Array, base: Value, offsets: Array, count: Value) -> None:
-    """The addresses of temporaries in an arena that begins at ``base``."""
+    """Set the slots of temporaries to their addresses in an arena at ``base``."""
     with f.each(count) as k:
         slots[k] = base + offsets[k]
 
 
 def call_step(f: Body, step: Value, slots: Array, packed: Array) -> tuple[Value, Value]:
-    """Call a step with what its slots hold, by way of ``packed``: what is looked at afterwards, and the step behind it."""
+    """Call a step, with its arguments copied from the slots to ``packed``. Return its check word and the next step."""
     row = f.record(step, STEP)
     function, count, check = row["function"], row["count"], row["check"]
     arguments = f.array(step).part(len(STEP))
@@ -29,8 +29,8 @@ def call_step(f: Body, step: Value, slots: Array, packed: Array) -> tuple[Value,
 
 @contextmanager
 def where_faulted(f: Body, check: Value, record: Value) -> Iterator[None]:
-    """Where the step that ran told a fault; the record then has the number that the site has in the Program."""
-    first = check >> 1  # plus one; 0 where the step checks nothing
+    """Emit a block that runs if the last step reported a fault. It first makes the record's site number that of the Program."""
+    first = check >> 1  # first site plus one; 0 if the step checks no index
     with f.when(first != 0):
         fault = f.record(record, FAULT)
         site = fault["site"]

@@ -1,8 +1,8 @@
 """The steps of a table as words.
 
-A step says what is looked at after it: bit 0: signals; above it, where the step may tell a fault (an index out of range), one
-more than the number that its first site has among those of the Program. The record of the run is two words: 0 or the number of
-a site plus one; and the index. Kernels write numbers of their own, the walker adds the first; after that no step runs.
+The check word of a step says what is checked after it. Bit 0: signals. The other bits: the Program's number of the step's first
+site plus one, if the step can report a fault (an index out of range), else 0. The fault record of a run is two words: a site
+number plus one, or 0, and the index. Kernels number their own sites; native code adds the first number and runs no further step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from typing import NamedTuple
 
 
 class TableRow(NamedTuple):
-    """One native call. ``function``: where its address lies, which may change. ``check``: look for signals (Ctrl-C) afterwards.
-    ``first``: of its sites, -1: it checks no index; the sites of a loop have their numbers already, so its first is 0."""
+    """One native call.
+
+    function : address of the cell with the function's address, which recompilation may replace
+    check : whether to check for signals (Ctrl-C) afterwards
+    first : number of its first site; -1 if it checks no index, 0 for a loop, whose sites have the Program's numbers already
+    """
 
     function: int
     args: tuple[int, ...]
@@ -25,7 +29,7 @@ class TableRow(NamedTuple):
 
 @cache
 def cell(address: int) -> int:
-    """Where the address of a function lies that stays: memory that is never freed."""
+    """Return the address of a permanent cell that holds a function's address."""
     word = ctypes.c_int64(address)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(word))
     return ctypes.addressof(word)

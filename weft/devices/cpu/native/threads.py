@@ -1,7 +1,7 @@
 """The thread pool's Python side: its memory, the number of threads, fork, and a record for tests.
 
-The threads live in emitted code (``pool_ir.py``), are made when the first parallel kernel runs, hold no
-Python state and end with the process.
+The threads run emitted code (``pool_ir.py``), are created when the first parallel kernel runs, have no Python state and end with
+the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.devices.cpu.native.layouts import COUNTERS, MAX_WORKERS, POOL, POOL_SI
 
 
 def permanent(nbytes: int) -> int:
-    """Zeroed memory that is never freed (threads may look at it while the interpreter ends), 64-byte aligned."""
+    """Allocate zeroed, 64-byte aligned memory that is never freed: threads may read it during interpreter shutdown."""
     address = _calloc()(1, nbytes + 64)
     if not address:
         raise MemoryError(f"no memory for {nbytes} bytes of the runtime's own")
@@ -35,19 +35,19 @@ def _calloc() -> Any:
 
 
 def default_threads() -> int:
-    """``$WEFT_THREADS``, else the CPUs this process may use."""
-    named = os.environ.get("WEFT_THREADS", "").strip()
-    if named:
-        if not named.isdigit() or int(named) < 1:
-            raise ValueError(f"WEFT_THREADS must be a positive integer, got {named!r}")
-        return min(int(named), MAX_WORKERS)
+    """Return ``$WEFT_THREADS``, else the number of CPUs available to this process."""
+    setting = os.environ.get("WEFT_THREADS", "").strip()
+    if setting:
+        if not setting.isdigit() or int(setting) < 1:
+            raise ValueError(f"WEFT_THREADS must be a positive integer, got {setting!r}")
+        return min(int(setting), MAX_WORKERS)
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
     return min(os.cpu_count() or 1, MAX_WORKERS)
 
 
 class Pool:
-    """``threads`` counts the calling thread too. ``state`` and ``counters`` are addresses that kernels import."""
+    """The thread pool. ``threads`` includes the calling thread; ``state`` and ``counters`` are addresses that kernels import."""
 
     def __init__(self, threads: int | None = None) -> None:
         self.state = permanent(POOL_SIZE)
@@ -61,11 +61,11 @@ class Pool:
         return {"weft_state": self.state, "weft_counters": self.counters}
 
     def field(self, name: str) -> ctypes.c_int32:
-        """A 32-bit word of the state."""
+        """Return a 32-bit field of the state."""
         return ctypes.c_int32.from_address(self.state + offset(POOL, name))
 
     def set_threads(self, count: int) -> None:
-        """Programs that are running keep the number they began with."""
+        """Set the number of threads. Running programs keep the old number."""
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
             raise TypeError(f"the number of threads must be an int, got {type(count).__name__}")
         if not 1 <= count <= MAX_WORKERS:
@@ -77,7 +77,7 @@ class Pool:
         return ctypes.c_int64.from_address(self.counters + offset(COUNTERS, name)).value
 
     def reset(self) -> None:
-        """In a forked child the workers do not exist; they are made again when needed."""
+        """Reset the state in a forked child, which has no workers; they are created again when needed."""
         for name in ("sleepers", "busy", "started", "waiting"):
             self.field(name).value = 0
         for name in ("lock", "guests", "remaining", "trace_size"):
@@ -85,7 +85,7 @@ class Pool:
 
     @contextmanager
     def record(self, chunks: int) -> Iterator[np.ndarray]:
-        """For tests: an int32 array that holds, for each chunk of the last parallel loop, the worker that ran it."""
+        """Yield an int32 array that receives, for each chunk of the last parallel job, the worker that ran it. For tests."""
         workers = np.full(chunks, -1, np.int32)
         trace = ctypes.c_int64.from_address(self.state + offset(POOL, "trace"))
         size = ctypes.c_int64.from_address(self.state + offset(POOL, "trace_size"))

@@ -1,7 +1,7 @@
-"""A Program that tells how long each of its steps took: the same kernels by the same driver, with stamps between them.
+"""Executables that measure the time of each step: the same kernels and native code, with stamps between the steps.
 
-A stamp is a step of its own: a native function that writes the clock into a buffer. Two stamps after the last step tell
-what a stamp itself costs.
+A stamp is an extra step, a native function that writes the clock to a buffer. Two stamps after the last step measure the cost
+of a stamp itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None
 
 
 class TimedExecutable(CPUExecutable):
-    """Runs like any executable; :meth:`times` then tells the last run's times. Not for two threads at once."""
+    """An executable whose :meth:`times` returns the times of the last run. Not thread-safe."""
 
     _spans: list[_Native | _Host]
 
@@ -30,15 +30,15 @@ class TimedExecutable(CPUExecutable):
         return super().__call__(inputs, held)
 
     def times(self) -> list[tuple[int, int]]:
-        """(begin, nanoseconds) of each step of the Program in its last run; begin as ``time.perf_counter_ns`` counts."""
+        """Return (begin, nanoseconds) of each step in the last run; ``begin`` is on the clock of ``time.perf_counter_ns``."""
         return [t for span in self._spans for t in span.times()]
 
     def parallel(self, kernel: int) -> bool:
-        """Whether a kernel, counted as the Program's calls are, divides its work among threads."""
+        """Return whether a kernel, numbered in the order of the Program's calls, divides its work among threads."""
         return self._kernels[kernel].parallel
 
     def _prepare(self) -> None:
-        self._prepared.clear()  # the stamps are those of the tables written last
+        self._prepared.clear()  # ``_spans`` belong to the tables written last
         super()._prepare()
 
     def _segments(self, threads: int) -> list[Any]:
@@ -62,7 +62,7 @@ class TimedExecutable(CPUExecutable):
 
 
 class _Native:
-    """The stamps of a segment: how many, then the clock."""
+    """The stamps of a native segment. ``buffer``: their number, then the clock values."""
 
     def __init__(self, steps: list[TableRow]) -> None:
         self.steps = steps
@@ -80,7 +80,7 @@ class _Native:
 
 
 class _Host:
-    """A step in Python, with its times."""
+    """A step in Python that measures its time."""
 
     def __init__(self, step: Callable[..., None]) -> None:
         self.step = step
@@ -99,7 +99,7 @@ class _Host:
 
 
 def text() -> str:
-    """The stamp: ``args`` holds the buffer's address."""
+    """Return LLVM text of ``weft_stamp(args)``, which appends the clock to the buffer whose address is in ``args``."""
     if _CLOCK is None:
         raise OSError("profile: this system has no clock_gettime, so kernels cannot be timed here")
     return f"""

@@ -1,9 +1,9 @@
-"""A run in emitted code: the slots of a table are filled and its steps called, one kernel after another.
+"""A run of a Program in emitted code: fill the slots of a table and call its steps in order.
 
-The pool belongs to the run while it lasts; the interpreter lock is given up and denormals are flushed where the table's
-flags say so. Inputs and outputs come as Python lists (``execute``) or lie in their slots already (``walk``).
+The run owns the thread pool if it is free. The table's flags decide whether it releases the interpreter lock and flushes
+denormals. Inputs and outputs are Python lists (``execute``) or are in their slots already (``walk``).
 
-Each run has a record of its own (see ``tables.py``): the step after which there is a fault in it is the last one.
+Each run has its own fault record (see ``tables.py``); a fault ends the run after the step that reported it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from weft.devices.cpu.native.table_ir import call_step, place, where_faulted
 
 @routine("i1 weft_item(ptr object, i64 kind, ptr name, ptr slot, ptr buffers)")
 def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers: Value) -> None:
-    """What a kernel is given for an object, into a slot; false when Python has an exception set. buffers: their class."""
+    """Convert an object to a kernel argument and store it in a slot. Return False with an exception set if that fails.
+
+    buffers: the class Buffer
+    """
     out = f.array(slot)
     with f.when(kind == ADDRESS):
         buffer = f.record(object_, BUFFER)
@@ -67,7 +70,7 @@ def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers
 
 
 def _succeed(f: Body, suspect: Value) -> None:
-    """Return true, or false where a number that also stands for a failure came with an exception."""
+    """Emit the return: False if the result is the error value (``suspect``) and an exception is set, else True."""
     with f.when(suspect):
         f.ret(f.call("PyErr_Occurred").null)
     f.ret(True)
@@ -75,14 +78,14 @@ def _succeed(f: Body, suspect: Value) -> None:
 
 @routine("i1 weft_execute(ptr table, ptr inputs, ptr outputs, i64 arena)")
 def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) -> None:
-    """Fill the slots of a table from lists and run its steps; false when Python has an exception set."""
+    """Fill the slots of a table from lists and run its steps. Return False if an exception is set."""
     words = f.record(table, CALL)
     ni, no, name = words["ni"], words["no"], words["name"]
     slots = f.room("i64", words["total"])
     buffers = f.record(words["allocator"], ALLOCATOR)["type"]
     kinds = f.array(table).part(HEADER)
-    right = (f.call("PyList_Size", inputs) == ni) & (f.call("PyList_Size", outputs) == no)
-    with f.unless(right):
+    is_valid = (f.call("PyList_Size", inputs) == ni) & (f.call("PyList_Size", outputs) == no)
+    with f.unless(is_valid):
         f.call("PyErr_BadArgument")
         f.ret(False)
     with f.each(ni) as k:
@@ -97,7 +100,7 @@ def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) 
 
 
 def parts(f: Body, table: Value, ni: Value, no: Value) -> tuple[Array, Array, Array, Array]:
-    """The lists of a table: kinds of inputs, bytes of outputs, homes of outputs, donations."""
+    """Return the lists of a table: kinds of inputs, bytes of outputs, homes of outputs, donations."""
     kinds = f.array(table).part(HEADER)
     sizes = kinds.part(ni)
     homes = sizes.part(no)
@@ -106,7 +109,7 @@ def parts(f: Body, table: Value, ni: Value, no: Value) -> tuple[Array, Array, Ar
 
 @routine("i1 weft_walk(ptr table, ptr slots, i64 arena)")
 def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
-    """Run the steps of a table whose slots for inputs and outputs are filled; false when Python has an exception set."""
+    """Run the steps of a table whose slots for inputs and outputs are filled. Return False if an exception is set."""
     words = f.record(table, CALL)
     left = words["left"]
     with f.unless(left == 0):
@@ -139,14 +142,14 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
         thread.now = f.call("PyEval_SaveThread")
     owner = f.call(pool_ir.enter, limit)
 
-    def end(well: bool) -> None:
+    def end(succeeded: bool) -> None:
         f.call(pool_ir.leave, owner)
-        if well:
+        if succeeded:
             with f.when(release):
                 f.call("PyEval_RestoreThread", thread.now)
         with f.when(flush):
             load_mode(f, mode)
-        f.ret(well)
+        f.ret(succeeded)
 
     step = f.variable("ptr", constants.at(nc))
     with f.each(words["ns"]):
@@ -160,7 +163,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
             with f.when((check & 1 != 0) & release):
                 f.call("PyEval_RestoreThread", thread.now)
                 interrupted = f.call("PyErr_CheckSignals") != 0
-                raised = ~f.call("PyErr_Occurred").null  # by a loop, which ended early
+                raised = ~f.call("PyErr_Occurred").null  # by a loop that was interrupted
                 with f.when(interrupted | raised):
                     end(False)
                 thread.now = f.call("PyEval_SaveThread")
@@ -169,7 +172,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
 
 @routine("void weft_tell(ptr record)", attributes="cold noinline nounwind")
 def tell(f: Body, record: Value) -> None:
-    """IndexFault(site, index) as Python's exception."""
+    """Set the exception IndexFault(site, index)."""
     fault = f.record(record, FAULT)
     site = f.call("PyLong_FromLongLong", fault["site"] - 1)
     index = f.call("PyLong_FromLongLong", fault["index"])
@@ -186,7 +189,7 @@ def tell(f: Body, record: Value) -> None:
 
 @routine("i1 weft_tell_hot(ptr callable)", attributes="cold noinline nounwind")
 def tell_hot(f: Body, callable_: Value) -> None:
-    """False when Python has an exception set."""
+    """Call the table's ``hot`` function. Return False if an exception is set."""
     result = f.call("PyObject_CallNoArgs", callable_)
     with f.when(result.null):
         f.ret(False)

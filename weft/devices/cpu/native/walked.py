@@ -1,6 +1,6 @@
-"""Loops with steps in NumPy: Python walks from step to step; what lies between the steps in NumPy runs natively.
+"""Loops with host steps: Python runs the iterations; segments between the host steps run natively.
 
-A loop without them is one native call (``loop_ir.py``).
+A loop without host steps is one native call (``loop_ir.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Part = Callable[[list[Any], list[Any], int], Any]  # of a run: inputs, outputs, 
 
 
 class Place:
-    """Memory that a step is given, by its address; the run keeps it."""
+    """An address of memory that the run keeps alive."""
 
     __slots__ = ("address",)
 
@@ -37,8 +37,11 @@ class _Mover:
 
 
 class Walked:
-    """A loop, as a part of a run. parts : of the body, run once a step; home, room : of the memory for its temporaries and for
-    scratch, which is taken once a run."""
+    """A loop that Python runs, as a part of a run.
+
+    parts : of the body, called in every iteration
+    home, room : source and size of the memory for temporaries and scratch, allocated once per run
+    """
 
     def __init__(self, slots: Slots, loop: Loop, allocator: Allocator, parts: list[Part], home: int, room: int) -> None:
         self.slots, self.loop, self.allocator = slots, loop, allocator
@@ -51,12 +54,12 @@ class Walked:
         def memory(slot: int) -> Place:
             return Place(slots.address(slot, inputs, outputs, arena))
 
-        def once(given: list[Place], made: list[Place], _: Any) -> None:
+        def run_body(body_inputs: list[Place], body_outputs: list[Place], _: Any) -> None:
             for part in parts:
-                part(given, made, own)
+                part(body_inputs, body_outputs, own)
 
         try:
-            turns(self.loop, slots.program.slots, memory, _Mover(), once)
+            turns(self.loop, slots.program.slots, memory, _Mover(), run_body)
         finally:
             if self.home:
                 self.allocator.give(self.home, own)

@@ -1,4 +1,4 @@
-"""The pool's workers in emitted code: how one sleeps and wakes, takes chunks, lives as a thread, and is made."""
+"""The pool's workers in emitted code: sleeping and waking, taking chunks, the thread's main loop, and its creation."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def pool_state(f: Body) -> Record:
 
 
 def range_of(f: Body, worker: Value) -> Record:
-    """The chunks that are a worker's first."""
+    """Return a worker's own range of chunks."""
     return f.record(f.array(pool_state(f).at("ranges"), "i8").at(worker * RANGE), CHUNKS)
 
 
 @routine("void weft_sleep(ptr word, i32 value)")
 def sleep(f: Body, word: Value, value: Value) -> None:
     """Wait while *word == value."""
-    how = (f.constant("i64", FUTEX_WAIT), value, f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
-    f.call("syscall", machine_ir.FUTEX, word, *how)
+    arguments = (f.constant("i64", FUTEX_WAIT), value, f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
+    f.call("syscall", machine_ir.FUTEX, word, *arguments)
 
 
 @routine("void weft_wake(ptr word)")
 def wake(f: Body, word: Value) -> None:
-    """Wake everybody who waits."""
+    """Wake all threads that sleep on a word."""
     how = (FUTEX_WAKE, EVERYBODY)
     rest = (f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
     f.call("syscall", machine_ir.FUTEX, word, *(f.constant("i64", n) for n in how), *rest)
@@ -37,35 +37,35 @@ def wake(f: Body, word: Value) -> None:
 
 @routine("void weft_take(i64 id, i32 generation)")
 def take(f: Body, id_: Value, generation: Value) -> None:
-    """Take chunks of a generation until none is left: a worker's own first, then the others'."""
+    """Run chunks of a generation until none is left: first of the worker's own range, then of others'."""
     pool = pool_state(f)
     body, context, count = pool["body"], pool["context"], pool["workers"].to("i64")
     trace, trace_size, mode = pool["trace"], pool["trace_size"], pool["mode"]
     with f.when(id_ != 0):
         machine_ir.load_mode(f, mode)
-    did = f.variable("i64")
+    done = f.variable("i64")
     with f.each(count) as k:
         at = id_ + k
         chunks = range_of(f, (at >= count).pick(at - count, at))
         with f.forever():
             word = chunks.atomic("word", "acquire")
             with f.unless((word >> 32).to("i32") == generation):
-                f.call(report, did.now)
+                f.call(report, done.now)
                 f.ret()
             chunk = word & LOW
             with f.unless(chunk < chunks.atomic("end", "acquire")):
                 f.leave()
             with f.when(chunks.swap("word", word, word + 1)):
                 f.call_address(body, context, chunk, id_)
-                did.now = did.now + 1
+                done.now = done.now + 1
                 with f.when(chunk < trace_size):
                     f.array(trace, "i32")[chunk] = id_.to("i32")
-    f.call(report, did.now)
+    f.call(report, done.now)
 
 
 @routine("void weft_report(i64 did)")
 def report(f: Body, did: Value) -> None:
-    """So many chunks are done; wake the caller after the last one, if it sleeps."""
+    """Subtract ``did`` finished chunks from the remaining ones; wake the caller after the last chunk if it sleeps."""
     with f.when(did == 0):
         f.ret()
     pool = pool_state(f)
@@ -76,18 +76,18 @@ def report(f: Body, did: Value) -> None:
 
 @routine("ptr weft_worker(ptr argument)")
 def worker(f: Body, argument: Value) -> None:
-    """A worker thread: argument (generation << 32) | id"""
+    """Run a worker thread. argument: (generation << 32) | id."""
     pool = pool_state(f)
     word = argument.to("i64")
     id_ = word & LOW
-    seen = f.variable("i32", (word >> 32).to("i32"))
+    last_generation = f.variable("i32", (word >> 32).to("i32"))
     with f.forever():
         turn = f.variable("i64")
         since = machine_ir.clock(f, turn.now)
         with f.forever():
             generation = pool.atomic("generation", "acquire")
-            with f.when(generation != seen.now):
-                seen.now = generation
+            with f.when(generation != last_generation.now):
+                last_generation.now = generation
                 with f.when(id_ < pool["workers"].to("i64")):
                     f.call(take, id_, generation)
                 f.leave()
@@ -97,14 +97,14 @@ def worker(f: Body, argument: Value) -> None:
             running = pool.atomic("lock", "monotonic") != 0
             with f.when(passed > running.pick(machine_ir.PATIENT, machine_ir.SPIN)):
                 pool.atomic_add("sleepers", 1)
-                f.call(sleep, pool.at("generation"), seen.now)
+                f.call(sleep, pool.at("generation"), last_generation.now)
                 pool.atomic_add("sleepers", -1)
                 f.leave()
 
 
 @routine("void weft_start(i32 count)", attributes="nounwind noinline")
 def start(f: Body, count: Value) -> None:
-    """Make worker threads until so many of them (besides the caller) exist; they block all signals."""
+    """Create worker threads until ``count`` exist besides the caller. They block all signals."""
     pool = pool_state(f)
     thread = f.fixed_room("i64", 8)
     everything, old = f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8), f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8)
