@@ -219,7 +219,7 @@ def test_errors():
         a[2]
     with pytest.raises(IndexError, match="too many indices"):
         a[0, 0, 0]
-    with pytest.raises(IndexError, match="no index"):
+    with pytest.raises(IndexError, match="not an index"):
         a["x"]
     with pytest.raises(ShapeError, match="does not fit"):
         a[0] = [1.0, 2.0]

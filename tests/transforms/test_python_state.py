@@ -31,7 +31,19 @@ class Settings:
     steps: int
 
 
+class Defaults:
+    """A class without ``__init__``: objects have what it has until they set it."""
+
+    n, rate, text, pair = 1, 0.5, "a", (1, 0.5)
+    w = None
+
+
+SETTINGS = types.ModuleType("settings_of_a_program")
+
+
 class Net(wf.nn.Module):
+    calls = 1
+
     def __init__(self, k):
         super().__init__()
         self.w = wf.full(3, float(k))
@@ -44,6 +56,7 @@ class Net(wf.nn.Module):
 
 class Part:
     shared = 2.0
+    late, late_rate, late_array = 1, 0.5, None
 
     def __init__(self, k):
         self.n, self.rate, self.flag, self.name = k, 0.5 * k, False, "a"
@@ -56,6 +69,7 @@ class Part:
         self.slotted, self.settings = Slotted(k, wf.full(3, 1.5)), Settings(0.5, k)
         self.net, self.nets = Net(k), [Net(1), Net(2)]
         self.inner = types.SimpleNamespace(n=k, w=wf.full(3, 1.0))
+        self.defaults, self.library = Defaults(), SETTINGS
 
 
 class World(Part):
@@ -125,6 +139,10 @@ NUMBERS = {
     "namespace": attribute("inner", "n"), "global": variable("GLOBAL_NUMBER"), "global float": variable("GLOBAL_RATE"),
     "object of a global": (lambda w: GLOBAL_OBJECT.n, lambda w, value: setattr(GLOBAL_OBJECT, "n", value)),
     "part of a part": attribute("part", "slotted", "n"), "through a cycle": attribute("me", "me", "n"),
+    "default": attribute("late"), "default of a part": attribute("part", "late"), "float default": attribute("part", "late_rate"),
+    "all defaults": attribute("defaults", "n"), "defaults of a part": attribute("part", "defaults", "rate"),
+    "default of a module": attribute("net", "calls"), "in a list": attribute("nets", [1], "calls"),
+    "Python module": attribute("library", "n"), "float of a Python module": attribute("part", "library", "rate"),
 }
 ARRAYS = {
     "h": attribute("h"), "buffer": attribute("buffer"), "part": attribute("part", "h"), "item": attribute("list", [2]),
@@ -162,8 +180,26 @@ INSIDE = {
     "module made": lambda w, x, k, r: setattr(w, "net", made(w.net, x)) or x,
     "dict made": lambda w, x, k, r: setattr(w, "dict", {**w.dict, "w": w.dict["w"] + x}) or x,
     "class": lambda w, x, k, r: x * Part.shared,
+    "class counts": lambda w, x, k, r: setattr(Part, "counted", getattr(Part, "counted", 0) + 1) or x * Part.counted,
+    "class replaced": lambda w, x, k, r: count_of_class() or x * Part.total,
+    "first set": lambda w, x, k, r: setattr(w.part, "first", getattr(w.part, "first", 0) + 1) or x * w.part.first,
+    "first array": lambda w, x, k, r: first_array(w.part, x),
+    "text of a default": lambda w, x, k, r: setattr(w.defaults, "text", w.defaults.text[-1] + "b") or x * len(w.defaults.text),
+    "tuple of a default": lambda w, x, k, r: setattr(w.defaults, "pair", (w.defaults.pair[0] + 1, 0.5)) or x * w.defaults.pair[0],
+    "new part": lambda w, x, k, r: setattr(w.part, "extra", Slotted(k, x)) or x + w.part.extra.w,
     "globals": lambda w, x, k, r: x + named("GLOBAL_NUMBER") * named("GLOBAL_RATE") + named("GLOBAL_ARRAY") + named("O"),
 }
+
+
+def first_array(part, x):
+    if part.late_array is None:
+        part.late_array = x * 0
+    part.late_array = part.late_array * 0.5 + x
+    return x + part.late_array
+
+
+def count_of_class():
+    Part.total = getattr(Part, "total", 0) + 1
 
 
 def made(net, x):
@@ -182,6 +218,9 @@ BETWEEN = {
     "array written": lambda w, r: r.write(w, lambda a: a.__setitem__(0, r.r.random())),
     "arrays shared": lambda w, r: r.share(w),
     "part": lambda w, r: setattr(w, "part", Part(r.r.randrange(1, 3))),
+    "defaults": lambda w, r: setattr(w, "defaults", Defaults()),
+    "deleted": lambda w, r: vars(w.part).pop(r.r.choice(["first", "late", "late_rate", "late_array"]), None) is None and None,
+    "class default": lambda w, r: setattr(Part, "late", r.r.randrange(4)),
     "module": lambda w, r: setattr(w, "net", Net(r.r.randrange(1, 3))),
     "module in a list": lambda w, r: w.nets.__setitem__(0, Net(r.r.randrange(1, 3))),
     "a list that grows": lambda w, r: w.nets.append(Net(1)) if len(w.nets) < 4 else w.nets.pop(),
@@ -251,7 +290,9 @@ def told(w):
             out.append(seen[id(x)])
             return
         seen[id(x)] = len(seen)
-        if isinstance(x, dict):
+        if isinstance(x, types.ModuleType):
+            [walk(v) for v in (x.n, x.rate)]
+        elif isinstance(x, dict):
             [walk(v) for item in x.items() for v in item]
         elif isinstance(x, list | tuple | deque):
             out.append(type(x).__name__)
@@ -262,7 +303,8 @@ def told(w):
             walk(vars(x))
 
     walk(w)
-    walk([GLOBAL_NUMBER, GLOBAL_RATE, GLOBAL_ARRAY, GLOBAL_OBJECT, Part.shared])
+    classes = [Part.shared, Part.late, getattr(Part, "counted", -1), getattr(Part, "total", -1)]
+    walk([GLOBAL_NUMBER, GLOBAL_RATE, GLOBAL_ARRAY, GLOBAL_OBJECT, *classes])
     return out
 
 
@@ -275,6 +317,10 @@ def shared_arrays(w):
 def run(seed, way, jitted, calls=9):
     global GLOBAL_NUMBER, GLOBAL_RATE, GLOBAL_ARRAY, GLOBAL_OBJECT
     GLOBAL_NUMBER, GLOBAL_RATE, GLOBAL_ARRAY, GLOBAL_OBJECT, Part.shared = 1, 0.5, wf.full(3, 0.5), Part(2), 2.0
+    Part.late, SETTINGS.n, SETTINGS.rate = 1, 1, 0.5
+    for name in ("counted", "total"):
+        if hasattr(Part, name):
+            delattr(Part, name)
     r, w = random.Random(seed), World()
     inside = r.sample(list(INSIDE), r.randrange(1, 5))
     between = r.sample(list(BETWEEN), 4)

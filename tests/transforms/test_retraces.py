@@ -246,7 +246,7 @@ def test_arrays_that_are_left_behind_are_told_with_their_place() -> None:
         setattr(h, f"n{len(vars(h))}", x * 2)
         return x
 
-    grow = {in_a_list: "in `h.items`, which grows", in_a_variable: "in `kept`, which grows", in_a_new_attribute: "in `h.n"}
+    grow = {in_a_list: "in `h.items`, which grows", in_a_variable: "in `kept`, which grows"}
     for f, where in grow.items():
         jitted = wf.jit(f)
         with warnings.catch_warnings(record=True) as seen:
@@ -257,3 +257,8 @@ def test_arrays_that_are_left_behind_are_told_with_their_place() -> None:
         assert where in text and "leaves arrays behind at each call" in text, text
         assert re.search(r"The array was made in line test_retraces.py:\d+\. Return the array", text)
         assert jitted.traces == 6
+    jitted = wf.jit(in_a_new_attribute)
+    with pytest.warns(RuntimeWarning, match=r"traced again each time .*`h`.*Set them before the first call \('n\d'\)"):
+        for _ in range(6):
+            jitted(X)
+    assert jitted.traces == 6

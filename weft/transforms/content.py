@@ -76,7 +76,7 @@ class Content:
 
     __slots__ = (
         "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped",
-        "_untold", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
+        "_stores", "_untold", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
     )
 
     def __init__(
@@ -99,9 +99,10 @@ class Content:
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
         self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner: an empty record, and their names
         self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # an empty record, and what the key says of the object
-        self._classes: dict[type, None] = {}
+        self._classes: dict[type, bool] = {}  # True for one that is reached as itself, not by its objects
         self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user's
         self._words: set[str] = set() if words is None else words
+        self._stores: set[str] = set()  # names of attributes that functions may set
 
     def of(self, x: Any, deep: bool = True) -> Any:
         """Return the key of ``x``: constants by value, functions by their code, objects by class and structure. Here Arrays are
@@ -134,7 +135,7 @@ class Content:
             return (kind, id(x))
         if isinstance(x, type):
             if is_unnamed(x) or not self._is_library(x.__module__):
-                self._classes[x] = None
+                self._classes[x] = True
             return (kind, x)
         container = record_for(x)
         if container is not None:
@@ -162,7 +163,7 @@ class Content:
     def _object(self, x: Any, record: type[ObjectRecord]) -> Any:
         """Note an object; its attributes are looked at when it is known which of them count."""
         kind = type(x)
-        self._classes[kind] = None
+        self._classes.setdefault(kind, False)
         library = self._is_library(kind.__module__) and not is_unnamed(kind)
         everything = library or dataclasses.is_dataclass(kind)  # functions of trees read all of it
         same = is_only_attributes(kind) and record is not OptimizerRecord
@@ -211,6 +212,7 @@ class Content:
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
         found = names_in(f.__code__)
         self._words |= found.words
+        self._stores |= found.stores
         for name in found.variables:
             self._variable(VariablesRecord(f.__globals__), name, f.__globals__.get(name, MISSING))
         for name, attribute in found.attributes:
@@ -221,7 +223,7 @@ class Content:
                 continue
             self._words.add(attribute)
             if isinstance(owner, type):
-                self._classes[owner] = None
+                self._classes[owner] = True
         for level, name in found.imports:
             path = resolve_name("." * level + name, f.__globals__.get("__package__") or "weft") if level else name
             module = sys.modules.get(path)
@@ -291,13 +293,17 @@ class Content:
             for name, value in zip(*record.read(), strict=True):
                 if (key, name) not in found:
                     found[key, name] = value, self._part(value, deep=True)
-        for cls in list(self._classes):
+        for cls, direct in list(self._classes.items()):
             for method in methods_named(cls, self._words):
                 if id(method) not in methods:
                     methods[id(method)] = self.of(method)
             for base, name in attributes_named(cls, self._words):
                 self._variables.setdefault(id(base), (ClassRecord(base), {}))[1][name] = None
-        return len(found) + len(methods) > before
+            for name in self._stores if direct else ():
+                if not hasattr(cls, name):
+                    self._variables.setdefault(id(cls), (ClassRecord(cls), {}))[1][name] = None
+        unread = any([(key, name) not in found for key, (_, names) in self._variables.items() for name in names])
+        return unread or len(found) + len(methods) > before
 
     def _joined(self, record: Record, names: tuple[Any, ...], found: list[tuple[Any, Any]]) -> tuple[Any, ...]:
         """Take down a record of variables or attributes that have been looked at; their names and keys."""

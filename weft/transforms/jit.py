@@ -215,6 +215,9 @@ class Jitted:
         values = {name: k for k, name in enumerate(less.named())}
         records, places = call.records(), less.places()
         sets = [records[n].place(k) for n, k in traced.sets]
+        owners = {id(record.owner): n for n, record in enumerate(less.records())}
+        places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
+                   and (owner, name) not in places}
         if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):
             return call, numbers, still  # it is traced again without them
         traced.moving = tuple([values[before[k]] for k in traced.moving])

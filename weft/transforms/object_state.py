@@ -44,11 +44,12 @@ class Swap:
             self._placed[n, place] = value
             self.records[n].put(place, value)
 
-    def changes(self) -> Iterator[tuple[int, int, Any]]:
-        """Yield what the function has set: the numbers of a record and of its value, and the value."""
+    def changes(self) -> Iterator[tuple[int, int | str, Any]]:
+        """Yield what the function has set: the number of a record, the number of the value or the name of a new attribute, and
+        the value."""
         for n, record in self._changed():
             names, values = record.read()
-            if not record.names and len(values) != len(record.values):
+            if not (record.names or names) and len(values) != len(record.values):
                 continue  # a list that has grown: it is read while the function is traced, and then only
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
@@ -56,14 +57,16 @@ class Swap:
                 value = now.get(name, found)
                 if value is not found and value is not MISSING:
                     yield n, place, value
+            for name in record.added():
+                yield n, name, now[name]
 
     def restore(self) -> None:
-        """Put back what was there; what the function has added stays, with plain numbers."""
+        """Put back what was there, and remove added attributes; what was added to containers stays, with plain numbers."""
         for n, record in self._changed():
             names, values = record.read()
             fresh = record.again(names, values)
             places = dict(zip(record.names or range(len(record.values)), range(len(record.values)), strict=True))
-            grown = not record.names and len(values) != len(record.values)
+            grown = not (record.names or names) and len(values) != len(record.values)
             for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
                 place = places.get(name)
                 if place is not None and not grown and value is not MISSING:
@@ -73,6 +76,8 @@ class Swap:
                     record.put(place, record.values[place])
                 elif form_of(value) is not None and not is_plain(value):
                     fresh.put(k, _plain(value))
+            for name in record.added():
+                record.remove(name)
         self._placed.clear()
 
     def _changed(self) -> Iterator[tuple[int, Record]]:

@@ -27,13 +27,14 @@ class Names(NamedTuple):
 
     variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all other
     names of attributes and methods, texts that may be such, and ``ANY``. imports: modules that it imports, each with the level of
-    a relative import.
+    a relative import. stores: names of attributes that it may set.
     """
 
     variables: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
     words: frozenset[str]
     imports: tuple[tuple[int, str], ...]
+    stores: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -43,11 +44,14 @@ def names_in(code: types.CodeType) -> Names:
     attributes: dict[tuple[str, str], None] = {}
     imports: dict[tuple[int, str], None] = {}
     words = set(_texts(code.co_consts))
+    stores = set(words) if "setattr" in code.co_names else set()
     owner, constants = "", [0, 0]
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
         if name == "LOAD_CONST":
             constants = [constants[-1], value]
+        elif name == "STORE_ATTR":
+            stores.add(str(value))
         elif name == "IMPORT_NAME":  # behind its level and the names that it imports from the module
             imports[constants[0], str(value)] = None
         if name in _GLOBAL:
@@ -66,10 +70,11 @@ def names_in(code: types.CodeType) -> Names:
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
             imports |= dict.fromkeys(inner.imports)
+            stores |= inner.stores
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
-    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports))
+    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores))
 
 
 class Effects(NamedTuple):
@@ -150,7 +155,8 @@ def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, 
             silent = special and (name in _SILENT or not hasattr(type(value), "__get__"))
             if silent or name in seen or isinstance(value, _OF_SLOTS):
                 continue
-            if special or name in words or name == "forward":
+            by_any_name = ANY in words and not hasattr(type(value), "__get__")
+            if special or name in words or name == "forward" or by_any_name:
                 for owner in bases[: k + 1]:
                     yield owner, name
         seen.update(vars(base))

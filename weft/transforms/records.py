@@ -109,7 +109,7 @@ class Record:
         """Return the names and the values that the owner has now."""
         raise NotImplementedError
 
-    def put(self, k: int, value: Any) -> None:
+    def put(self, k: Any, value: Any) -> None:
         """Set the value of number ``k``."""
         raise TypeError(f"{type(self).__name__} sets no values")
 
@@ -123,9 +123,17 @@ class Record:
         """Return a record of the same owner."""
         return type(self)(self.owner, names, values, paths, self.deep)
 
-    def place(self, k: int) -> tuple[int, Any]:
-        """Return what tells the value of number ``k`` from all others."""
-        return id(self.owner), self.names[k] if self.names else k
+    def added(self) -> list[str]:
+        """Return the names of attributes that the owner has now and did not have."""
+        return []
+
+    def remove(self, name: str) -> None:
+        """Remove an added attribute."""
+        raise TypeError(f"{type(self).__name__} removes nothing")
+
+    def place(self, k: int | str) -> tuple[int, Any]:
+        """Return what tells the value of number ``k``, or of a new attribute ``k``, from all others."""
+        return id(self.owner), self.names[k] if self.names and isinstance(k, int) else k
 
     def unchanged(self) -> bool:
         """Whether the owner holds the very things that it held."""
@@ -276,16 +284,23 @@ class ObjectRecord(Record):
         whole = len(self.names) == len(self.every)
         return all(map(is_, attributes.values() if whole else map(attributes.get, self.names), self.values))
 
-    def put(self, k: int, value: Any) -> None:
-        name, attributes = self.names[k], getattr(self.owner, "__dict__", {})
+    def put(self, k: int | str, value: Any) -> None:
+        """Set the value of number ``k``, or of a new attribute ``k``."""
+        name, attributes = k if isinstance(k, str) else self.names[k], getattr(self.owner, "__dict__", {})
         if name in attributes:
             attributes[name] = value
         else:
             object.__setattr__(self.owner, name, value)
 
+    def added(self) -> list[str]:
+        return [name for name in attributes_of(self.owner) if name not in self.every]
+
+    def remove(self, name: str) -> None:
+        object.__delattr__(self.owner, name)
+
     def reset(self) -> None:
-        for name in [name for name in attributes_of(self.owner) if name not in self.every]:
-            object.__delattr__(self.owner, name)
+        for name in self.added():
+            self.remove(name)
         super().reset()
 
     def watch(self) -> list[Watched] | None:
@@ -307,8 +322,8 @@ class ModuleRecord(ObjectRecord):
     def counts(self, name: str, value: Any) -> bool:
         return super().counts(name, value) or not _is_constant(value)
 
-    def put(self, k: int, value: Any) -> None:
-        vars(self.owner)[self.names[k]] = value
+    def put(self, k: int | str, value: Any) -> None:
+        vars(self.owner)[k if isinstance(k, str) else self.names[k]] = value
 
 
 def _is_constant(value: Any) -> bool:
@@ -332,6 +347,9 @@ class OptimizerRecord(ModuleRecord):
 
     def counts(self, name: str, value: Any) -> bool:
         return True
+
+    def added(self) -> list[str]:
+        return []
 
     def read(self) -> tuple[tuple, tuple]:
         attributes, names = vars(self.owner), self.owner.__structure__()
@@ -415,6 +433,8 @@ class ClassRecord(Record):
     def put(self, k: int, value: Any) -> None:
         if value is not MISSING:
             setattr(self.owner, self.names[k], value)
+        elif self.names[k] in vars(self.owner):
+            delattr(self.owner, self.names[k])
 
     def watch(self) -> list[Watched] | None:
         (attributes,) = gc.get_referents(vars(self.owner))  # what a mappingproxy shows
