@@ -11,19 +11,8 @@ from weft.array.matrix_products import matmul as product
 from weft.errors import ShapeError
 from weft.functions.creation.matrices import eye
 from weft.functions.linalg.products import dot
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    broadcast,
-    finish,
-    floating,
-    node,
-    op,
-    reshaped,
-    several,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, finish, floating, node, op, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError
 
 
@@ -50,7 +39,7 @@ def matrix_power(a: Any, n: int) -> Array:
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
-    value, times = node(a, "matrix_power", "a"), whole(n, "matrix_power", "n")
+    value, times = node(a, "matrix_power", "a"), arguments.whole(n, "matrix_power", "n")
     if len(value.shape) < 2 or value.shape[-1] != value.shape[-2]:
         raise MatrixError(f"matrix_power: a has shape {value.shape}; a square matrix, or a stack of them, is needed.")
     if times <= 0:
@@ -92,7 +81,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    operand_list = several(arrays, "multi_dot", "arrays")
+    operand_list = arguments.several(arrays, "multi_dot", "arrays")
     nodes = list(operands(*operand_list)) if len(operand_list) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")
@@ -151,7 +140,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     """
     a, b = operands(x1, x2)
     for value, name in ((a, "x1"), (b, "x2")):
-        if value.shape[axis_index(axis, len(value.shape), "cross")] != 3:
+        if value.shape[arguments.axis_index(axis, len(value.shape), "cross")] != 3:
             raise ShapeError(f"cross: {name} has shape {value.shape}; 3 elements along axis {axis} are needed")
     forward = op("multiply", _rotate(a, axis, 1), _rotate(b, axis, 2))
     return wrap(op("subtract", forward, op("multiply", _rotate(a, axis, 2), _rotate(b, axis, 1))))

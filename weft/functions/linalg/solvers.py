@@ -13,19 +13,8 @@ from weft.array.matrix_products import matmul as product
 from weft.dtypes.formats import INT64
 from weft.eager.materialise import known, look
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.support.arguments import (
-    Node,
-    axis_tuple,
-    cast,
-    conjugated,
-    floating,
-    node,
-    number,
-    op,
-    permuted,
-    reshaped,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, permuted, reshaped
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, svd_parts, unpacked
 from weft.process.docstrings import complete_docs
@@ -237,10 +226,10 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     largest = part(real, 0, 0, 1) if real.size else real
     is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
     divisor = op("where", is_counted, s, number(1, s.dtype))
-    inner = product(permuted(conjugated(u), (1, 0)), columns)
+    inner = product(permuted(arguments.conjugated(u), (1, 0)), columns)
     inner = op("where", reshaped(is_counted, (*is_counted.shape, 1)), op("divide", inner, reshaped(divisor, (*s.shape, 1))),
                number(0, inner.dtype))
-    x = product(permuted(conjugated(vh), (1, 0)), inner)
+    x = product(permuted(arguments.conjugated(vh), (1, 0)), inner)
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
@@ -295,7 +284,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     """
     left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if axes is not None:
-        moved = axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
+        moved = arguments.axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
         left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])
     shape = left.shape[len(right.shape):]
     if left.size != right.size * math.prod(shape) or math.prod(shape) != right.size:
@@ -328,7 +317,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
-    if whole(ind, "tensorinv", "ind") <= 0:
+    if arguments.whole(ind, "tensorinv", "ind") <= 0:
         raise ValueError(f"tensorinv: ind={ind} must be positive")
     value = matrix(a, "tensorinv")
     rows, columns = value.shape[:ind], value.shape[ind:]

@@ -31,18 +31,8 @@ from weft.functions.random.state import (
     wide,
     words_of,
 )
-from weft.functions.support.arguments import (
-    Node,
-    Shape,
-    broadcast_shapes,
-    cast,
-    held,
-    is_number,
-    number,
-    op,
-    shape_of,
-    shape_tuple,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, Shape, cast, number, op
 from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import GIVEN, Given, computed
 
@@ -62,35 +52,35 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
     if all([type(p) in _NUMBERS or type(p) is Given for p in parameters]):
-        return () if size is None else shape_tuple(size, function, "size")
-    shapes = [shape_of(p, function) for p in parameters]
-    shape = broadcast_shapes(function, *shapes)
+        return () if size is None else arguments.shape_tuple(size, function, "size")
+    shapes = [arguments.shape_of(p, function) for p in parameters]
+    shape = arguments.broadcast_shapes(function, *shapes)
     if size is None:
         return shape
-    result = shape_tuple(size, function, "size")
-    if broadcast_shapes(function, shape, result) != result:
+    result = arguments.shape_tuple(size, function, "size")
+    if arguments.broadcast_shapes(function, shape, result) != result:
         raise ShapeError(f"{function}: size={result} does not fit parameters of shape {shape}")
     return result
 
 
 def _scale_unit(unit: Array, offset: Any, scale: Any) -> Array:
     """Return ``offset + scale * unit`` in the dtype of the draw."""
-    if not (is_number(scale) and scale == 1):
+    if not (arguments.is_number(scale) and scale == 1):
         unit = _combine(unit, mul, "multiply", scale)
-    if not (is_number(offset) and offset == 0):
+    if not (arguments.is_number(offset) and offset == 0):
         unit = _combine(unit, add, "add", offset)
     return unit
 
 
 def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
     drawn_node = unit.node
-    if is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # small arrays: computed by the operator
+    if arguments.is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # a small array
         return operation(unit, float(x))
     return wrap(op(name, drawn_node, _parameter(x, drawn_node.dtype)))
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(computed(float, x), dtype) if is_number(x) else held(x, dtype, "random", "parameter")
+    return number_node(computed(float, x), dtype) if arguments.is_number(x) else arguments.held(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -125,7 +115,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
     unit = drawn(unit_interval, key, "uniform", shape, form)
-    are_numbers = is_number(low) and is_number(high)
+    are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     return _scale_unit(unit, low, width)
 
@@ -241,7 +231,7 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     """
     shape = _size(size, "bernoulli", p)
     unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
-    if is_number(p) and not 0 <= p <= 1:
+    if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
 

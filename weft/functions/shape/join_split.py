@@ -11,25 +11,8 @@ from weft.array.convert import array_operands, exact_operands, leaves, numpy_nod
 from weft.array.indexing import as_ints
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
-from weft.functions.support.arguments import (
-    Node,
-    alias,
-    arrays,
-    axis_index,
-    broadcast,
-    cast,
-    finish,
-    integer_node,
-    is_number,
-    looked,
-    may_cast,
-    node,
-    op,
-    permuted,
-    reshaped,
-    shape_tuple,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped
 from weft.functions.support.try_numpy import by_numpy
 from weft.process.docstrings import complete_docs
 
@@ -49,10 +32,10 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
         return array_operands(*arrays)
-    operands = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
+    operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
     form = array_operands(*operands)[0].dtype if dtype is None else spelled(dtype)
     for k, n in enumerate(operands):
-        if isinstance(n, Node) and not may_cast(n.dtype, form, casting, function):
+        if isinstance(n, Node) and not arguments.may_cast(n.dtype, form, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
     return tuple([cast(n if isinstance(n, Node) else node(n, function), form) for n in operands])
 
@@ -99,7 +82,7 @@ def concat(
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
-    axis = axis_index(axis, len(nodes[0].shape), "concat")
+    axis = arguments.axis_index(axis, len(nodes[0].shape), "concat")
     first = nodes[0].shape
     for k, n in enumerate(nodes):
         if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
@@ -131,7 +114,7 @@ def stack(
     for k, n in enumerate(nodes):
         if n.shape != shape:
             raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
-    place = axis_index(axis, len(shape) + 1, "stack")
+    place = arguments.axis_index(axis, len(shape) + 1, "stack")
     rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
     return finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
 
@@ -189,14 +172,14 @@ def _concat(function: str, parts: list[Array], axis: int) -> Array:
 
 def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
     value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
-    axis = axis_index(axis, value.ndim, function)
+    axis = arguments.axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
     sections = as_ints(sections)
     if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
-        cuts = [whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
+        cuts = [arguments.whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
         edges = [0, *cuts, extent]
     else:
-        count = whole(sections, function, "indices_or_sections")
+        count = arguments.whole(sections, function, "indices_or_sections")
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if count >= 1 << 31:
@@ -281,7 +264,7 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     [[1, 3], [2, 4]]
     """
     value = x if isinstance(x, Array) else wrap(node(x, "unstack"))
-    axis = axis_index(axis, value.ndim, "unstack")
+    axis = arguments.axis_index(axis, value.ndim, "unstack")
     return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
 
 
@@ -309,7 +292,7 @@ def tile(A: Any, reps: Any) -> Array:
     >>> wf.tile(wf.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
-    value, counts = node(A, "tile", "A"), shape_tuple(reps, "tile", "reps")
+    value, counts = node(A, "tile", "A"), arguments.shape_tuple(reps, "tile", "reps")
     ndim = max(len(counts), len(value.shape))
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - len(value.shape)) + value.shape
@@ -353,23 +336,23 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "repeat")
+    axis = arguments.axis_index(axis, len(value.shape), "repeat")
     extent = value.shape[axis]
     if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
-        counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
+        counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         gathered = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
         return wrap(permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape)))))
     if not isinstance(repeats, int):
-        repeats = looked(repeats, "repeat", "repeats").reshape(-1).tolist()
-    (count,) = shape_tuple(repeats, "repeat", "repeats")
+        repeats = arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()
+    (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
     return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
 
 
-concatenate = alias(concat, "concatenate")
+concatenate = arguments.alias(concat, "concatenate")
 
 
 def column_stack(tup: Any) -> Array:
@@ -564,7 +547,7 @@ def atleast_3d(*arrays: Any) -> Any:
 
 complete_docs(concat, stack, vstack, hstack)
 complete_docs(vstack, column_stack, dstack)
-row_stack = alias(vstack, "row_stack")  # copies the completed docstring
+row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
 row_stack.__module__ = __name__  # for pickle
 complete_docs(split, array_split, hsplit, vsplit, dsplit)
 complete_docs(atleast_1d, atleast_2d, atleast_3d)
