@@ -19,18 +19,7 @@ from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS,
 from weft.dtypes.parse import spelled
 from weft.eager.peek import at_hand
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.functions.random.state import (
-    decay,
-    drawn,
-    drawn_word,
-    gauss,
-    high_product,
-    integer,
-    integers_of,
-    unit_interval,
-    wide,
-    words_of,
-)
+from weft.functions.random import state
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, cast, number, op
 from weft.process.docstrings import complete_docs
@@ -114,7 +103,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     """
     form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = drawn(unit_interval, key, "uniform", shape, form)
+    unit = state.drawn(state.unit_interval, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     return _scale_unit(unit, low, width)
@@ -147,7 +136,7 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(drawn(gauss, key, "normal", shape, form), loc, scale)
+    return _scale_unit(state.drawn(state.gauss, key, "normal", shape, form), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -209,7 +198,7 @@ def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: A
     form = _float_dtype(dtype, "exponential")
     shape = _size(size, "exponential", scale)
     refuse("exponential", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(drawn(decay, key, "exponential", shape, form), 0.0, scale)
+    return _scale_unit(state.drawn(state.decay, key, "exponential", shape, form), 0.0, scale)
 
 
 def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
@@ -230,7 +219,7 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     dtype('bool')
     """
     shape = _size(size, "bernoulli", p)
-    unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
+    unit = state.drawn(state.unit_interval, key, "bernoulli", shape, FLOAT32)
     if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
@@ -278,15 +267,15 @@ def integers(
         least, greatest = (0, 1) if form is BOOL else (form.least, form.greatest)
         if first < least or first + width - 1 > greatest:
             raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype"))
-        word = None if shape else drawn_word(key, "integers")
+        word = None if shape else state.drawn_word(key, "integers")
         if word is not None:
-            return wrap(integer(first + (word * width >> 64), form))
-        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, form))
+            return wrap(state.integer(first + (word * width >> 64), form))
+        return wrap(state.integers_of(state.wide(state.words_of(key, "integers"), shape), width, first, form))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
-    offset = high_product(wrap(wide(words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    offset = state.high_product(wrap(state.wide(state.words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
     return wrap(cast(op("add", cast(offset.node, INT64), start), form))
 
 
