@@ -125,7 +125,6 @@ def linspace(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """

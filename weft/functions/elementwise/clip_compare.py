@@ -47,7 +47,6 @@ def clip(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -151,7 +150,6 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
@@ -213,10 +211,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     equal_nan : bool
         Whether NaN is equal to NaN.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     TraceError
@@ -224,7 +218,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array_equal(wf.array([1, 2]), [1, 2])
     True
     """

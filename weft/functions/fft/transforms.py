@@ -50,7 +50,6 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -108,7 +107,6 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
@@ -273,7 +271,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """

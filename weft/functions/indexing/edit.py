@@ -16,7 +16,7 @@ from weft.functions.indexing.where import where
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, op, permuted, reshaped
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -28,10 +28,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     axis : int, optional
         None: both are flattened.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError
@@ -39,7 +35,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
@@ -79,10 +74,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     axis : int, optional
         None: use the flattened array.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     IndexError, AxisError, ShapeError, DTypeError, TraceError
@@ -91,7 +82,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.delete(wf.array([1, 2, 3]), 1).tolist()
     [1, 3]
     """
@@ -162,7 +152,6 @@ def resize(a: Any, new_shape: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.resize(wf.array([1, 2]), (2, 3)).tolist()
     [[1, 2, 1], [2, 1, 2]]
     """
@@ -187,10 +176,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     axis : int or tuple of int, optional
         None: along all axes.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ValueError, TraceError
@@ -198,7 +183,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.trim_zeros(wf.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
@@ -242,7 +226,6 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.zeros((2, 2))
     >>> wf.fill_diagonal(x, 5)
     >>> x.tolist()
@@ -288,7 +271,6 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.zeros(3)
     >>> wf.copyto(x, [1.0, 2.0, 3.0], where=[True, False, True])
     >>> x.tolist()
@@ -356,7 +338,6 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.putmask(x, x > 1, 0)
     >>> x.tolist()
@@ -446,5 +427,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a[...] = wrap(reshaped(flat, value.shape))
 
 
+complete_each(append, resize, trim_zeros, fill_diagonal, copyto)
 complete_docs(delete, insert)
 complete_docs(putmask, place, put)

@@ -15,7 +15,7 @@ from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import arrays, broadcast, cast, node, number, op, reshaped
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import LOCAL
 
 
@@ -42,7 +42,6 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.indices((2, 2)).tolist()
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
@@ -86,7 +85,6 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
@@ -116,7 +114,6 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.arange(9).reshape(3, 3)[wf.ix_([0, 2], [1, 2])].tolist()
     [[1, 2], [7, 8]]
     """
@@ -164,7 +161,6 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
@@ -286,7 +282,6 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.diag_indices(2)]
     [[0, 1], [0, 1]]
     """
@@ -364,7 +359,6 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
 
     Examples
     --------
-    >>> import weft as wf
     >>> [int(i) for i in wf.unravel_index(5, (2, 3))]
     [1, 2]
     """
@@ -404,6 +398,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     return total
 
 
+complete_each(indices, fromfunction, ix_)
 complete_docs(tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices)
 complete_docs(diag_indices, diag_indices_from)
 complete_docs(unravel_index, ravel_multi_index)

@@ -19,6 +19,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support import arguments
 from weft.functions.support.arguments import arrays, broadcast, cast, finish, node, number, op, reshaped
+from weft.process.docstrings import complete_each
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
@@ -43,7 +44,6 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(5)
     >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
     [0, 1, -1, 30, 40]
@@ -86,7 +86,6 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.array([-2.0, 3.0])
     >>> wf.piecewise(x, [x < 0, x >= 0], [-1, lambda x: x * x]).tolist()
     [-1.0, 9.0]
@@ -133,10 +132,6 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     mode : "raise", "clip" or "wrap"
         The treatment of numbers out of range, as in :func:`take`.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     DTypeError, ShapeError, ValueError, IndexError
@@ -145,7 +140,6 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
     [10, 2, 30]
     """
@@ -178,10 +172,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     out : Array, optional
         Receives the result.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError, IndexError, TraceError
@@ -190,7 +180,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
     [1, 3]
     """
@@ -198,3 +187,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     if mask.ndim != 1:
         raise ShapeError(f"compress: condition has shape {mask.shape}; a vector is needed")
     return take(a, np.flatnonzero(mask), axis, out)
+
+
+complete_each(select, piecewise, choose, compress)

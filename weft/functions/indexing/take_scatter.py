@@ -18,7 +18,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped
 from weft.functions.support.try_numpy import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -51,7 +51,6 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -125,7 +124,6 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
 
     Examples
     --------
-    >>> import weft as wf
     >>> arr = wf.array([[3, 1, 2], [6, 5, 4]])
     >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
@@ -194,7 +192,6 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.gather(wf.array([[1, 2], [3, 4]]), [1, 1, 0]).tolist()
     [[3, 4], [3, 4], [1, 2]]
     """
@@ -298,7 +295,6 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.one_hot(wf.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -329,7 +325,6 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
     [1, 2]
     """
@@ -407,6 +402,7 @@ def extract(condition: Any, arr: Any) -> Array:
     return take(arr, np.flatnonzero(mask))
 
 
+complete_each(take, one_hot)
 complete_docs(take_along_axis, put_along_axis)
 complete_docs(gather, scatter_add, scatter_set)
 complete_docs(nonzero, argwhere, flatnonzero, extract)

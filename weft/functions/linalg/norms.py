@@ -47,7 +47,6 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
     5.0
     """

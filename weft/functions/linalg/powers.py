@@ -14,6 +14,7 @@ from weft.functions.linalg.products import dot
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, finish, floating, node, op, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError
+from weft.process.docstrings import complete_each
 
 
 def matrix_power(a: Any, n: int) -> Array:
@@ -35,7 +36,6 @@ def matrix_power(a: Any, n: int) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
@@ -66,10 +66,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     out : Array, optional
         The array that the result is written to.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ValueError, ShapeError
@@ -77,7 +73,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
@@ -123,10 +118,6 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     x1, x2 : array_like with 3 elements along ``axis``; the other axes broadcast
     axis : int
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError
@@ -134,7 +125,6 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.cross(wf.array([1, 0, 0]), wf.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """
@@ -150,3 +140,6 @@ def _rotate(value: Node, axis: int, by: int) -> Node:
     """Rotate the elements along an axis by ``by`` positions."""
     at = axis % len(value.shape)
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
+
+
+complete_each(matrix_power, multi_dot, cross)

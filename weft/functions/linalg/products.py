@@ -22,7 +22,7 @@ from weft.functions.support import arguments, gufunc_arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, op, permuted, reshaped, sliced
 from weft.functions.support.try_numpy import by_numpy
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 @unbound
@@ -103,7 +103,6 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
     11.0
     """
@@ -144,7 +143,6 @@ def vdot(x1: Any, x2: Any, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vdot(wf.ones((2, 2)), wf.ones((2, 2))).tolist()
     4.0
     """
@@ -172,7 +170,6 @@ def inner(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -232,7 +229,6 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tensordot(wf.ones((2, 3)), wf.ones((3, 4)), axes=1).shape
     (2, 4)
     """
@@ -321,7 +317,6 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.diagonal(wf.array([[[1, 2], [3, 4]]])).tolist()
     [[1, 4]]
     """
@@ -370,7 +365,6 @@ def kron(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.kron(wf.array([1, 10]), [1, 2]).tolist()
     [1, 2, 10, 20]
     """
@@ -405,7 +399,6 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cross(wf.array([1, 0, 0]), [0, 1, 0]).tolist()
     [0, 0, 1]
     """
@@ -518,6 +511,7 @@ for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
 
 
+complete_each(vdot, inner, tensordot, kron, cross)
 complete_docs(dot, outer)
 complete_docs(matmul, vecdot, matvec)
 complete_docs(matvec, vecmat)

@@ -17,7 +17,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, floating, node, number, op, permuted, reshaped
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, svd_parts, unpacked
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 class SlogdetResult(NamedTuple):
@@ -61,7 +61,6 @@ def solve(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
@@ -94,7 +93,6 @@ def inv(a: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.inv(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -162,7 +160,6 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.pinv(wf.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
@@ -203,7 +200,6 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 
     Examples
     --------
-    >>> import weft as wf
     >>> a, b = wf.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]), wf.array([1.0, 3.0, 5.0])
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
@@ -278,7 +274,6 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
@@ -313,7 +308,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
@@ -327,5 +321,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
 
 
+complete_each(solve, pinv, lstsq, tensorsolve, tensorinv)
 complete_docs(inv, det)
 complete_docs(det, slogdet, expm)

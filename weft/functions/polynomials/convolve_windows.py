@@ -76,7 +76,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.convolve(wf.array([1, 2, 3]), [0, 1]).tolist()
     [0, 1, 2, 3]
     """
@@ -123,7 +122,6 @@ def bartlett(M: float) -> Array:  # noqa: N803
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
@@ -194,7 +192,6 @@ def sinc(x: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sinc(wf.array([0.0, 0.5])).tolist()[0]
     1.0
     """

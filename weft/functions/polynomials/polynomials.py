@@ -18,7 +18,7 @@ from weft.functions.polynomials.convolve_windows import convolve
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, floating, node, number, op, reshaped, sliced
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 MAX_INTEGRALS = 1000  # NumPy's limit: its polyint recurses once per integration
 
@@ -62,7 +62,6 @@ def polyval(p: Any, x: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
@@ -108,7 +107,6 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
     [9, 6, 6]
     """
@@ -211,7 +209,6 @@ def polyder(p: Any, m: int = 1) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyder([1, 1, 1, 1]).tolist()
     [3, 2, 1]
     """
@@ -283,7 +280,6 @@ def poly(seq_of_zeros: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.poly([1.0, 2.0]).tolist()
     [1.0, -3.0, 2.0]
     """
@@ -329,7 +325,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vander([1, 2, 3], 3).tolist()
     [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
     """
@@ -373,7 +368,6 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
 
     Examples
     --------
-    >>> import weft as wf
     >>> [round(c, 4) for c in wf.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).tolist()]
     [2.0, 1.0]
     """
@@ -409,7 +403,6 @@ def roots(p: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.roots([1.0, -3.0, 2.0]).tolist()
     [2.0, 1.0]
     """
@@ -578,5 +571,6 @@ def _is_polynomial(x: Any) -> bool:
 __all__ = ["poly1d", "roots"]
 
 
+complete_each(polyval, poly, vander, polyfit, roots)
 complete_docs(polyadd, polysub, polymul, polydiv)
 complete_docs(polyder, polyint)

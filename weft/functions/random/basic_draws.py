@@ -96,7 +96,6 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
     >>> x.shape, bool((abs(x) <= 1).all())
     ((2, 3), True)

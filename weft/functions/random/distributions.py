@@ -301,7 +301,6 @@ def multivariate_normal(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """

@@ -107,7 +107,6 @@ def mean(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """

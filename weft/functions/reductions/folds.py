@@ -107,7 +107,6 @@ def sum(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
@@ -324,7 +323,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
@@ -391,7 +389,6 @@ def cumulative_sum(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """

@@ -19,7 +19,7 @@ from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, node, number, op, permuted, reshaped, sliced
 from weft.functions.support.try_numpy import by_numpy
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import GIVEN, Given, computed
 
 
@@ -54,7 +54,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
@@ -79,7 +78,6 @@ def ravel(a: Any, order: str = "C") -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
@@ -109,7 +107,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
@@ -174,7 +171,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
@@ -287,7 +283,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -339,7 +334,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
@@ -400,7 +394,6 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.rot90(wf.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
@@ -439,6 +432,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     return moveaxis(value, place, first - 1 if place < first else first)
 
 
+complete_each(reshape, ravel, roll, rot90)
 complete_docs(expand_dims, squeeze)
 complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
 complete_docs(flip, flipud, fliplr)

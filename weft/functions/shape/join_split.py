@@ -14,7 +14,7 @@ from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped
 from weft.functions.support.try_numpy import by_numpy
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
@@ -73,7 +73,6 @@ def concat(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
@@ -217,7 +216,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
@@ -259,7 +257,6 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
     [[1, 3], [2, 4]]
     """
@@ -277,10 +274,6 @@ def tile(A: Any, reps: Any) -> Array:
     reps : int, or iterable of int
         The repetitions along each axis, aligned at the last axis; additional ones make new axes in front.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, DTypeError
@@ -288,7 +281,6 @@ def tile(A: Any, reps: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tile(wf.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
@@ -325,7 +317,6 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.repeat(wf.array([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
@@ -350,9 +341,6 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
     return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
-
-
-concatenate = arguments.alias(concat, "concatenate")
 
 
 def column_stack(tup: Any) -> Array:
@@ -417,10 +405,6 @@ def block(arrays: Any) -> Array:
     arrays : nested lists of arrays
         The innermost lists run along the last axis.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, TypeError
@@ -428,7 +412,6 @@ def block(arrays: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.block([[wf.eye(1), wf.zeros((1, 2))], [wf.ones((1, 3))]]).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
@@ -506,7 +489,6 @@ def atleast_1d(*arrays: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.atleast_1d(3.0).shape
     (1,)
     """
@@ -545,9 +527,10 @@ def atleast_3d(*arrays: Any) -> Any:
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
 
 
+complete_each(unstack, tile, repeat, block)
 complete_docs(concat, stack, vstack, hstack)
 complete_docs(vstack, column_stack, dstack)
+concatenate = arguments.alias(concat, "concatenate")
 row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
-row_stack.__module__ = __name__  # for pickle
 complete_docs(split, array_split, hsplit, vsplit, dsplit)
 complete_docs(atleast_1d, atleast_2d, atleast_3d)

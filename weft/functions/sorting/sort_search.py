@@ -23,7 +23,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, cast, node, number, op, reshaped
 from weft.functions.support.binary_search import MAX_COMPARED, count_leading
 from weft.functions.support.comparison_operands import by_value
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import is_int
 
 
@@ -53,7 +53,6 @@ def argsort(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
@@ -124,7 +123,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.searchsorted(wf.array([1.0, 2.0, 3.0]), [2.0, 9.0]).tolist()
     [1, 3]
     """
@@ -193,7 +191,6 @@ def isin(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
@@ -260,7 +257,6 @@ def unique(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -288,7 +284,6 @@ def unique_values(x: Any, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique_values(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -386,7 +381,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.partition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -428,7 +422,6 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
@@ -481,7 +474,6 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
@@ -553,6 +545,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
 
 
+complete_each(searchsorted, isin, unique, lexsort)
 complete_docs(argsort, sort)
 complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
 complete_docs(partition, argpartition)

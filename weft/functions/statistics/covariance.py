@@ -69,7 +69,6 @@ def cov(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cov(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """

@@ -20,7 +20,7 @@ from weft.functions.statistics.differences import diff
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped
 from weft.graph.primitives.meeting import adding
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
@@ -47,7 +47,6 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.bincount(wf.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
@@ -103,7 +102,6 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
@@ -218,7 +216,6 @@ def histogram(
 
     Examples
     --------
-    >>> import weft as wf
     >>> counts, edges = wf.histogram(wf.array([0.0, 1.0, 1.0, 4.0]), bins=2)
     >>> counts.tolist(), edges.tolist()
     ([3, 1], [0.0, 2.0, 4.0])
@@ -322,5 +319,6 @@ def histogramdd(
     return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
 
 
+complete_each(bincount, digitize)
 complete_docs(histogram, histogram_bin_edges, histogram2d)
 complete_docs(histogram2d, histogramdd)

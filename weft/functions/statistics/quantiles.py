@@ -183,7 +183,6 @@ def quantile(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
     [1.0, 2.5]
     """
