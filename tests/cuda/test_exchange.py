@@ -16,6 +16,7 @@ from tests.cuda.others import CODES, COPIED, READ_ONLY, Consumer, Interfaced, Pr
 from tests.cuda.stub import Card, made
 from tests.cuda.test_launcher import standing
 from weft.errors import DTypeError
+from weft.interop import cuda_exchange
 
 pytest.importorskip("triton")
 
@@ -50,6 +51,17 @@ def test_others_read_the_memory_itself_when_it_is_written(card: Card, dtype: str
         found = seen.read()
     assert driver.waits == waits and found.dtype == given.dtype
     np.testing.assert_array_equal(found, given)
+    seen.release()
+
+
+@pytest.mark.parametrize("dtype, code", [("float8_e4m3fn", 10), ("float8_e5m2", 12)])
+def test_8_bit_floats_have_type_codes_of_their_own(card: Card, dtype: str, code: int) -> None:
+    _, driver = card
+    with wf.device("gpu"):
+        x = wf.array(drawn("float32").astype(getattr(ml_dtypes, dtype)), device="gpu")
+        seen = Consumer(driver, x, stream=9)
+        assert (seen.tensor.code, seen.tensor.bits) == (code, 8)
+        assert cuda_exchange._FORMATS[code, 8].name == dtype
     seen.release()
 
 

@@ -6,6 +6,7 @@ Unpacking stops at the size that the extents state, and a size that the file can
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import zlib
@@ -52,12 +53,12 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     content = files.read(path, "idx file")
     packed = content.startswith(PACKED)
     try:
-        reader = (_Packed if packed else _Plain)(content)
-        head = reader.take(4)
+        reader = _Packed(content) if packed else io.BytesIO(content)
+        head = reader.read(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
             raise _idx_error(path, "it does not begin as one")
         rank = head[3]
-        extents = reader.take(4 * rank)
+        extents = reader.read(4 * rank)
         if rank > MAX_DIMENSIONS:
             raise _idx_error(path, f"its head says {rank} dimensions")
         if len(extents) < 4 * rank:
@@ -66,13 +67,13 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
         size, most = math.prod(shape), len(content) * (MAX_RATIO if packed else 1)
         if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
             raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
-        data = reader.take(size)
-        more = reader.take(1)
+        data = reader.read(size)
+        more = reader.read(1)
     except zlib.error as error:
         raise _idx_error(path, f"it cannot be unpacked: {error}") from None
     if more:
         raise _idx_error(path, f"it goes on after the {size} bytes of shape {shape}")
-    if len(data) < size or not reader.complete:
+    if len(data) < size or (isinstance(reader, _Packed) and not reader.member.eof):
         raise _idx_error(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
     if md5:
         digest = hashlib.md5(head + extents, usedforsecurity=False)
@@ -82,22 +83,8 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-class _Plain:
-    """An uncompressed file."""
-    complete = True
-
-    def __init__(self, content: bytes) -> None:
-        self.content, self.at = content, 0
-
-    def take(self, count: int) -> bytes:
-        """Return the next bytes; fewer at the end of the file."""
-        out = self.content[self.at : self.at + count]
-        self.at += len(out)
-        return out
-
-
 class _Packed:
-    """A sequence of gzip members.
+    """A sequence of gzip members. The last one is complete, including its checksum, if ``member.eof``.
 
     Each member is passed to zlib in pieces of doubling size: at the end of a member zlib copies the unused part of the piece,
     so pieces of full size would make many short members cost time quadratic in the file size.
@@ -108,12 +95,7 @@ class _Packed:
         self.member: Any = zlib.decompressobj(31)
         self.piece = FIRST_PIECE
 
-    @property
-    def complete(self) -> bool:
-        """Whether the last member is complete, including its checksum."""
-        return self.member.eof
-
-    def take(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         """Unpack the next bytes; fewer at the end of the file."""
         parts, size = [], 0
         while size < count and self.at < len(self.content):

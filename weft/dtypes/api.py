@@ -19,7 +19,7 @@ from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.parse import format_of, of_any_order, spelled
 from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
@@ -52,10 +52,6 @@ def as_dtype(dtype: Any) -> np.dtype:
     dtype : dtype, scalar type, name or Python type
         Python's types and their names mean the dtypes of Python's numbers: ``float`` and ``"float"`` are float32, ``int`` is
         int64. float64 has to be named.
-
-    Returns
-    -------
-    numpy.dtype
 
     Raises
     ------
@@ -174,10 +170,6 @@ def result_type(*operands: Any) -> np.dtype:
     ----------
     operands : arrays, dtypes and Python numbers
 
-    Returns
-    -------
-    numpy.dtype
-
     Raises
     ------
     DTypeError
@@ -185,7 +177,6 @@ def result_type(*operands: Any) -> np.dtype:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.result_type(wf.int32, 2.0)
     dtype('float32')
     """
@@ -227,7 +218,6 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
@@ -272,7 +262,6 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isdtype(wf.bfloat16, "real floating")
     True
     """
@@ -306,7 +295,6 @@ def finfo(dtype: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
@@ -353,10 +341,6 @@ def iinfo(dtype: Any) -> np.iinfo:
     ----------
     dtype : integer dtype, or an array or a number of one
 
-    Returns
-    -------
-    numpy.iinfo
-
     Raises
     ------
     DTypeError
@@ -364,7 +348,6 @@ def iinfo(dtype: Any) -> np.iinfo:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.iinfo(wf.int8).max
     127
     """
@@ -374,5 +357,6 @@ def iinfo(dtype: Any) -> np.iinfo:
     return np.iinfo(numpy_dtype)
 
 
+complete_each(result_type, can_cast, isdtype, finfo, iinfo)
 complete_docs(is_float, is_inexact)
 complete_docs(as_dtype, promote, compared, weak_compared, weak, floating, summed)

@@ -7,7 +7,6 @@ that it never reads, because its capsules are released safely at interpreter exi
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from operator import index
@@ -23,24 +22,13 @@ from weft.dtypes.parse import of_any_order
 from weft.errors import DTypeError
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.interop.dlpack import CPU, OWN_CODES, open_capsule, reads_flags
 from weft.runtime import execute
 
-CPU, CUDA = 1, 2  # DLPack's device types
+CUDA = 2  # DLPack's device type
 _TYPE_CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # DLPack's type codes
-_OWN_CODES = {"bfloat16": 4}  # formats with a type code of their own
-_VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
-_FLAGS, _COPIED = 24, 2  # offset of the flags; flag of a copy
+_COPIED = 2  # flag of a copy
 _DEFAULT, _UNORDERED = 1, -1  # streams: CUDA's default stream; no synchronisation
-
-
-class _Tensor(ctypes.Structure):
-    """DLTensor of dlpack.h."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p), ("kind", ctypes.c_int32), ("number", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
-    )
 
 
 def _card(buffer: Any) -> Exchanging | None:
@@ -51,7 +39,7 @@ def _card(buffer: Any) -> Exchanging | None:
 
 
 def _code(form: Format) -> int:
-    return _OWN_CODES.get(form.name, _TYPE_CODES[form.kind])
+    return OWN_CODES.get(form, _TYPE_CODES[form.kind])
 
 
 _FORMATS = {(_code(form), form.bits): form for form in EVERY.values()}
@@ -84,12 +72,7 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
         if copy is False and type(buffer) in ELSEWHERE:
             raise BufferError("__dlpack__: with copy=False the memory is shared, and this array does not lie in the CPU's")
         return None if card is None else _cpu_capsule(node, card, buffer, version)
-    versioned = version is not None and tuple(version) >= (1, 0)
-    if copy is False and not versioned:
-        raise BufferError(
-            "__dlpack__: with copy=False the memory is shared, and must not be written; this consumer is too old (DLPack before "
-            "1.0) to respect that. Use copy=True or leave copy out"
-        )
+    versioned = reads_flags(version, copy)
     order = _waiting_stream(stream)
     copied = bool(copy) or not versioned
     if copied:
@@ -102,7 +85,7 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
 def _cpu_capsule(node: Node, card: Exchanging, buffer: Any, version: Any) -> Any:
     """Return a capsule with a copy on the CPU."""
     content = np.array(execute.to_numpy(buffer, node.shape, node.dtype))
-    versioned = version is not None and tuple(version) >= (1, 0)
+    versioned = reads_flags(version)
     view = content if content.dtype.isbuiltin == 1 else content.view(f"u{content.itemsize}")
     out = view.__dlpack__(max_version=version) if versioned else view.__dlpack__()
     return _patch_capsule(out, (CPU, 0), node.dtype, versioned)
@@ -141,7 +124,7 @@ def _array_over(address: int, node: Node, owner: Any, writable: bool) -> np.ndar
 
 def _patch_capsule(capsule: Any, device: tuple[int, int], form: Format, copied: bool) -> Any:
     """Set the device of a capsule made by NumPy and, if NumPy lacks the type, its type code."""
-    tensor, flags = _open_capsule(capsule)
+    tensor, flags = open_capsule(capsule)
     tensor.kind, tensor.number = device
     if form.numpy.isbuiltin != 1:
         tensor.code = _code(form)
@@ -276,7 +259,7 @@ def _import_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
         capsule = x.__dlpack__(stream=card.stream, max_version=(1, 1))
     except TypeError:  # before version 1.0
         capsule = x.__dlpack__(stream=card.stream)
-    tensor, _ = _open_capsule(capsule)
+    tensor, _ = open_capsule(capsule)
     if (tensor.kind, tensor.number) != (CUDA, card.number):
         raise BufferError(
             f"{function}: the array says that it lies on DLPack's device {(CUDA, card.number)}, and its capsule says "
@@ -374,17 +357,3 @@ def _copy_contiguous(card: Exchanging, shown: Shown) -> Node:
     with execute.on(card.name):
         (buffer,) = execute.run(Graph([flat], [out]), [flat.value])
     return input_leaf(shown.shape, shown.form, buffer)
-
-
-def _open_capsule(capsule: Any) -> tuple[_Tensor, Any]:
-    """Return the DLTensor of a capsule, in place, and its flags if it has any."""
-    api = ctypes.pythonapi
-    valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    if not valid(capsule, _VERSIONED):
-        return _Tensor.from_address(pointer(capsule, _PLAIN)), None
-    start = pointer(capsule, _VERSIONED)
-    major = ctypes.c_uint32.from_address(start).value
-    if major != 1:
-        raise BufferError(f"a DLPack capsule of version {major} cannot be read: version 1 can")
-    return _Tensor.from_address(start + 32), ctypes.c_uint64.from_address(start + _FLAGS)

@@ -13,14 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
+from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FROM_NUMPY
 
-_CPU = 1
+CPU = 1  # DLPack's device type
 _UINT = 1  # DLPack's type code
-_CODES = {BFLOAT16.numpy: 4, FLOAT8_E4M3FN.numpy: 10, FLOAT8_E5M2.numpy: 12}
-_FORMAT_OF_CODE = {code: dtype for dtype, code in _CODES.items()}
+OWN_CODES = {BFLOAT16: 4, FLOAT8_E4M3FN: 10, FLOAT8_E5M2: 12}  # formats with a type code of their own, which NumPy lacks
+_DTYPE_OF_CODE = {code: form.numpy for form, code in OWN_CODES.items()}
 _VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
-_CODE_AT = {_VERSIONED: 32 + 20, _PLAIN: 20}  # offset of the code in a managed tensor: after address, device and ndim
+_FLAGS = 24  # offset of the flags
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor of dlpack.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("kind", ctypes.c_int32), ("number", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+    )
 
 
 def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
@@ -31,24 +41,30 @@ def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
     BufferError
         Sharing is requested by a consumer that does not support the read-only flag.
     """
-    version, copy = kwargs.get("max_version"), kwargs.get("copy")
-    versioned = version is not None and tuple(version) >= (1, 0)
-    if copy is False and not versioned:
-        raise BufferError(
-            "__dlpack__: with copy=False the memory is shared, and must not be written; this consumer is too old (DLPack before "
-            "1.0) to respect that. Use copy=True or leave copy out"
-        )
+    copy = kwargs.get("copy")
+    versioned = reads_flags(kwargs.get("max_version"), copy)
     if copy is not False:
         if versioned:
             kwargs = {**kwargs, "copy": True}
         else:
             array = array.copy()
             kwargs = {k: v for k, v in kwargs.items() if k not in ("copy", "max_version")}
-    code = _CODES.get(array.dtype)
+    code = OWN_CODES.get(FROM_NUMPY[array.dtype])
     capsule = (array if code is None else array.view(f"u{array.itemsize}")).__dlpack__(**kwargs)
     if code is not None:
-        _code(capsule).value = code
+        open_capsule(capsule)[0].code = code
     return capsule
+
+
+def reads_flags(version: Any, copy: bool | None = None) -> bool:
+    """Return whether a consumer reads the flags of DLPack 1.0. Refuse ``copy=False`` if it does not."""
+    versioned = version is not None and tuple(version) >= (1, 0)
+    if copy is False and not versioned:
+        raise BufferError(
+            "__dlpack__: with copy=False the memory is shared, and must not be written; this consumer is too old (DLPack before "
+            "1.0) to respect that. Use copy=True or leave copy out"
+        )
+    return versioned
 
 
 def shared(x: Any) -> np.ndarray:
@@ -76,14 +92,14 @@ def taken(x: Any, **options: Any) -> np.ndarray:
     try:
         return np.from_dlpack(x, **options)
     except (RuntimeError, BufferError):
-        if x.__dlpack_device__()[0] != _CPU:
+        if x.__dlpack_device__()[0] != CPU:
             raise
         capsule = x.__dlpack__()
-        code = _code(capsule)
-        dtype = _FORMAT_OF_CODE.get(code.value)
+        tensor, _ = open_capsule(capsule)
+        dtype = _DTYPE_OF_CODE.get(tensor.code)
         if dtype is None:
             raise
-        code.value = _UINT
+        tensor.code = _UINT
         return np.from_dlpack(_CapsuleHolder(capsule)).view(dtype)
 
 
@@ -97,13 +113,18 @@ class _CapsuleHolder:
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (_CPU, 0)
+        return (CPU, 0)
 
 
-def _code(capsule: Any) -> ctypes.c_uint8:
-    """Return the type code of a capsule, in place."""
+def open_capsule(capsule: Any) -> tuple[_Tensor, Any]:
+    """Return the DLTensor of a capsule, in place, and its flags if it has any."""
     api = ctypes.pythonapi
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    name = _VERSIONED if valid(capsule, _VERSIONED) else _PLAIN
-    return ctypes.c_uint8.from_address(pointer(capsule, name) + _CODE_AT[name])
+    if not valid(capsule, _VERSIONED):
+        return _Tensor.from_address(pointer(capsule, _PLAIN)), None
+    start = pointer(capsule, _VERSIONED)
+    major = ctypes.c_uint32.from_address(start).value
+    if major != 1:
+        raise BufferError(f"a DLPack capsule of version {major} cannot be read: version 1 can")
+    return _Tensor.from_address(start + 32), ctypes.c_uint64.from_address(start + _FLAGS)

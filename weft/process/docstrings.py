@@ -8,15 +8,15 @@ from itertools import groupby
 from typing import Any
 
 _ORDER = ("Parameters", "Returns", "Raises", "Notes", "References", "Examples")
-_IMPORT = ">>> import weft as wf"
 
 
 def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None:
     """Add to each docstring of ``others`` the sections that it lacks, from the docstring of ``head``.
 
     Parameters are listed in the order of the function's own signature: its own entries win, all other names are copied from
-    ``head``. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never copied;
-    they get ``import weft as wf`` as first line. Does nothing under ``python -OO``, which removes docstrings.
+    ``head``. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never copied.
+    All of them, ``head`` first, are also completed by :func:`complete_each`. Does nothing under ``python -OO``, which removes
+    docstrings.
 
     Raises
     ------
@@ -25,6 +25,7 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
     """
     if head.__doc__ is None:
         return
+    complete_each(head)
     _, complete = _split(head)
     described = _entries(complete.get("Parameters", []))
     for other in others:
@@ -43,11 +44,35 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
         for title in ("Returns", "Raises"):
             if title in complete and not (title == "Returns" and _plain(other).__annotations__.get("return") in (None, "None")):
                 sections.setdefault(title, complete[title])
-        if "Examples" in sections and not any(_IMPORT in line for line in sections["Examples"]):
-            sections["Examples"].insert(0, _IMPORT)
-        titles = sorted(sections, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
-        parts = [summary, *("\n".join([title, "-" * len(title), *sections[title]]) for title in titles)]
-        other.__doc__ = "\n\n".join(parts) + "\n"
+        _write(other, summary, sections)
+
+
+def complete_each(*functions: Callable[..., Any]) -> None:
+    """Add to each docstring its Returns if absent, from the annotation, and ``import weft as wf`` to its Examples."""
+    for function in functions:
+        if function.__doc__ is None:
+            continue
+        summary, sections = _split(function)
+        returns = _plain(function).__annotations__.get("return")
+        if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
+            sections["Returns"] = [returns.replace("np.", "numpy.")]
+        elif _has_import(sections):
+            continue
+        _write(function, summary, sections)
+
+
+def _write(function: Callable[..., Any], summary: str, sections: dict[str, list[str]]) -> None:
+    """Set a docstring from its sections, in the usual order."""
+    if not _has_import(sections):
+        sections["Examples"].insert(0, ">>> import weft as wf")
+    titles = sorted(sections, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
+    parts = [summary, *("\n".join([title, "-" * len(title), *sections[title]]) for title in titles)]
+    function.__doc__ = "\n\n".join(parts) + "\n"
+
+
+def _has_import(sections: dict[str, list[str]]) -> bool:
+    """Return whether the examples import weft, or there are none."""
+    return "Examples" not in sections or any("import" in line and "weft" in line for line in sections["Examples"])
 
 
 def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:

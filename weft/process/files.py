@@ -33,11 +33,7 @@ def kind(mode: int) -> str:
 
 
 def read(path: str | os.PathLike, what: str) -> bytes:
-    """Return the content of a file.
-
-    Raises ------ DataError
-        The file does not exist or is no regular file; ``what`` names it in the message.
-    """
+    """Return the content of a file. Raise DataError, with the name ``what``, if it does not exist or is no regular file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)  # O_NONBLOCK: do not wait for a pipe
     except (FileNotFoundError, NotADirectoryError):
@@ -67,10 +63,8 @@ def user_cache_folder() -> Path:
 def target(path: str | os.PathLike, what: str) -> Path:
     """Return the path to write to: ``path`` with links resolved. ``what`` begins the error messages.
 
-    Raises ------ DataError
-        The path exists and is no regular file.
-    FileNotFoundError, PermissionError
-        The folder does not exist; the file or the folder is read-only.
+    Raise DataError if the path exists and is no regular file, FileNotFoundError if the folder does not exist, PermissionError if
+    the file or the folder is read-only.
     """
     real_path = Path(os.path.realpath(path))
     try:
@@ -91,11 +85,7 @@ def target(path: str | os.PathLike, what: str) -> Path:
 
 
 def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> None:
-    """Write a file atomically; it keeps the old file's mode.
-
-    Raises ------ DataError, OSError
-        See :func:`target`; the old file is unchanged.
-    """
+    """Write a file atomically; it keeps the old file's mode. If an error is raised, see :func:`target`, it is unchanged."""
     place = target(path, what)
     clear(place)
     handle, fresh = _fresh(place)

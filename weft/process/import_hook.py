@@ -64,11 +64,7 @@ def install() -> None:
 
 
 def needed(package: str, what: str) -> ModuleType:
-    """Import a package that weft depends on.
-
-    Raises ------ ModuleNotFoundError
-        The package is not installed; ``what`` names its purpose.
-    """
+    """Import a package that weft depends on. ``what`` names its purpose if it is not installed."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

@@ -25,12 +25,7 @@ from weft.process.signals import uninterrupted
 @contextmanager
 def only_one(lock: Path, function: str, what: str, instead: str) -> Iterator[None]:
     """Hold the lock inside a ``with`` block. ``function``, ``what`` (the lock's purpose) and ``instead`` (an alternative) are for
-    the error message.
-
-    Raises ------ DataError
-        Another run holds the lock, or the lock's path is not a regular file.
-    OSError
-        The file cannot be written.
+    the error message. Raise DataError if another run holds the lock or its path is not a regular file.
     """
     with uninterrupted():
         mine = _acquire(lock, function, what, instead)

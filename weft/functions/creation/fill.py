@@ -337,10 +337,6 @@ def zeros_like(
     device : str, optional
         The device of the result, such as "cpu" or "gpu"; by default the current one.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, DTypeError, ValueError
@@ -348,7 +344,6 @@ def zeros_like(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """

@@ -54,7 +54,6 @@ def eye(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -151,7 +150,6 @@ def tril(m: Any, k: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tril(wf.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """

@@ -9,39 +9,13 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import common, number_node
-from weft.dtypes.formats import (
-    COMPLEX,
-    COMPLEX128,
-    DEFAULT,
-    FLOAT64,
-    FLOATS,
-    INEXACT,
-    INT64,
-    INTEGERS,
-    Format,
-    complexed,
-    promote,
-    weak,
-)
+from weft.dtypes import formats
+from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import liked, spelled
 from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.support.arguments import (
-    NUMBERS,
-    Node,
-    axis_index,
-    broadcast,
-    broadcast_shapes,
-    cast,
-    held,
-    made_on,
-    node,
-    op,
-    permuted,
-    reshaped,
-    seen,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reshaped
 from weft.functions.support.unbound import unbound
 from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import asked, computed
@@ -81,7 +55,7 @@ def arange(
     """
     liked(like, "arange")
     if device is not None:
-        return made_on("arange", device, arange, start, stop, step, dtype)
+        return arguments.made_on("arange", device, arange, start, stop, step, dtype)
     if stop is None:
         start, stop = None, start
     start, step = 0 if start is None else start, 1 if step is None else step
@@ -92,7 +66,7 @@ def arange(
             if isinstance(x, (Array, np.ndarray)) and x.size != 1:
                 raise DTypeError(f"arange: start, stop and step must be numbers, not an array of shape {x.shape}")
         numbers = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
-        if not all(type(x) in NUMBERS for x in numbers):
+        if not all(type(x) in arguments.NUMBERS for x in numbers):
             raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
         first, last, by = numbers
         if not all(map(math.isfinite, numbers)):
@@ -151,33 +125,32 @@ def linspace(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     if device is not None:
-        return made_on("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
-    count = whole(num, "linspace", "num")
+        return arguments.made_on("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
+    count = arguments.whole(num, "linspace", "num")
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
     is_complex = _has_complex(start, stop)
     if is_complex or (dtype is not None and spelled(dtype) in COMPLEX):
-        form = complexed(_default_format(start, stop)) if dtype is None else spelled(dtype)
+        form = formats.complexed(_default_format(start, stop)) if dtype is None else spelled(dtype)
         return _complex_line(start, stop, count, endpoint, form, retstep, axis)
     gaps = count - 1 if endpoint else count
-    shapes = [() if isinstance(x, NUMBERS) else np.shape(x) for x in (start, stop)]
+    shapes = [() if isinstance(x, arguments.NUMBERS) else np.shape(x) for x in (start, stop)]
     if shapes == [(), ()] and not any([getattr(x, "weak", False) for x in (start, stop)]):
-        axis_index(axis, 1, "linspace")
+        arguments.axis_index(axis, 1, "linspace")
         result_form = _default_format(start, stop) if dtype is None else spelled(dtype)
         first, last = computed(float, start), computed(float, stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
-        promoted = common((start, stop), promote, weak)[1]
+        promoted = common((start, stop), formats.promote, formats.weak)[1]
         result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
-        a, b = (held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
-        shape = broadcast_shapes("linspace", a.shape, b.shape)
+        a, b = (arguments.held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
+        shape = arguments.broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
         wide = op("divide", op("subtract", high, low), number_node(float(max(gaps, 1)), FLOAT64))
         place = op("iota", shape=(count,) + (1,) * len(shape), dtype=FLOAT64, axis=0)
@@ -185,7 +158,7 @@ def linspace(
         if endpoint and count > 1:
             values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), high, values)
         step = wrap(cast(reshaped(wide, shape), result_form if result_form in FLOATS else DEFAULT.real))
-        where_to = axis_index(axis, len(shape) + 1, "linspace")
+        where_to = arguments.axis_index(axis, len(shape) + 1, "linspace")
         values = permuted(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
     if result_form not in FLOATS:
         values = op("floor", values)
@@ -215,14 +188,15 @@ def _evenly_spaced(first: float, last: float, by: float, count: int, closed: boo
 
 def _has_complex(*operands: Any) -> bool:
     """Return whether an argument is a complex number or array."""
-    return any(isinstance(x, complex) or (not isinstance(x, NUMBERS) and node(x, "linspace").dtype in COMPLEX) for x in operands)
+    numbers = arguments.NUMBERS
+    return any(isinstance(x, complex) or (not isinstance(x, numbers) and node(x, "linspace").dtype in COMPLEX) for x in operands)
 
 
 def _default_format(*operands: Any) -> Format:
     """Return the default format of the result: complex, or promoted from the arguments if the default float is float64."""
     if not DEFAULT.wide:
         return FLOAT64 if _has_64_bit_array(*operands) else DEFAULT.real
-    promoted = common(operands, promote, weak)[1]
+    promoted = common(operands, formats.promote, formats.weak)[1]
     return promoted if promoted in INEXACT else DEFAULT.real
 
 
@@ -234,7 +208,7 @@ def _has_64_bit_array(*operands: Any) -> bool:
 def _complex_line(start: Any, stop: Any, num: int, endpoint: bool, form: Format, retstep: bool, axis: int) -> Any:
     """Return complex samples: real and imaginary parts are computed separately."""
     parts = []
-    plain = [x if isinstance(x, NUMBERS) or type(x) is complex else wrap(node(x, "linspace")) for x in (start, stop)]
+    plain = [x if isinstance(x, arguments.NUMBERS) or type(x) is complex else wrap(node(x, "linspace")) for x in (start, stop)]
     for of in ("real", "imag"):
         low, high = (getattr(x, of) for x in plain)
         parts.append(linspace(low, high, num, endpoint, True, FLOAT64, axis))
@@ -263,12 +237,12 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     work_form = COMPLEX128 if _has_complex(start, stop, base) else FLOAT64
-    first, last, root = start, stop, held(base, work_form, "logspace", "base")
+    first, last, root = start, stop, arguments.held(base, work_form, "logspace", "base")
     if root.shape:  # base broadcasts with start and stop; the samples run along an axis of their own
-        nodes = [held(x, work_form, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
-        ndim = len(broadcast_shapes("logspace", *(n.shape for n in nodes), root.shape))
+        nodes = [arguments.held(x, work_form, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
+        ndim = len(arguments.broadcast_shapes("logspace", *(n.shape for n in nodes), root.shape))
         first, last, wide = (wrap(reshaped(n, (1,) * (ndim - len(n.shape)) + n.shape)) for n in (*nodes, root))
-        axis = axis_index(axis, ndim + 1, "logspace")
+        axis = arguments.axis_index(axis, ndim + 1, "logspace")
         root = reshaped(wide.node, (*wide.shape[:axis], 1, *wide.shape[axis:]))
     exponents = linspace(first, last, num, endpoint, False, work_form, axis)
     powers = op("pow", root, exponents.node)
@@ -280,7 +254,7 @@ def logspace(
 def _cast_samples(samples: Node, ends: Any, dtype: Any) -> Array:
     """Convert the computed numbers to ``dtype``, or to the format that the arguments imply."""
     form = FLOAT64 if _has_64_bit_array(*ends) else DEFAULT.real
-    form = spelled(dtype) if dtype is not None else complexed(form) if samples.dtype in COMPLEX else form
+    form = spelled(dtype) if dtype is not None else formats.complexed(form) if samples.dtype in COMPLEX else form
     return wrap(cast(samples, form))
 
 
@@ -303,9 +277,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     [1.0, 10.0, 100.0, 1000.0]
     """
     work_form = COMPLEX128 if _has_complex(start, stop) or (dtype is not None and spelled(dtype) in COMPLEX) else FLOAT64
-    low, high = (held(x, work_form, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
+    low, high = (arguments.held(x, work_form, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
     for name, x in (("start", low), ("stop", high)):
-        content = seen(x, "geomspace", name)
+        content = arguments.seen(x, "geomspace", name)
         if content is not None and not content.all():
             raise ValueError(f"geomspace: {name} must not be zero, but is {short(start if x is low else stop)}")
     sign = op("sign", low)  # dividing by it makes the first number positive, and real if it was complex
@@ -316,7 +290,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     samples = op("where", op("equal", place, number_node(0, INT64)), low, samples)
     if endpoint and count > 1:
         samples = op("where", op("equal", place, number_node(count - 1, INT64)), high, samples)
-    where_to = axis_index(axis, len(samples.shape), "geomspace")
+    where_to = arguments.axis_index(axis, len(samples.shape), "geomspace")
     samples = permuted(samples, (*range(1, where_to + 1), 0, *range(where_to + 1, len(samples.shape))))
     return _cast_samples(samples, (start, stop), dtype)
 

@@ -18,6 +18,7 @@ from weft.dtypes.scalar_types import DType
 from weft.errors import DTypeError, said_by, short
 from weft.functions.support.arguments import node, several
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_each
 from weft.runtime import execute
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # ml_dtypes' floats: no subclasses of np.floating
@@ -94,10 +95,6 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     arg1, arg2 : dtype or kind
         Kinds are ``wf.number``, ``wf.integer``, ``wf.floating``, ...
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     DTypeError
@@ -105,7 +102,6 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.issubdtype(wf.float32, wf.floating), wf.issubdtype(wf.float32, wf.integer)
     (True, False)
     """
@@ -148,10 +144,6 @@ def min_scalar_type(a: Any) -> np.dtype:
     ----------
     a : number or array
 
-    Returns
-    -------
-    numpy.dtype
-
     Raises
     ------
     DTypeError
@@ -159,7 +151,6 @@ def min_scalar_type(a: Any) -> np.dtype:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.min_scalar_type(300)
     dtype('uint16')
     """
@@ -191,10 +182,6 @@ def typename(char: str) -> str:
     ----------
     char : str
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     KeyError
@@ -202,7 +189,6 @@ def typename(char: str) -> str:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.typename("f")
     'single precision'
     """
@@ -223,10 +209,6 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     default : str
         The result if no dtype of the set is among ``typechars``.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     DTypeError
@@ -234,7 +216,6 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.mintypecode(["d", "f", "D"])
     'D'
     """
@@ -270,7 +251,6 @@ def common_type(*arrays: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.common_type(wf.ones(2, dtype="float16"), wf.ones(2, dtype="float64")) == wf.float64
     True
     """
@@ -343,3 +323,6 @@ def _check_device(function: str, device: Any) -> None:
         named("cpu" if device is None else device)
     except ValueError as error:
         raise ValueError(f"{function}: {error}") from None
+
+
+complete_each(issubdtype, min_scalar_type, typename, mintypecode, common_type)

@@ -12,18 +12,8 @@ from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, logical_or, special
 from weft.functions.reductions.folds import all
-from weft.functions.support.arguments import (
-    NUMBERS,
-    Node,
-    broadcast_shapes,
-    finish,
-    held,
-    node,
-    number,
-    op,
-    parts_of,
-    real_number,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, finish, node, number, op
 from weft.functions.support.comparison_operands import by_value
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
@@ -57,7 +47,6 @@ def clip(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -65,8 +54,8 @@ def clip(
     if where is not True or dtype is not None or casting != "same_kind" or order != "K":
         layout(order, "clip")
         sides = [name for name, bound in (("min", min), ("max", max)) if bound is not None]
-        arguments = (a, *[bound for bound in (min, max) if bound is not None])
-        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", arguments, out, where, dtype, casting)
+        inputs = (a, *[bound for bound in (min, max) if bound is not None])
+        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", inputs, out, where, dtype, casting)
     value = node(a, "clip", "a")
     if value.dtype in INTEGERS:
         min, max = _drop_unreachable(value, min, "min"), _drop_unreachable(value, max, "max")
@@ -125,9 +114,9 @@ def nan_to_num(
     value = node(x, "nan_to_num")
     for replacement, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
         if replacement is not None or argument == "nan":
-            real_number(replacement, "nan_to_num", argument)
+            arguments.real_number(replacement, "nan_to_num", argument)
     if value.dtype in COMPLEX:
-        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in parts_of(value)]
+        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in arguments.parts_of(value)]
         return finish(op("complex", *parts))
     if value.dtype not in FLOATS:
         return finish(value)
@@ -161,7 +150,6 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
@@ -184,10 +172,10 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 def _tolerance_node(tolerance: Any, argument: str, dtype: Format) -> Node:
     """Return a tolerance as a node: a Python number is a constant of the formula, an array an operand."""
-    if isinstance(tolerance, list | tuple):
-        return held(tolerance, dtype, "isclose", argument)
-    tolerance = real_number(tolerance, "isclose", argument)
-    return number(tolerance, dtype) if type(tolerance) in NUMBERS else held(tolerance, dtype, "isclose", argument)
+    is_list = isinstance(tolerance, list | tuple)
+    if not is_list and type(arguments.real_number(tolerance, "isclose", argument)) in arguments.NUMBERS:
+        return number(tolerance, dtype)
+    return arguments.held(tolerance, dtype, "isclose", argument)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -223,10 +211,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     equal_nan : bool
         Whether NaN is equal to NaN.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     TraceError
@@ -234,7 +218,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array_equal(wf.array([1, 2]), [1, 2])
     True
     """
@@ -263,7 +246,7 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     True
     """
     try:
-        broadcast_shapes("array_equiv", _shape("array_equiv", "a1", a1), _shape("array_equiv", "a2", a2))
+        arguments.broadcast_shapes("array_equiv", _shape("array_equiv", "a1", a1), _shape("array_equiv", "a2", a2))
     except ValueError:
         return False
     return bool(all(_equal(a1, a2)))

@@ -12,7 +12,7 @@ from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, comple
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import axis_index, broadcast, cast, floating, looked, node, number, op
 from weft.graph.node import Node
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def real(val: Any) -> Array:
@@ -29,7 +29,6 @@ def real(val: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
     [1.0, 3.0]
     """
@@ -69,7 +68,6 @@ def angle(z: Any, deg: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.angle(wf.array([1.0, 1j, -1.0]), deg=True).tolist()
     [0.0, 90.0, 180.0]
     """
@@ -100,7 +98,6 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.real_if_close(wf.array([2.1 + 4e-14j, 5.2 + 3e-15j], dtype="complex128"), tol=1000).dtype
     dtype('float64')
     """
@@ -130,7 +127,6 @@ def sort_complex(a: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sort_complex([5, 3, 6, 2, 1]).tolist()
     [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
     """
@@ -157,7 +153,6 @@ def isreal(x: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isreal(wf.array([1 + 2j, 3.0])).tolist()
     [False, True]
     """
@@ -183,13 +178,8 @@ def iscomplexobj(x: Any) -> bool:
     ----------
     x : array_like
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.iscomplexobj(wf.zeros(2, dtype="complex64")), wf.iscomplexobj(1.5)
     (True, False)
     """
@@ -207,6 +197,7 @@ def isrealobj(x: Any) -> bool:
     return not iscomplexobj(x)
 
 
+complete_each(angle, real_if_close, sort_complex)
 complete_docs(real, imag)
 complete_docs(isreal, iscomplex)
 complete_docs(iscomplexobj, isrealobj)

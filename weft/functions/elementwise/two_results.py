@@ -9,17 +9,7 @@ from weft.array.operations import OPERATIONS, no_complex
 from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.dtypes.parse import layout, spelled
 from weft.errors import DTypeError, short
-from weft.functions.elementwise.ufuncs import (
-    add,
-    copysign,
-    describe,
-    floor_divide,
-    isinf,
-    logical_and,
-    remainder,
-    signbit,
-    trunc,
-)
+from weft.functions.elementwise import ufuncs
 from weft.functions.indexing.where import where as choose
 from weft.functions.support.arguments import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.support.unbound import unbound
@@ -65,7 +55,7 @@ def divmod(
     [[1, -2], [3, 1]]
     """
     first, second = _parse_outs("divmod", out, order)
-    return floor_divide(x1, x2, first, where, dtype, casting), remainder(x1, x2, second, where, dtype, casting)
+    return ufuncs.floor_divide(x1, x2, first, where, dtype, casting), ufuncs.remainder(x1, x2, second, where, dtype, casting)
 
 
 @unbound
@@ -94,8 +84,8 @@ def modf(
     [[0.5, -0.25], [1.0, -2.0]]
     """
     value = wrap(_elements(_read_operand("modf", x, dtype, casting)))
-    integral = copysign(trunc(value), value)
-    fraction = copysign(choose(isinf(value), 0.0, value - integral), value)
+    integral = ufuncs.copysign(ufuncs.trunc(value), value)
+    fraction = ufuncs.copysign(choose(ufuncs.isinf(value), 0.0, value - integral), value)
     first, second = _parse_outs("modf", out, order)
     return _write_result("modf", fraction.node, first, where), _write_result("modf", integral.node, second, where)
 
@@ -175,7 +165,7 @@ def fix(x: Any, out: Array | None = None) -> Array:
     >>> wf.fix(wf.array([1.5, -1.5])).tolist()
     [1.0, -1.0]
     """
-    return trunc(x, out)
+    return ufuncs.trunc(x, out)
 
 
 def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
@@ -183,9 +173,9 @@ def _is_signed_infinity(function: str, x: Any, below: bool, out: Any) -> Array:
     if value.node.dtype in COMPLEX:
         raise no_complex(function, value.node.dtype)
     if value.node.dtype not in FLOATS:
-        return finish(isinf(value).node, out, function)
-    negative = signbit(value)
-    return finish(logical_and(isinf(value), negative if below else ~negative).node, out, function)
+        return finish(ufuncs.isinf(value).node, out, function)
+    negative = ufuncs.signbit(value)
+    return finish(ufuncs.logical_and(ufuncs.isinf(value), negative if below else ~negative).node, out, function)
 
 
 def isneginf(x: Any, out: Array | None = None) -> Array:
@@ -220,9 +210,9 @@ def isposinf(x: Any, out: Array | None = None) -> Array:
 
 
 for _function in (divmod, modf, frexp):
-    describe(_function, _function.__name__)
-complete_docs(add, divmod)
+    ufuncs.describe(_function, _function.__name__)
+complete_docs(ufuncs.add, divmod)
 complete_docs(divmod, modf)
 complete_docs(modf, frexp)
-complete_docs(trunc, fix, isneginf)
+complete_docs(ufuncs.trunc, fix, isneginf)
 complete_docs(isneginf, isposinf)

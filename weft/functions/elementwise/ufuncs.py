@@ -22,33 +22,8 @@ from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INEXACT
 from weft.dtypes.parse import layout, spelled
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
-from weft.functions.support.arguments import (
-    CASTINGS,
-    NUMBERS,
-    Node,
-    alias,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    cast,
-    finish,
-    held,
-    integer_node,
-    into,
-    looked,
-    may_cast,
-    named,
-    node,
-    number,
-    of_numpy,
-    op,
-    parts_of,
-    refuse_promotion,
-    reshaped,
-    sliced,
-    whole,
-    widened,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
 from weft.functions.support.unbound import as_method
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
@@ -118,27 +93,27 @@ def equip(function: Any, operation: Operation) -> None:
 def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     """Call a function for an ``out``: with a float64 ``out``, float results of integers are computed in float64, as in NumPy."""
     result = ask(*xs)
-    if result.node.dtype is not FLOAT32 or widened(FLOAT32, out) is not FLOAT64:
+    if result.node.dtype is not FLOAT32 or arguments.widened(FLOAT32, out) is not FLOAT64:
         return result
-    nodes = [x if type(x) in NUMBERS else node(x, "out") for x in xs]
+    nodes = [x if type(x) in arguments.NUMBERS else node(x, "out") for x in xs]
     if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
         return result
-    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else held(n, FLOAT64, "out", "x")) for n in nodes))
+    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else arguments.held(n, FLOAT64, "out", "x")) for n in nodes))
 
 
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """Call a function with ``where=``, ``dtype=`` or ``casting=``."""
-    refuse_promotion(name, casting, *xs)
+    arguments.refuse_promotion(name, casting, *xs)
     if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # masked negative powers are valid
         power = node(xs[1], name)
         mask = cast(node(where, name, "where"), BOOL)
         xs = (xs[0], wrap(op("where", mask, power, number(1, power.dtype))))
-    if dtype is not None or casting not in CASTINGS:
+    if dtype is not None or casting not in arguments.CASTINGS:
         form = spelled(dtype)
         operands = [  # Python numbers are weak
             in_dtype(x, form) if type(x) in _PYTHON_NUMBERS and weak(type(x), form) is form else node(x, name) for x in xs
         ]
-        uncastable = [n for n in operands if not may_cast(n.dtype, form, casting, name)]
+        uncastable = [n for n in operands if not arguments.may_cast(n.dtype, form, casting, name)]
         is_magnitude = form not in COMPLEX and all(n.dtype in COMPLEX for n in uncastable)  # abs of complex numbers is real
         dtypes = " and ".join(n.dtype.name for n in operands)
         if uncastable and not is_magnitude and form is not BOOL:
@@ -152,7 +127,7 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
         return finish(result.node, out, name, casting)
     mask = cast(node(where, name, "where"), BOOL)
     old = number(0, result.node.dtype) if out is None else node(out, name, "out")
-    selected = op("where", mask, into(result.node, old.dtype, name, casting) if out is not None else result.node, old)
+    selected = op("where", mask, arguments.into(result.node, old.dtype, name, casting) if out is not None else result.node, old)
     return finish(selected, out, name)
 
 
@@ -171,7 +146,7 @@ def _cast_for_fold(operation: Operation, x: Any, dtype: Any, out: Any = None) ->
             raise DTypeError(f"{operation.name}: dtype={form} is not possible, because operands of {form} give {result_form}")
         return cast(value, form)
     if out is not None:
-        value = cast(value, widened(value.dtype, out))
+        value = cast(value, arguments.widened(value.dtype, out))
     elif operation.name in ("add", "multiply"):
         value = cast(value, summed(value.dtype))
     if operation.name.startswith("logical"):
@@ -186,7 +161,7 @@ def _fold_in_numpy(method: str, operation: Operation, value: Node, **options: An
     like = FLOAT32 if value.dtype not in INEXACT and form is FLOAT32 else None
     if like is not None:
         value = cast(value, FLOAT64)
-    return of_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
+    return arguments.of_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
 
 
 def _combine(operation: Operation, x: Node, y: Node) -> Node:
@@ -227,7 +202,7 @@ def reduce(
     """Combine all elements along axes, by default the first."""
     name = f"{operation.name}.reduce"
     value = _cast_for_fold(operation, array, dtype, out)
-    axes = axis_tuple(axis, len(value.shape), name) if value.shape or axis not in (0, -1) else ()
+    axes = arguments.axis_tuple(axis, len(value.shape), name) if value.shape or axis not in (0, -1) else ()
     identity = _IDENTITY.get(operation.name)
     if where is not True and identity is None and initial is None:
         raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
@@ -235,9 +210,9 @@ def reduce(
         if len(axes) > 1 and operation.name != "gcd":
             raise ValueError(f"{name}: axis={axis} must be one axis, because {operation.name} depends on the order")
         options = {"initial": initial, "where": where}
-        options = {k: looked(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
+        options = {k: arguments.looked(v, name, k) for k, v in options.items() if v is not (True if k == "where" else None)}
         return finish(_fold_in_numpy("reduce", operation, value, axis=axes, keepdims=keepdims, **options), out, name)
-    start = None if initial is None else held(initial, value.dtype, name, "initial")
+    start = None if initial is None else arguments.held(initial, value.dtype, name, "initial")
     neutral = start if identity is None else cast(node(identity, name), value.dtype)  # does not change the others
     if where is not True:
         mask = broadcast(cast(node(where, name, "where"), BOOL), value.shape)
@@ -261,7 +236,7 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     """Combine each element with all before it along an axis."""
     name = f"{operation.name}.accumulate"
     value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
-    axis = axis_index(axis, len(value.shape), name)
+    axis = arguments.axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
     monoid = _monoid(operation, value)
@@ -280,8 +255,8 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
     """Fold the slices between indices, which are computed; an index whose successor is not larger selects one element."""
     name = f"{operation.name}.reduceat"
     value = _require_axes(_cast_for_fold(operation, array, dtype, out), name)
-    axis = axis_index(axis, len(value.shape), name)
-    starts = wrap(integer_node(indices, name, "indices", bools=True)).numpy().reshape(-1).tolist()
+    axis = arguments.axis_index(axis, len(value.shape), name)
+    starts = wrap(arguments.integer_node(indices, name, "indices", bools=True)).numpy().reshape(-1).tolist()
     extent = value.shape[axis]
     for i in starts:
         if not 0 <= i < extent:
@@ -319,7 +294,7 @@ Binary = Ufunc
 
 
 def _document(function: Any, name: str, summary: str, parameters: str, example: str, output: str, raises: str = "") -> Any:
-    named(function, name)
+    arguments.named(function, name)
     function.__doc__ = f"""{summary}
 
     Parameters
@@ -505,7 +480,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
             raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
         value = cast(value, of_elements(BOOL))
     if value.dtype in COMPLEX:
-        return finish(op("complex", *[round(wrap(part), decimals).node for part in parts_of(value)]), out, "round")
+        return finish(op("complex", *[round(wrap(part), decimals).node for part in arguments.parts_of(value)]), out, "round")
     if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:
@@ -602,7 +577,7 @@ bitwise_right_shift = binary("bitwise_right_shift", "Compute ``x1 >> x2``, keepi
 absolute = abs
 arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
 rad2deg, deg2rad = degrees, radians
-around = alias(round, "around")
+around = arguments.alias(round, "around")
 conjugate = conj
 true_divide, mod, power = divide, remainder, pow
 bitwise_not = invert = bitwise_invert

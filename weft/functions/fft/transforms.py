@@ -14,24 +14,15 @@ from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, INT64, Forma
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.shape.axes import roll
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    cast,
-    conjugated,
-    finish,
-    floating,
-    made_on,
-    node,
-    number,
-    op,
-    real_number,
-    several,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
 from weft.graph.primitives.spectrum import NORMS, SWAPPED
 from weft.process.docstrings import complete_docs
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
+    "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
@@ -59,7 +50,6 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -83,8 +73,8 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full: bool) -> Array:
     if device is not None:
-        return made_on(function, device, _frequencies, function, n, d, dtype, None, full)
-    extent = whole(n, function, "n")
+        return arguments.made_on(function, device, _frequencies, function, n, d, dtype, None, full)
+    extent = arguments.whole(n, function, "n")
     if extent < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
     form: Format = DEFAULT.real if dtype is None else spelled(dtype)
@@ -94,7 +84,7 @@ def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full:
     if full:
         upper = op("greater", index, number((extent - 1) // 2, INT64))
         index = op("where", upper, op("subtract", index, number(extent, INT64)), index)
-    return wrap(cast(op("divide", cast(index, FLOAT64), number(extent * real_number(d, function, "d"), FLOAT64)), form))
+    return wrap(cast(op("divide", cast(index, FLOAT64), number(extent * arguments.real_number(d, function, "d"), FLOAT64)), form))
 
 
 def fftshift(x: Any, axes: Any = None) -> Array:
@@ -117,14 +107,13 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
     value = node(x, "fftshift")
     shape = value.shape
     places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(axis_index(a, len(shape), "fftshift", "axes") for a in places)
+    places = tuple(arguments.axis_index(a, len(shape), "fftshift", "axes") for a in places)
     return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
 
 
@@ -139,7 +128,7 @@ def ifftshift(x: Any, axes: Any = None) -> Array:
     value = node(x, "ifftshift")
     shape = value.shape
     places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(axis_index(a, len(shape), "ifftshift", "axes") for a in places)
+    places = tuple(arguments.axis_index(a, len(shape), "ifftshift", "axes") for a in places)
     return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)
 
 
@@ -179,10 +168,10 @@ def _resize(function: str, value: Node, places: Sequence[int], sizes: Sequence[i
 def _parse_axes(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """Return the transformed axes and the requested length of each; None stands for the axis's own length."""
     ndim = len(value.shape)
-    sizes = None if s is None else [whole(n, function, "s") for n in several(s, function, "s")]
+    sizes = None if s is None else [arguments.whole(n, function, "s") for n in arguments.several(s, function, "s")]
     if axes is None:
         axes = range(ndim) if sizes is None else range(ndim - len(sizes), ndim)
-    places = tuple(axis_index(a, ndim, function, "axes") for a in several(axes, function, "axes"))
+    places = tuple(arguments.axis_index(a, ndim, function, "axes") for a in arguments.several(axes, function, "axes"))
     if not places:
         raise AxisError(f"{function}: at least one axis is needed")
     if sizes is None:
@@ -282,7 +271,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
@@ -352,7 +340,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    spectrum = conjugated(_operand(a, "hfft"))
+    spectrum = arguments.conjugated(_operand(a, "hfft"))
     return finish(_transform_to_real("hfft", spectrum, _lengths(n), (axis,), SWAPPED[_parse_norm("hfft", norm)]), out, "hfft")
 
 
@@ -369,7 +357,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     [1.0, 1.0, 1.0]
     """
     spectrum = _transform_real("ihfft", a, _lengths(n), (axis,), SWAPPED[_parse_norm("ihfft", norm)])
-    return finish(conjugated(spectrum), out, "ihfft")
+    return finish(arguments.conjugated(spectrum), out, "ihfft")
 
 
 def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:

@@ -14,25 +14,9 @@ from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, 
 from weft.errors import DTypeError, ShapeError
 from weft.functions.indexing.where import where
 from weft.functions.shape.join_split import concat
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    broadcast_shapes,
-    cast,
-    held,
-    integer_node,
-    looked,
-    may_cast,
-    node,
-    op,
-    permuted,
-    reshaped,
-    shape_tuple,
-)
-from weft.process.docstrings import complete_docs
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, op, permuted, reshaped
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -44,10 +28,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     axis : int, optional
         None: both are flattened.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError
@@ -55,7 +35,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
@@ -71,7 +50,7 @@ def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np
         if selector.shape[0] != extent:
             raise ShapeError(f"{function}: the mask obj has shape {selector.shape}, the axis has {extent} elements")
         return np.flatnonzero(wrap(selector).numpy())
-    places = wrap(integer_node(selector, function, "obj")).numpy()
+    places = wrap(arguments.integer_node(selector, function, "obj")).numpy()
     bad = places[(places < -extent) | (places > last)]
     if bad.size:
         raise IndexError(f"{function}: index {bad.flat[0]} is out of bounds for axis {axis} with size {extent}")
@@ -95,10 +74,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     axis : int, optional
         None: use the flattened array.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     IndexError, AxisError, ShapeError, DTypeError, TraceError
@@ -107,14 +82,13 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.delete(wf.array([1, 2, 3]), 1).tolist()
     [1, 3]
     """
     value = node(arr, "delete", "arr")
     if axis is None:
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "delete")
+    axis = arguments.axis_index(axis, len(value.shape), "delete")
     extent = value.shape[axis]
     gone = _positions("delete", obj, axis, extent, extent - 1)
     return _gather_positions(value, np.delete(np.arange(extent), gone), axis)
@@ -138,12 +112,12 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     value = node(arr, "insert", "arr")
     if axis is None:
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "insert")
+    axis = arguments.axis_index(axis, len(value.shape), "insert")
     extent, shape = value.shape[axis], value.shape
     at = _positions("insert", obj, axis, extent, extent)
     if at.ndim > 1:
         raise ShapeError(f"insert: obj has shape {at.shape}; a number or one dimension is needed")
-    inserted, count = held(values, value.dtype, "insert", "values"), at.size
+    inserted, count = arguments.held(values, value.dtype, "insert", "values"), at.size
     if count == 1:  # all values along the axis are inserted here
         inserted = reshaped(inserted, (1,) * (len(shape) - len(inserted.shape)) + inserted.shape)
         if not at.ndim:  # if obj is a number, the first axis of values is the axis of insertion, as in NumPy
@@ -178,11 +152,10 @@ def resize(a: Any, new_shape: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.resize(wf.array([1, 2]), (2, 3)).tolist()
     [[1, 2, 1], [2, 1, 2]]
     """
-    value, shape = node(a, "resize", "a"), shape_tuple(new_shape, "resize", "new_shape")
+    value, shape = node(a, "resize", "a"), arguments.shape_tuple(new_shape, "resize", "new_shape")
     count = math.prod(shape)
     line = reshaped(value, (value.size,))
     if not value.size:
@@ -203,10 +176,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     axis : int or tuple of int, optional
         None: along all axes.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ValueError, TraceError
@@ -214,15 +183,14 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.trim_zeros(wf.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
     if not isinstance(trim, str) or trim.lower() not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim={trim!r} must be 'f', 'b' or 'fb'")
     (value,) = arrays("trim_zeros", filt=filt)
-    content = looked(value, "trim_zeros", "filt")
-    axes = range(content.ndim) if axis is None else axis_tuple(axis, content.ndim, "trim_zeros")
+    content = arguments.looked(value, "trim_zeros", "filt")
+    axes = range(content.ndim) if axis is None else arguments.axis_tuple(axis, content.ndim, "trim_zeros")
     index: list[Any] = [slice(None)] * content.ndim
     places = np.nonzero(content) if content.ndim else ()
     for a in axes:
@@ -258,7 +226,6 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.zeros((2, 2))
     >>> wf.fill_diagonal(x, 5)
     >>> x.tolist()
@@ -270,7 +237,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
     stop = None if len(shape) > 2 or wrap else shape[1] * shape[1]
     places = np.arange(math.prod(shape))[:stop:step]
-    values = held(val, a.node.dtype, "fill_diagonal", "val")
+    values = arguments.held(val, a.node.dtype, "fill_diagonal", "val")
     if 0 in values.shape:
         return
     line = resize(_of(values), places.size) if values.shape else _of(values)
@@ -304,7 +271,6 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.zeros(3)
     >>> wf.copyto(x, [1.0, 2.0, 3.0], where=[True, False, True])
     >>> x.tolist()
@@ -312,10 +278,10 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     """
     target_form = _check_target("copyto", dst, "dst").node.dtype
     source = _casting_dtype(node(src, "copyto", "src") if src is None else src, target_form)
-    if not may_cast(source, target_form, casting, "copyto"):
+    if not arguments.may_cast(source, target_form, casting, "copyto"):
         operand = repr(src) if type(src) in (int, float, complex) else source.name
         raise DTypeError(f"copyto: src is {operand}, dst {target_form.name}: casting={casting!r} does not allow this conversion")
-    values = held(src, target_form, "copyto", "src")
+    values = arguments.held(src, target_form, "copyto", "src")
     if where is True:
         dst[...] = _of(values)
     else:
@@ -325,7 +291,7 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
 def _write_masked(target: Array, mask: Any, values: Array, function: str, argument: str) -> None:
     """Write ``values`` into ``target`` where the mask is true."""
     condition = cast(node(mask, function, argument), BOOL)
-    if broadcast_shapes(function, target.shape, condition.shape, values.shape) != target.shape:
+    if arguments.broadcast_shapes(function, target.shape, condition.shape, values.shape) != target.shape:
         raise ShapeError(f"{function}: shapes {condition.shape} and {values.shape} do not broadcast to {target.shape}")
     target[...] = where(_of(condition), values, target)
 
@@ -349,9 +315,9 @@ def _convert_safely(x: Any, dtype: Format, function: str, argument: str) -> Node
     operand: Any = x
     array = isinstance(x, Array | np.ndarray) and not getattr(operand, "is_value", False)
     source = node(x, function, argument).dtype if array or bool(getattr(operand, "shape", ())) else dtype
-    if not may_cast(source, dtype, "safe", function):
+    if not arguments.may_cast(source, dtype, "safe", function):
         raise DTypeError(f"{function}: {argument} has dtype {source}, which {dtype} cannot hold safely; cast with .astype first")
-    return held(x, dtype, function, argument)
+    return arguments.held(x, dtype, function, argument)
 
 
 def putmask(a: Array, mask: Any, values: Any) -> None:
@@ -372,7 +338,6 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.putmask(x, x > 1, 0)
     >>> x.tolist()
@@ -451,8 +416,8 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     [9, 1, 2, 9]
     """
     value = _check_target("put", a, "a").node
-    index = integer_node(ind, "put", "ind", bools=True)
-    updates = held(v, value.dtype, "put", "v")
+    index = arguments.integer_node(ind, "put", "ind", bools=True)
+    updates = arguments.held(v, value.dtype, "put", "v")
     if not index.size or not updates.size:
         return
     places = bounded("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
@@ -462,5 +427,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a[...] = wrap(reshaped(flat, value.shape))
 
 
+complete_each(append, resize, trim_zeros, fill_diagonal, copyto)
 complete_docs(delete, insert)
 complete_docs(putmask, place, put)

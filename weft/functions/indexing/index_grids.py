@@ -13,22 +13,9 @@ from weft.array.indexing import bounded
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, liked, spelled
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.support.arguments import (
-    arrays,
-    broadcast,
-    cast,
-    integer_node,
-    looked,
-    node,
-    number,
-    of_numpy,
-    op,
-    reshaped,
-    several,
-    shape_tuple,
-    whole,
-)
-from weft.process.docstrings import complete_docs
+from weft.functions.support import arguments
+from weft.functions.support.arguments import arrays, broadcast, cast, node, number, op, reshaped
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import LOCAL
 
 
@@ -55,11 +42,10 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.indices((2, 2)).tolist()
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
-    shape = shape_tuple(dimensions, "indices", "dimensions")
+    shape = arguments.shape_tuple(dimensions, "indices", "dimensions")
     form = INT64 if dtype is None else spelled(dtype)
     lines = []
     for axis in range(len(shape)):
@@ -99,7 +85,6 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
@@ -129,7 +114,6 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.arange(9).reshape(3, 3)[wf.ix_([0, 2], [1, 2])].tolist()
     [[1, 2], [7, 8]]
     """
@@ -139,7 +123,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
         if len(value.shape) != 1:
             raise ShapeError(f"ix_: args[{k}] has shape {value.shape}; a vector is needed")
         if value.dtype == BOOL:
-            value = of_numpy(np.flatnonzero(wrap(value).numpy())).node
+            value = arguments.of_numpy(np.flatnonzero(wrap(value).numpy())).node
         elif not value.size:
             value = cast(value, INT64)
         out.append(wrap(reshaped(value, tuple(value.size if a == k else 1 for a in range(len(args))))))
@@ -147,11 +131,11 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 
 def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array, Array]:
-    rows, columns = shape_tuple((n, n if m is None else m), function, "n, m")
-    k = max(-rows - 1, min(whole(k, function, "k"), columns + 1))  # all diagonals outside of the matrix have the same effect
+    rows, columns = arguments.shape_tuple((n, n if m is None else m), function, "n, m")
+    k = max(-rows - 1, min(arguments.whole(k, function, "k"), columns + 1))  # all diagonals outside have the same effect
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
-    return of_numpy(first), of_numpy(second)
+    return arguments.of_numpy(first), arguments.of_numpy(second)
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -177,7 +161,6 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
@@ -273,12 +256,12 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     >>> [i.tolist() for i in wf.mask_indices(2, wf.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    (extent,) = shape_tuple(whole(n, "mask_indices", "n"), "mask_indices", "n")
+    (extent,) = arguments.shape_tuple(arguments.whole(n, "mask_indices", "n"), "mask_indices", "n")
     if not callable(mask_func):
         raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
-    ones = of_numpy(np.ones((extent, extent), np.int64))
-    first, second = np.nonzero(looked(mask_func(ones, k), "mask_indices"))
-    return of_numpy(first), of_numpy(second)
+    ones = arguments.of_numpy(np.ones((extent, extent), np.int64))
+    first, second = np.nonzero(arguments.looked(mask_func(ones, k), "mask_indices"))
+    return arguments.of_numpy(first), arguments.of_numpy(second)
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
@@ -299,12 +282,11 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [i.tolist() for i in wf.diag_indices(2)]
     [[0, 1], [0, 1]]
     """
-    line = op("iota", shape=shape_tuple(n, "diag_indices", "n"), dtype=INT64, axis=0)
-    return (wrap(line),) * whole(ndim, "diag_indices", "ndim")
+    line = op("iota", shape=arguments.shape_tuple(n, "diag_indices", "n"), dtype=INT64, axis=0)
+    return (wrap(line),) * arguments.whole(ndim, "diag_indices", "ndim")
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:
@@ -333,7 +315,7 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
 def _extents_and_strides(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list[int]]:
     """Return the extents, and the distance between neighbours along each axis in the flattened array."""
     order = layout(order, function, "CF")
-    extents = shape_tuple(shape, function)
+    extents = arguments.shape_tuple(shape, function)
     if math.prod(extents) > INT64.greatest:
         raise ValueError(f"{function}: an array of shape {extents} has more elements than int64 can count")
     steps = [math.prod(extents[k + 1 :] if order == "C" else extents[:k]) for k in range(len(extents))]
@@ -342,7 +324,7 @@ def _extents_and_strides(function: str, shape: Any, order: str) -> tuple[tuple[i
 
 def _check_places(function: str, argument: str, indices: Any, size: int, axis: int, mode: str) -> Any:
     """Return indices checked to lie between 0 and ``size - 1``; negative ones do not count from the end."""
-    index = integer_node(indices, function, argument, bools=True)
+    index = arguments.integer_node(indices, function, argument, bools=True)
     if mode != "raise":
         return wrap(cast(bounded(function, indices, index, size, axis, mode), INT64))
     if isinstance(indices, Array) and (index.value is None or LOCAL.trace is not None):  # checked when the result is computed
@@ -377,7 +359,6 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
 
     Examples
     --------
-    >>> import weft as wf
     >>> [int(i) for i in wf.unravel_index(5, (2, 3))]
     [1, 2]
     """
@@ -407,7 +388,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     [2, 3]
     """
     extents, steps = _extents_and_strides("ravel_multi_index", dims, order)
-    index_arrays = tuple(several(multi_index, "ravel_multi_index", "multi_index"))
+    index_arrays = tuple(arguments.several(multi_index, "ravel_multi_index", "multi_index"))
     if len(index_arrays) != len(extents):
         raise ShapeError(f"ravel_multi_index: {len(index_arrays)} index arrays are given for {len(extents)} dimensions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(extents)
@@ -417,6 +398,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     return total
 
 
+complete_each(indices, fromfunction, ix_)
 complete_docs(tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices)
 complete_docs(diag_indices, diag_indices_from)
 complete_docs(unravel_index, ravel_multi_index)

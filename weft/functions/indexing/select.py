@@ -17,21 +17,9 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import zeros_like
 from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
-from weft.functions.support.arguments import (
-    arrays,
-    broadcast,
-    broadcast_shapes,
-    cast,
-    finish,
-    held,
-    integer_node,
-    looked,
-    node,
-    number,
-    op,
-    reshaped,
-    several,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import arrays, broadcast, cast, finish, node, number, op, reshaped
+from weft.process.docstrings import complete_each
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
@@ -56,12 +44,11 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(5)
     >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
     [0, 1, -1, 30, 40]
     """
-    conditions, choices = several(condlist, "select", "condlist"), several(choicelist, "select", "choicelist")
+    conditions, choices = arguments.several(condlist, "select", "condlist"), arguments.several(choicelist, "select", "choicelist")
     if len(conditions) != len(choices) or not conditions:
         raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; give equally many, and at least one")
     for k, c in enumerate(conditions):
@@ -99,7 +86,6 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.array([-2.0, 3.0])
     >>> wf.piecewise(x, [x < 0, x >= 0], [-1, lambda x: x * x]).tolist()
     [-1.0, 9.0]
@@ -108,7 +94,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     listed = isinstance(condlist, list | tuple) or getattr(condlist, "ndim", 0) > 0
     many = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
     conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if many else [condlist])]
-    pieces = several(funclist, "piecewise", "funclist")
+    pieces = arguments.several(funclist, "piecewise", "funclist")
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
 
@@ -125,7 +111,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         masks.append(op("logical_not", any_mask))
     result = zeros_like(value)
     for mask, piece in zip(masks, pieces, strict=True):
-        part = held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
+        part = arguments.held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
         if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
             result = where(wrap(mask), wrap(part), result)
         else:  # one number per selected element
@@ -146,10 +132,6 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     mode : "raise", "clip" or "wrap"
         The treatment of numbers out of range, as in :func:`take`.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     DTypeError, ShapeError, ValueError, IndexError
@@ -158,11 +140,10 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
     [10, 2, 30]
     """
-    index = integer_node(a, "choose", "a", bools=True)
+    index = arguments.integer_node(a, "choose", "a", bools=True)
     values = operands(*list(choices)) if len(choices) else ()
     if not values:
         raise ShapeError("choose: choices is empty; give at least one array")
@@ -170,7 +151,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
         raise ValueError("choose: a holds a negative number")
     if mode == "raise" and index.dtype.kind == "signed":  # negative numbers are out of range
         index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
-    shape = broadcast_shapes("choose", index.shape, *(v.shape for v in values))
+    shape = arguments.broadcast_shapes("choose", index.shape, *(v.shape for v in values))
     index = broadcast(bounded("choose", a, index, len(values), 0, mode), shape)
     result = broadcast(values[0], shape)
     for k, value in enumerate(values[1:], 1):
@@ -191,10 +172,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     out : Array, optional
         Receives the result.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError, IndexError, TraceError
@@ -203,11 +180,13 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
     [1, 3]
     """
-    mask = looked(condition, "compress", "condition")
+    mask = arguments.looked(condition, "compress", "condition")
     if mask.ndim != 1:
         raise ShapeError(f"compress: condition has shape {mask.shape}; a vector is needed")
     return take(a, np.flatnonzero(mask), axis, out)
+
+
+complete_each(select, piecewise, choose, compress)

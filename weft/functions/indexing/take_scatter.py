@@ -14,24 +14,11 @@ from weft.array.operations import truth
 from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import DTypeError, ShapeError
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    broadcast,
-    broadcast_shapes,
-    cast,
-    finish,
-    held,
-    integer_node,
-    node,
-    op,
-    permuted,
-    reshaped,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped
 from weft.functions.support.try_numpy import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -64,7 +51,6 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -72,10 +58,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
         result = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
         if result is not None:
             return result
-    value, index = node(a, "take", "a"), integer_node(indices, "take", bools=True)
+    value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "take")
+    axis = arguments.axis_index(axis, len(value.shape), "take")
     index = bounded("take", indices, index, value.shape[axis], axis, mode)
     picked, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
     order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(picked.shape)))
@@ -89,16 +75,16 @@ def _full_indices(
 
     The index array of ``axis`` is ``indices``; along every other axis each element keeps its own index.
     """
-    index = integer_node(indices, function)
+    index = arguments.integer_node(indices, function)
     if axis is None:
         if len(index.shape) != 1:
             raise ShapeError(f"{function}: indices have shape {index.shape}; with axis=None they need one dimension")
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), function)
+    axis = arguments.axis_index(axis, len(value.shape), function)
     if len(index.shape) != len(value.shape):
         raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
     other_extents = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
-    shape = list(broadcast_shapes(function, *other_extents))
+    shape = list(arguments.broadcast_shapes(function, *other_extents))
     shape[axis] = index.shape[axis]
     index = bounded(function, indices, index, value.shape[axis], axis, mode)
     places = []
@@ -138,7 +124,6 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
 
     Examples
     --------
-    >>> import weft as wf
     >>> arr = wf.array([[3, 1, 2], [6, 5, 4]])
     >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
@@ -174,7 +159,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     if not isinstance(arr, Array):
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
     value, places, shape = _full_indices("put_along_axis", arr.node, indices, axis, mode)
-    updates = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
+    updates = broadcast(arguments.held(values, value.dtype, "put_along_axis", "values"), shape)
     refuse_at_once(places)
     result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
     arr[...] = wrap(reshaped(result, arr.shape))
@@ -207,12 +192,11 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.gather(wf.array([[1, 2], [3, 4]]), [1, 1, 0]).tolist()
     [[3, 4], [3, 4], [1, 2]]
     """
     value = node(x, "gather")
-    places = [integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
+    places = [arguments.integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
     where = _axes(value, places, axes, "gather")
     return wrap(op("gather", value, *_bounded("gather", value, indices, places, where, mode), axes=where))
 
@@ -228,18 +212,18 @@ def _bounded(
 
 def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
     axis_numbers = tuple(range(len(places))) if axes is None else to_tuple(axes)
-    return tuple(axis_index(a, len(value.shape), function, "axes") for a in axis_numbers)
+    return tuple(arguments.axis_index(a, len(value.shape), function, "axes") for a in axis_numbers)
 
 
 def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: Any, mode: str) -> Array:
     value = node(x, function)
     index_arrays = indices if isinstance(indices, tuple) else (indices,)
-    places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(index_arrays)]
+    places = [arguments.integer_node(i, function, f"indices[{k}]") for k, i in enumerate(index_arrays)]
     where = _axes(value, places, axes, function)
-    lead = broadcast_shapes(function, *(p.shape for p in places))
+    lead = arguments.broadcast_shapes(function, *(p.shape for p in places))
     shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
-    values = held(updates, value.dtype, function, "updates")
-    if broadcast_shapes(function, values.shape, shape) != shape:
+    values = arguments.held(updates, value.dtype, function, "updates")
+    if arguments.broadcast_shapes(function, values.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
     places = _bounded(function, value, index_arrays, places, where, mode)
     how = adding(value.dtype) if how == ADD else how
@@ -311,12 +295,11 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.one_hot(wf.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    labels = integer_node(x, "one_hot", "x")
-    count = whole(num_classes, "one_hot", "num_classes")
+    labels = arguments.integer_node(x, "one_hot", "x")
+    count = arguments.whole(num_classes, "one_hot", "num_classes")
     if count < 1:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
@@ -342,7 +325,6 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
     [1, 2]
     """
@@ -420,6 +402,7 @@ def extract(condition: Any, arr: Any) -> Array:
     return take(arr, np.flatnonzero(mask))
 
 
+complete_each(take, one_hot)
 complete_docs(take_along_axis, put_along_axis)
 complete_docs(gather, scatter_add, scatter_set)
 complete_docs(nonzero, argwhere, flatnonzero, extract)

@@ -13,7 +13,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.matrices import diagonal_number
 from weft.functions.support.arguments import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
 from weft.functions.support.try_numpy import by_numpy
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
@@ -59,7 +59,6 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
@@ -86,7 +85,6 @@ def diag(v: Any, k: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.diag(wf.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
     """
@@ -121,7 +119,6 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.diagflat([[1, 2]]).tolist()
     [[1, 0], [0, 2]]
     """
@@ -165,4 +162,5 @@ def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: An
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
 
 
+complete_each(diag, diagflat)
 complete_docs(diagonal, trace)

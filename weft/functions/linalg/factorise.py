@@ -16,7 +16,7 @@ from weft.functions.linalg.norms import norm
 from weft.functions.linalg.solvers import inv, matrix, slogdet
 from weft.functions.support.arguments import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
 from weft.graph.primitives.linear_algebra import check, qr_parts, svd_parts, transposed, unpacked
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 class EighResult(NamedTuple):
@@ -73,7 +73,6 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.cholesky(wf.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
@@ -105,7 +104,6 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> q, r = wf.linalg.qr(wf.array([[0.0, 2.0], [3.0, 4.0]]))
     >>> wf.round(q @ r, 3).tolist()
     [[0.0, 2.0], [3.0, 4.0]]
@@ -147,7 +145,6 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.svd(wf.array([[0.0, 2.0], [3.0, 0.0]])).S.tolist()
     [3.0, 2.0]
     """
@@ -208,7 +205,6 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.eigh(wf.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
     [1.0, 2.0]
     """
@@ -253,7 +249,6 @@ def eig(a: Any) -> EigResult:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.eig(wf.array([[0.0, -1.0], [1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
@@ -343,7 +338,6 @@ def cond(x: Any, p: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.cond(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     2.0
     """
@@ -365,6 +359,7 @@ def cond(x: Any, p: Any = None) -> Array:
     return where(isnan(result) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, result)  # 0 / 0, and infinity times 0
 
 
+complete_each(cholesky, qr, cond)
 complete_docs(svd, svdvals, matrix_rank)
 complete_docs(eigh, eigvalsh)
 complete_docs(eig, eigvals)

@@ -11,23 +11,8 @@ from weft.array import Array, wrap
 from weft.dtypes.formats import FLOAT64, INEXACT, Format
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError, as_called, short
-from weft.functions.support.arguments import (
-    Axis,
-    Node,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    cast,
-    floating,
-    node,
-    norm_root,
-    number,
-    op,
-    permuted,
-    powers,
-    reduced,
-    reshaped,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, Node, broadcast, cast, floating, node, number, op, permuted, reduced, reshaped
 from weft.process.docstrings import complete_docs
 
 
@@ -62,12 +47,11 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
     5.0
     """
     value, result = _cast_for_norm(x)
-    return wrap(cast(_vector_norm(value, axis_tuple(axis, len(value.shape), "norm"), keepdims, ord), result))
+    return wrap(cast(_vector_norm(value, arguments.axis_tuple(axis, len(value.shape), "norm"), keepdims, ord), result))
 
 
 def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
@@ -80,7 +64,7 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
     if math.isinf(ord):
         return _extreme(op("abs", value), axes, keepdims, bool(ord > 0))
     degree = float(ord)
-    return norm_root(reduced("reduce_sum", powers(value, degree), axes, keepdims), degree)
+    return arguments.norm_root(reduced("reduce_sum", arguments.powers(value, degree), axes, keepdims), degree)
 
 
 def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) -> Node:
@@ -170,7 +154,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     if axis is None and ord is None:
         return wrap(cast(_vector_norm(value, tuple(range(ndim)), keepdims, 2), result))
     requested = tuple(range(ndim)) if axis is None else to_tuple(axis)
-    places = tuple(axis_index(a, ndim, "norm") for a in requested)
+    places = tuple(arguments.axis_index(a, ndim, "norm") for a in requested)
     if len(places) == 1:
         return wrap(cast(_vector_norm(value, places, keepdims, 2 if ord is None else ord), result))
     if len(places) != 2 or places[0] == places[1]:

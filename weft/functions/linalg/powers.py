@@ -11,20 +11,10 @@ from weft.array.matrix_products import matmul as product
 from weft.errors import ShapeError
 from weft.functions.creation.matrices import eye
 from weft.functions.linalg.products import dot
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    broadcast,
-    finish,
-    floating,
-    node,
-    op,
-    reshaped,
-    several,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, finish, floating, node, op, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError
+from weft.process.docstrings import complete_each
 
 
 def matrix_power(a: Any, n: int) -> Array:
@@ -46,11 +36,10 @@ def matrix_power(a: Any, n: int) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
-    value, times = node(a, "matrix_power", "a"), whole(n, "matrix_power", "n")
+    value, times = node(a, "matrix_power", "a"), arguments.whole(n, "matrix_power", "n")
     if len(value.shape) < 2 or value.shape[-1] != value.shape[-2]:
         raise MatrixError(f"matrix_power: a has shape {value.shape}; a square matrix, or a stack of them, is needed.")
     if times <= 0:
@@ -77,10 +66,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     out : Array, optional
         The array that the result is written to.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ValueError, ShapeError
@@ -88,11 +73,10 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    operand_list = several(arrays, "multi_dot", "arrays")
+    operand_list = arguments.several(arrays, "multi_dot", "arrays")
     nodes = list(operands(*operand_list)) if len(operand_list) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")
@@ -134,10 +118,6 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     x1, x2 : array_like with 3 elements along ``axis``; the other axes broadcast
     axis : int
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, AxisError
@@ -145,13 +125,12 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.cross(wf.array([1, 0, 0]), wf.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """
     a, b = operands(x1, x2)
     for value, name in ((a, "x1"), (b, "x2")):
-        if value.shape[axis_index(axis, len(value.shape), "cross")] != 3:
+        if value.shape[arguments.axis_index(axis, len(value.shape), "cross")] != 3:
             raise ShapeError(f"cross: {name} has shape {value.shape}; 3 elements along axis {axis} are needed")
     forward = op("multiply", _rotate(a, axis, 1), _rotate(b, axis, 2))
     return wrap(op("subtract", forward, op("multiply", _rotate(a, axis, 2), _rotate(b, axis, 1))))
@@ -161,3 +140,6 @@ def _rotate(value: Node, axis: int, by: int) -> Node:
     """Rotate the elements along an axis by ``by`` positions."""
     at = axis % len(value.shape)
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
+
+
+complete_each(matrix_power, multi_dot, cross)

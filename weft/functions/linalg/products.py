@@ -18,27 +18,11 @@ from weft.errors import AxisError, ShapeError
 from weft.functions.elementwise.ufuncs import describe
 from weft.functions.linalg.diagonals import line_of, sum_of
 from weft.functions.shape.join_split import concat
-from weft.functions.support import gufunc_arguments
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    broadcast_shapes,
-    cast,
-    conjugated,
-    finish,
-    of_numpy,
-    op,
-    permuted,
-    reshaped,
-    several,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments, gufunc_arguments
+from weft.functions.support.arguments import Node, broadcast, cast, finish, op, permuted, reshaped, sliced
 from weft.functions.support.try_numpy import by_numpy
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 @unbound
@@ -119,7 +103,6 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
     11.0
     """
@@ -160,14 +143,13 @@ def vdot(x1: Any, x2: Any, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vdot(wf.ones((2, 2)), wf.ones((2, 2))).tolist()
     4.0
     """
     a, b = array_operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(contracted(reshaped(conjugated(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contracted(reshaped(arguments.conjugated(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
 def inner(a: Any, b: Any) -> Array:
@@ -188,7 +170,6 @@ def inner(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -248,24 +229,23 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tensordot(wf.ones((2, 3)), wf.ones((3, 4)), axes=1).shape
     (2, 4)
     """
     a, b = array_operands(a, b)
     axes = as_ints(axes)
     if isinstance(axes, int) or getattr(axes, "shape", None) == ():
-        axes = whole(axes, "tensordot", "axes")
+        axes = arguments.whole(axes, "tensordot", "axes")
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        lists = [to_tuple(g) for g in several(axes, "tensordot", "axes")]
+        lists = [to_tuple(g) for g in arguments.several(axes, "tensordot", "axes")]
         if len(lists) != 2 or len(lists[0]) != len(lists[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
         for g, n, name in zip(lists, (a, b), ("axes of a", "axes of b"), strict=True):
-            axis_tuple(g, len(n.shape), "tensordot", name)
-        pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(lists, (a, b), strict=True))  # type: ignore
+            arguments.axis_tuple(g, len(n.shape), "tensordot", name)
+        pair = tuple(tuple(arguments.axis_index(i, len(n.shape)) for i in g) for g, n in zip(lists, (a, b), strict=True))  # type: ignore
     _check_extents("tensordot", a, b, *pair)
     return wrap(contracted(a, b, *pair))
 
@@ -309,7 +289,7 @@ def _vecdot(a: Node, b: Node) -> Node:
         raise AxisError(f"vecdot: x1 {a.shape} and x2 {b.shape} must have one axis at least")
     if a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along the axis, the last of these")
-    product = op("multiply", conjugated(a), b)
+    product = op("multiply", arguments.conjugated(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # bools: the result is true if a product is
     return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
 
@@ -337,7 +317,6 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.diagonal(wf.array([[[1, 2], [3, 4]]])).tolist()
     [[1, 4]]
     """
@@ -386,7 +365,6 @@ def kron(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.kron(wf.array([1, 10]), [1, 2]).tolist()
     [1, 2, 10, 20]
     """
@@ -421,7 +399,6 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cross(wf.array([1, 0, 0]), [0, 1, 0]).tolist()
     [0, 0, 1]
     """
@@ -430,19 +407,19 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     x, y = array_operands(a, b)
     sides = []
     for n, at, name in ((x, axisa, "axisa"), (y, axisb, "axisb")):
-        place = axis_index(at, len(n.shape), "cross", name)
+        place = arguments.axis_index(at, len(n.shape), "cross", name)
         n = permuted(n, (*(d for d in range(len(n.shape)) if d != place), place))
         if n.shape[-1] not in (2, 3):
             raise ShapeError(f"cross: shapes {x.shape} and {y.shape}; vectors of 2 or 3 elements are needed")
         sides.append(n)
-    lead = broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
+    lead = arguments.broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
     flat = all([n.shape[-1] == 2 for n in sides])
-    place = 0 if flat else axis_index(axisc, len(lead) + 1, "cross", "axisc")
+    place = 0 if flat else arguments.axis_index(axisc, len(lead) + 1, "cross", "axisc")
     components = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else at_hand(*sides)
     if components is not None:
         with np.errstate(all="ignore"):
             parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])
-        return of_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
+        return arguments.of_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
     u, v = ([wrap(broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
     parts = _cross_components(u, v)
@@ -526,7 +503,7 @@ def vecmat(
 def _vecmat(a: Node, b: Node) -> Node:
     if len(b.shape) < 2 or not a.shape or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
-    row = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
+    row = matmul(wrap(op("reshape", arguments.conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
     return row.reshape((*row.shape[:-2], row.shape[-1])).node
 
 
@@ -534,6 +511,7 @@ for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
 
 
+complete_each(vdot, inner, tensordot, kron, cross)
 complete_docs(dot, outer)
 complete_docs(matmul, vecdot, matvec)
 complete_docs(matvec, vecmat)

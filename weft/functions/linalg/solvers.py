@@ -13,22 +13,11 @@ from weft.array.matrix_products import matmul as product
 from weft.dtypes.formats import INT64
 from weft.eager.materialise import known, look
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.support.arguments import (
-    Node,
-    axis_tuple,
-    cast,
-    conjugated,
-    floating,
-    node,
-    number,
-    op,
-    permuted,
-    reshaped,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, cast, floating, node, number, op, permuted, reshaped
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, svd_parts, unpacked
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 class SlogdetResult(NamedTuple):
@@ -72,7 +61,6 @@ def solve(a: Any, b: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
@@ -105,7 +93,6 @@ def inv(a: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.inv(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -173,7 +160,6 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.pinv(wf.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
@@ -214,7 +200,6 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
 
     Examples
     --------
-    >>> import weft as wf
     >>> a, b = wf.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]), wf.array([1.0, 3.0, 5.0])
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
@@ -237,10 +222,10 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     largest = part(real, 0, 0, 1) if real.size else real
     is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
     divisor = op("where", is_counted, s, number(1, s.dtype))
-    inner = product(permuted(conjugated(u), (1, 0)), columns)
+    inner = product(permuted(arguments.conjugated(u), (1, 0)), columns)
     inner = op("where", reshaped(is_counted, (*is_counted.shape, 1)), op("divide", inner, reshaped(divisor, (*s.shape, 1))),
                number(0, inner.dtype))
-    x = product(permuted(conjugated(vh), (1, 0)), inner)
+    x = product(permuted(arguments.conjugated(vh), (1, 0)), inner)
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)
@@ -289,13 +274,12 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
     left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if axes is not None:
-        moved = axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
+        moved = arguments.axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
         left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])
     shape = left.shape[len(right.shape):]
     if left.size != right.size * math.prod(shape) or math.prod(shape) != right.size:
@@ -324,11 +308,10 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
-    if whole(ind, "tensorinv", "ind") <= 0:
+    if arguments.whole(ind, "tensorinv", "ind") <= 0:
         raise ValueError(f"tensorinv: ind={ind} must be positive")
     value = matrix(a, "tensorinv")
     rows, columns = value.shape[:ind], value.shape[ind:]
@@ -338,5 +321,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
 
 
+complete_each(solve, pinv, lstsq, tensorsolve, tensorinv)
 complete_docs(inv, det)
 complete_docs(det, slogdet, expm)

@@ -28,13 +28,8 @@ def isscalar(element: Any) -> bool:
     ----------
     element : any
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isscalar(3.0), wf.isscalar(wf.ones(2).sum()), wf.isscalar(wf.ones(2))
     (True, True, False)
     """
@@ -73,7 +68,6 @@ def shape(a: Any) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.shape([[1, 2]])
     (1, 2)
     """
@@ -149,10 +143,6 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     max_work : int, optional
         The effort of the search, as in NumPy; unlimited by default.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     DTypeError, ValueError, RuntimeError
@@ -160,7 +150,6 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.ones(4)
     >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
     (True, False, True)

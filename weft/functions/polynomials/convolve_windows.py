@@ -14,18 +14,8 @@ from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.errors import ShapeError, said_by
 from weft.functions.elementwise.ufuncs import abs, exp, sin, sqrt
 from weft.functions.indexing.where import where
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    cast,
-    conjugated,
-    floating,
-    node,
-    one_number,
-    op,
-    parts_of,
-    reshaped,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, cast, floating, node, op, reshaped
 from weft.graph.primitives.precision import asked
 from weft.process.docstrings import complete_docs
 
@@ -52,7 +42,7 @@ def _correlate_vectors(function: str, a: Any, v: Any, mode: str, is_reversed: bo
     line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
     if is_reversed:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
-    full = _sum_products(line, window if is_reversed else conjugated(window), m)
+    full = _sum_products(line, window if is_reversed else arguments.conjugated(window), m)
     return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
 
 
@@ -60,7 +50,7 @@ def _sum_products(line: Node, window: Node, m: int) -> Node:
     """Return all sums of products; complex operands are split into their parts."""
     if line.dtype not in COMPLEX:
         return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **asked(line.dtype))
-    (a, b), (c, d) = parts_of(line), parts_of(window)
+    (a, b), (c, d) = arguments.parts_of(line), arguments.parts_of(window)
     ac, bd, ad, bc = (_sum_products(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
@@ -86,7 +76,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.convolve(wf.array([1, 2, 3]), [0, 1]).tolist()
     [0, 1, 2, 3]
     """
@@ -108,7 +97,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 def _window(name: str, M: Any, *more: float) -> Array:  # noqa: N803  NumPy's name
     """Return NumPy's window in the default dtype."""
-    size = float(one_number(M, name, "M"))
+    size = float(arguments.one_number(M, name, "M"))
     with said_by(name), np.errstate(all="ignore"):
         return wrap(cast(node(getattr(np, name)(size, *more), name), DEFAULT.real))
 
@@ -133,7 +122,6 @@ def bartlett(M: float) -> Array:  # noqa: N803
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
@@ -186,7 +174,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    return _window("kaiser", M, float(one_number(beta, "kaiser", "beta")))
+    return _window("kaiser", M, float(arguments.one_number(beta, "kaiser", "beta")))
 
 
 # ---- functions of signals
@@ -204,7 +192,6 @@ def sinc(x: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sinc(wf.array([0.0, 0.5])).tolist()[0]
     1.0
     """

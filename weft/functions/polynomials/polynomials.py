@@ -16,23 +16,9 @@ from weft.functions.creation.fill import asarray
 from weft.functions.linalg.factorise import eigvals
 from weft.functions.polynomials.convolve_windows import convolve
 from weft.functions.shape.join_split import concat
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    broadcast,
-    floating,
-    held,
-    looked,
-    node,
-    number,
-    of_numpy,
-    op,
-    reshaped,
-    seen,
-    sliced,
-    whole,
-)
-from weft.process.docstrings import complete_docs
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, floating, node, number, op, reshaped, sliced
+from weft.process.docstrings import complete_docs, complete_each
 
 MAX_INTEGRALS = 1000  # NumPy's limit: its polyint recurses once per integration
 
@@ -76,7 +62,6 @@ def polyval(p: Any, x: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
@@ -122,7 +107,6 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
     [9, 6, 6]
     """
@@ -162,7 +146,7 @@ def _strip_leading_zeros(function: str, x: Any, argument: str) -> Array:
     line = wrap(_coefficients(function, x, argument))
     if not line.size:
         return wrap(broadcast(number(0, line.node.dtype), (1,)))
-    content = seen(line, function, argument)
+    content = arguments.seen(line, function, argument)
     if content is None or not content.size or content[0] != 0:
         return line
     first = np.flatnonzero(content)
@@ -194,13 +178,13 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     over, under = operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
     dtype = floating(over).dtype
     results = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
-    quotient, rest = (_wrap_like(of_numpy(x, dtype), u, v) for x in results)
+    quotient, rest = (_wrap_like(arguments.of_numpy(x, dtype), u, v) for x in results)
     return quotient, rest
 
 
 def _check_count(function: str, m: Any) -> int:
     """Check the number of derivatives or integrals."""
-    count = whole(m, function, "m")
+    count = arguments.whole(m, function, "m")
     if count < 0:
         raise ValueError(f"{function}: m={count} must not be negative")
     return count
@@ -225,7 +209,6 @@ def polyder(p: Any, m: int = 1) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.polyder([1, 1, 1, 1]).tolist()
     [3, 2, 1]
     """
@@ -263,7 +246,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         raise ValueError(f"polyint: m={count} is more than {MAX_INTEGRALS}")
     constants = [0.0] * count
     if k is not None:
-        values = looked(k, "polyint", "k").reshape(-1).tolist()
+        values = arguments.looked(k, "polyint", "k").reshape(-1).tolist()
         constants = values * count if len(values) == 1 else values
         if len(constants) < count:
             raise ValueError(f"polyint: {len(constants)} constants are given for m={count}")
@@ -297,7 +280,6 @@ def poly(seq_of_zeros: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.poly([1.0, 2.0]).tolist()
     [1.0, -3.0, 2.0]
     """
@@ -317,7 +299,7 @@ def poly(seq_of_zeros: Any) -> Array:
 
 def _are_conjugate_pairs(zeros: Array) -> bool:
     """Return whether complex zeros are known to be conjugate pairs."""
-    content = seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
+    content = arguments.seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
     return content is not None and bool((np.sort(content) == np.sort(content.conj())).all())
 
 
@@ -343,14 +325,13 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.vander([1, 2, 3], 3).tolist()
     [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
     """
     (line,) = arrays("vander", x=x)
     if line.ndim != 1:
         raise ShapeError(f"vander: x has shape {line.shape}; a vector is needed")
-    count = line.size if N is None else whole(N, "vander", "N")
+    count = line.size if N is None else arguments.whole(N, "vander", "N")
     if count < 0:
         raise ShapeError(f"vander: N={count} must not be negative")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]
@@ -387,20 +368,19 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
 
     Examples
     --------
-    >>> import weft as wf
     >>> [round(c, 4) for c in wf.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).tolist()]
     [2.0, 1.0]
     """
     x, y = exact_operands(x, y)
-    contents = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
-    weights = None if w is None else looked(held(w, FLOAT64, "polyfit", "w"), "polyfit")
+    contents = [arguments.looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
+    weights = None if w is None else arguments.looked(arguments.held(w, FLOAT64, "polyfit", "w"), "polyfit")
     like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in contents) else DEFAULT.real
     fit: Any = np.polyfit
     with said_by("polyfit"):
         result = fit(*(_wide(k) for k in contents), deg, rcond, full, weights, cov)
     if not isinstance(result, tuple):
-        return of_numpy(result, like)
-    return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in result)
+        return arguments.of_numpy(result, like)
+    return tuple(arguments.of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in result)
 
 
 def roots(p: Any) -> Array:
@@ -423,16 +403,15 @@ def roots(p: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.roots([1.0, -3.0, 2.0]).tolist()
     [2.0, 1.0]
     """
-    content = np.atleast_1d(looked(p, "roots", "p"))
+    content = np.atleast_1d(arguments.looked(p, "roots", "p"))
     if content.ndim != 1:
         raise ShapeError(f"roots: p has shape {content.shape}; a vector of coefficients is needed")
     wide = content.astype(np.complex128 if content.dtype.kind == "c" else np.float64)
     is_single = content.dtype in (np.float32, np.complex64) if DEFAULT.wide else content.dtype not in (np.float64, np.complex128)
-    return of_numpy(np.roots(wide), FLOAT32 if is_single else FLOAT64)
+    return arguments.of_numpy(np.roots(wide), FLOAT32 if is_single else FLOAT64)
 
 
 class poly1d:  # noqa: N801  NumPy's name
@@ -474,7 +453,7 @@ class poly1d:  # noqa: N801  NumPy's name
         if coefficients.ndim > 1:
             raise ShapeError(f"poly1d: c_or_r has shape {coefficients.shape}; a vector of coefficients is needed")
         coefficients = coefficients.reshape(-1)
-        first = np.flatnonzero(looked(coefficients, "poly1d", "c_or_r"))
+        first = np.flatnonzero(arguments.looked(coefficients, "poly1d", "c_or_r"))
         zero = coefficients[:0].sum().reshape(1).astype(coefficients.dtype)
         self.coeffs = coefficients[int(first[0]):] + 0 if first.size else zero
         self.variable = variable or "x"
@@ -518,7 +497,7 @@ class poly1d:  # noqa: N801  NumPy's name
     def __setitem__(self, power: int, value: Any) -> None:
         if power < 0:
             raise ValueError(f"poly1d: the power {power} must not be negative")
-        line = looked(self.coeffs, "poly1d")
+        line = arguments.looked(self.coeffs, "poly1d")
         line = np.concatenate([np.zeros(max(power - self.order, 0), line.dtype), line])
         line[line.size - 1 - power] = value
         self.coeffs = asarray(line)
@@ -592,5 +571,6 @@ def _is_polynomial(x: Any) -> bool:
 __all__ = ["poly1d", "roots"]
 
 
+complete_each(polyval, poly, vander, polyfit, roots)
 complete_docs(polyadd, polysub, polymul, polydiv)
 complete_docs(polyder, polyint)

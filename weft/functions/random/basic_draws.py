@@ -19,30 +19,9 @@ from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS,
 from weft.dtypes.parse import spelled
 from weft.eager.peek import at_hand
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.functions.random.state import (
-    decay,
-    drawn,
-    drawn_word,
-    gauss,
-    high_product,
-    integer,
-    integers_of,
-    unit_interval,
-    wide,
-    words_of,
-)
-from weft.functions.support.arguments import (
-    Node,
-    Shape,
-    broadcast_shapes,
-    cast,
-    held,
-    is_number,
-    number,
-    op,
-    shape_of,
-    shape_tuple,
-)
+from weft.functions.random import state
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, Shape, cast, number, op
 from weft.process.docstrings import complete_docs
 from weft.runtime.traced_int import GIVEN, Given, computed
 
@@ -62,35 +41,35 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
     if all([type(p) in _NUMBERS or type(p) is Given for p in parameters]):
-        return () if size is None else shape_tuple(size, function, "size")
-    shapes = [shape_of(p, function) for p in parameters]
-    shape = broadcast_shapes(function, *shapes)
+        return () if size is None else arguments.shape_tuple(size, function, "size")
+    shapes = [arguments.shape_of(p, function) for p in parameters]
+    shape = arguments.broadcast_shapes(function, *shapes)
     if size is None:
         return shape
-    result = shape_tuple(size, function, "size")
-    if broadcast_shapes(function, shape, result) != result:
+    result = arguments.shape_tuple(size, function, "size")
+    if arguments.broadcast_shapes(function, shape, result) != result:
         raise ShapeError(f"{function}: size={result} does not fit parameters of shape {shape}")
     return result
 
 
 def _scale_unit(unit: Array, offset: Any, scale: Any) -> Array:
     """Return ``offset + scale * unit`` in the dtype of the draw."""
-    if not (is_number(scale) and scale == 1):
+    if not (arguments.is_number(scale) and scale == 1):
         unit = _combine(unit, mul, "multiply", scale)
-    if not (is_number(offset) and offset == 0):
+    if not (arguments.is_number(offset) and offset == 0):
         unit = _combine(unit, add, "add", offset)
     return unit
 
 
 def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
     drawn_node = unit.node
-    if is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # small arrays: computed by the operator
+    if arguments.is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # a small array
         return operation(unit, float(x))
     return wrap(op(name, drawn_node, _parameter(x, drawn_node.dtype)))
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(computed(float, x), dtype) if is_number(x) else held(x, dtype, "random", "parameter")
+    return number_node(computed(float, x), dtype) if arguments.is_number(x) else arguments.held(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -117,15 +96,14 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
     >>> x.shape, bool((abs(x) <= 1).all())
     ((2, 3), True)
     """
     form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = drawn(unit_interval, key, "uniform", shape, form)
-    are_numbers = is_number(low) and is_number(high)
+    unit = state.drawn(state.unit_interval, key, "uniform", shape, form)
+    are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     return _scale_unit(unit, low, width)
 
@@ -157,7 +135,7 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(drawn(gauss, key, "normal", shape, form), loc, scale)
+    return _scale_unit(state.drawn(state.gauss, key, "normal", shape, form), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -219,7 +197,7 @@ def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: A
     form = _float_dtype(dtype, "exponential")
     shape = _size(size, "exponential", scale)
     refuse("exponential", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(drawn(decay, key, "exponential", shape, form), 0.0, scale)
+    return _scale_unit(state.drawn(state.decay, key, "exponential", shape, form), 0.0, scale)
 
 
 def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
@@ -240,8 +218,8 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     dtype('bool')
     """
     shape = _size(size, "bernoulli", p)
-    unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
-    if is_number(p) and not 0 <= p <= 1:
+    unit = state.drawn(state.unit_interval, key, "bernoulli", shape, FLOAT32)
+    if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
 
@@ -288,15 +266,15 @@ def integers(
         least, greatest = (0, 1) if form is BOOL else (form.least, form.greatest)
         if first < least or first + width - 1 > greatest:
             raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype"))
-        word = None if shape else drawn_word(key, "integers")
+        word = None if shape else state.drawn_word(key, "integers")
         if word is not None:
-            return wrap(integer(first + (word * width >> 64), form))
-        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, form))
+            return wrap(state.integer(first + (word * width >> 64), form))
+        return wrap(state.integers_of(state.wide(state.words_of(key, "integers"), shape), width, first, form))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
-    offset = high_product(wrap(wide(words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    offset = state.high_product(wrap(state.wide(state.words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
     return wrap(cast(op("add", cast(offset.node, INT64), start), form))
 
 

@@ -22,22 +22,8 @@ from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sq
 from weft.functions.indexing.where import where
 from weft.functions.random.basic_draws import refuse_all
 from weft.functions.random.state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
-from weft.functions.support.arguments import (
-    Node,
-    Shape,
-    broadcast_shapes,
-    cast,
-    is_number,
-    looked,
-    named,
-    node,
-    number,
-    of_numpy,
-    op,
-    shape_of,
-    shape_tuple,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, Shape, cast, node, number, op
 from weft.graph.source_lines import user_frame, user_line
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
@@ -75,23 +61,23 @@ Formula = Callable[..., Any]
 
 
 def _parameter(x: Any, dtype: Format) -> Any:
-    return wrap(number_node(computed(float, x), dtype)) if is_number(x) else wrap(cast(node(x, "random"), dtype))
+    return wrap(number_node(computed(float, x), dtype)) if arguments.is_number(x) else wrap(cast(node(x, "random"), dtype))
 
 
 def _draw_by_formula(
-    name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, whole: bool,
+    name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, is_integer: bool,
 ) -> Array:
     form = DEFAULT.real if dtype is None else spelled(dtype)
     if form not in FLOATS:
         raise DTypeError(f"{name}: dtype={form} must be a float dtype")
-    shape = broadcast_shapes(name, *(shape_of(v, name) for v in values))
+    shape = arguments.broadcast_shapes(name, *(arguments.shape_of(v, name) for v in values))
     if size is not None:
-        requested = shape_tuple(size, name, "size")
-        if broadcast_shapes(name, shape, requested) != requested:
+        requested = arguments.shape_tuple(size, name, "size")
+        if arguments.broadcast_shapes(name, shape, requested) != requested:
             raise ShapeError(f"{name}: size={requested} does not fit parameters of shape {shape}")
         shape = requested
     refuse_all(name, parameters, values)
-    within = FLOAT64 if whole else form.computed
+    within = FLOAT64 if is_integer else form.computed
 
     def numbers(words: Words, shape: Shape, result: Format) -> Node:
         result_array = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
@@ -99,7 +85,7 @@ def _draw_by_formula(
 
     all_numbers = all([type(v) in (int, float) for v in values])
     kind = (name, *map(repr, values), within) if all_numbers else None
-    return drawn(numbers, key, name, shape, INT64 if whole else form, kind)
+    return drawn(numbers, key, name, shape, INT64 if is_integer else form, kind)
 
 
 def _refuse_in_trace(name: str) -> None:
@@ -115,19 +101,19 @@ def _refuse_in_trace(name: str) -> None:
 def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **options: Any) -> Array:
     _refuse_in_trace(name)
     word = drawn_word(key, name)
-    seed = int(looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
-    arguments = [looked(v, name) if isinstance(v, Array) else v for v in values]
-    shape = size if size is None else shape_tuple(size, name, "size")
+    seed = int(arguments.looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
+    numpy_arguments = [arguments.looked(v, name) if isinstance(v, Array) else v for v in values]
+    shape = size if size is None else arguments.shape_tuple(size, name, "size")
     try:
-        result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*arguments, size=shape, **options))
+        result = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*numpy_arguments, size=shape, **options))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
     if result.dtype.kind == "f":
-        return of_numpy(result.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
-    return of_numpy(result)
+        return arguments.of_numpy(result.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
+    return arguments.of_numpy(result)
 
 
-def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, whole: bool = False) -> Any:
+def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, is_integer: bool = False) -> Any:
     """Make the public function of a distribution from its parameters; without ``formula`` NumPy draws."""
     kinds = [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for p, d in parameters.items()]
     size = inspect.Parameter("size", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
@@ -143,9 +129,9 @@ def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formul
                 raise DTypeError(f"{name}: {p} is None; a number or an array is needed")
         if formula is None:
             return _draw_by_numpy(name, values, requested, key, dtype)
-        return _draw_by_formula(name, parameters, values, requested, key, dtype, formula, whole)
+        return _draw_by_formula(name, parameters, values, requested, key, dtype, formula, is_integer)
 
-    named(function, name)
+    arguments.named(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]
     lines = "\n".join(f"    {p} : number or array" for p in parameters)
     example = ", ".join(_EXAMPLE[p] for p, d in parameters.items() if d is inspect.Parameter.empty)
@@ -315,14 +301,13 @@ def multivariate_normal(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """
     _refuse_in_trace("multivariate_normal")
-    arguments = [looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
+    numpy_arguments = [arguments.looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
     options = {"check_valid": check_valid, "tol": tol, "method": method}
-    return _draw_by_numpy("multivariate_normal", arguments, size, key, dtype, **options)
+    return _draw_by_numpy("multivariate_normal", numpy_arguments, size, key, dtype, **options)
 
 
 def multivariate_hypergeometric(
@@ -354,8 +339,8 @@ def multivariate_hypergeometric(
     4
     """
     _refuse_in_trace("multivariate_hypergeometric")
-    arguments = [looked(colors, "multivariate_hypergeometric", "colors"), nsample]
-    return _draw_by_numpy("multivariate_hypergeometric", arguments, size, key, dtype, method=method)
+    numpy_arguments = [arguments.looked(colors, "multivariate_hypergeometric", "colors"), nsample]
+    return _draw_by_numpy("multivariate_hypergeometric", numpy_arguments, size, key, dtype, method=method)
 
 
 def bytes(length: int, *, key: Any = None) -> Any:
@@ -382,11 +367,11 @@ def bytes(length: int, *, key: Any = None) -> Any:
     >>> len(wf.random.bytes(5))
     5
     """
-    count = whole(length, "bytes", "length")
+    count = arguments.whole(length, "bytes", "length")
     if count < 0:
         raise ShapeError(f"bytes: length={count} must not be negative")
     _refuse_in_trace("bytes")
-    words = looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
+    words = arguments.looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 
 

@@ -16,6 +16,10 @@ from weft.functions.random.basic_draws import exponential, integers, normal, sta
 from weft.functions.support.arguments import axis_index, finish, named, node, op
 from weft.process.docstrings import complete_docs
 
+__all__ = [
+    "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng",
+]
+
 Function = Callable[..., Any]
 
 

@@ -80,7 +80,6 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> sorted(wf.random.permutation(4).tolist())
     [0, 1, 2, 3]
     """

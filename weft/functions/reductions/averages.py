@@ -14,30 +14,8 @@ from weft.dtypes.parse import spelled, to_tuple
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.reductions.folds import sum
-from weft.functions.support.arguments import (
-    Axis,
-    Shape,
-    axes_of,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    cast,
-    extent_of,
-    finish,
-    flag,
-    freedom_lost,
-    magnitude,
-    node,
-    norm_root,
-    number,
-    op,
-    permuted,
-    reduced,
-    reshaped,
-    warn_of_empty_mean,
-    warn_of_freedom,
-    widened,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, Shape, broadcast, cast, finish, node, number, op, permuted, reduced, reshaped
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
@@ -47,7 +25,7 @@ from weft.runtime.context import LOCAL
 
 def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
     """Cast the operand to the dtype a mean is computed in; return it and the dtype of the result."""
-    result = floating(value.dtype) if out is None else floating(widened(value.dtype, out))
+    result = floating(value.dtype) if out is None else floating(arguments.widened(value.dtype, out))
     if dtype is not None:
         result = spelled(dtype)
         if result not in INEXACT:
@@ -71,15 +49,15 @@ def _mean_node(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | 
         total = reduced("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
         return bind(TABLE["divide"], total, count)
     total = reduced("reduce_sum", value, axes, keepdims)
-    return bind(TABLE["divide"], total, number(extent_of(value.shape, axes), total.dtype))
+    return bind(TABLE["divide"], total, number(arguments.extent_of(value.shape, axes), total.dtype))
 
 
 def _integer_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
     """Compute a mean in an integer dtype: the sum, which may overflow as in NumPy, divided by the count."""
-    axes, mask, value = axes_of(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
+    axes, mask, value = arguments.axes_of(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
     counted = value if mask is None else op("where", mask, value, number(0, dtype))
     total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
-    count = number(extent_of(value.shape, axes), FLOAT64)
+    count = number(arguments.extent_of(value.shape, axes), FLOAT64)
     if mask is not None:
         count = reduced("reduce_sum", cast(mask, FLOAT64), axes, keepdims)
     return cast(bind(TABLE["divide"], total, count), dtype)
@@ -129,7 +107,6 @@ def mean(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
@@ -138,9 +115,10 @@ def mean(
     if dtype is not None and spelled(dtype) in INTEGERS:
         return finish(_integer_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
     value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
-    axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
-    warn_of_empty_mean("mean", value.shape, extent_of(value.shape, axes))
-    return finish(cast(_mean_node(value, axes, flag(keepdims, "mean"), _read_mask("mean", where, value)), result), out, "mean")
+    axes = arguments.axis_tuple(axis, len(value.shape), "mean") if where is True else arguments.axes_of(axis, value.shape, "mean")
+    arguments.warn_of_empty_mean("mean", value.shape, arguments.extent_of(value.shape, axes))
+    mean_node = _mean_node(value, axes, arguments.flag(keepdims, "mean"), _read_mask("mean", where, value))
+    return finish(cast(mean_node, result), out, "mean")
 
 
 def _variance(
@@ -148,22 +126,23 @@ def _variance(
 ) -> tuple[Node, Format]:
     value, result = _cast_for_mean(function, node(x, function, "a"), dtype, out)
     result = result.part if dtype is None else result
-    axes = axis_tuple(axis, len(value.shape), function) if where is True else axes_of(axis, value.shape, function)
-    warn_of_freedom(function, extent_of(value.shape, axes), ddof)
+    shape = value.shape
+    axes = arguments.axis_tuple(axis, len(shape), function) if where is True else arguments.axes_of(axis, shape, function)
+    arguments.warn_of_freedom(function, arguments.extent_of(shape, axes), ddof)
     mask = _read_mask(function, where, value)
     centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
-    if given_mean is not None and two_shapes(centre.shape, value.shape) != value.shape:
+    if given_mean is not None and two_shapes(centre.shape, shape) != shape:
         raise ShapeError(
-            f"{function}: mean has shape {centre.shape}, which does not fit a {value.shape}: make it with keepdims=True"
+            f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True"
         )
-    distance = magnitude(bind(TABLE["subtract"], value, centre))
+    distance = arguments.magnitude(bind(TABLE["subtract"], value, centre))
     if mask is not None:
         zero = number(0, distance.dtype)
         total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
         count = reduced("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
         return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result
     total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
-    freedom = extent_of(value.shape, axes) - ddof
+    freedom = arguments.extent_of(shape, axes) - ddof
     return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
 
 
@@ -196,7 +175,7 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", a, axis, dtype, freedom_lost("var", ddof, correction), keepdims, where, out, mean)
+    value, result = _variance("var", a, axis, dtype, arguments.freedom_lost("var", ddof, correction), keepdims, where, out, mean)
     return finish(cast(value, result), out, "var")
 
 
@@ -211,8 +190,8 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", a, axis, dtype, freedom_lost("std", ddof, correction), keepdims, where, out, mean)
-    return finish(cast(norm_root(value), result), out, "std")
+    value, result = _variance("std", a, axis, dtype, arguments.freedom_lost("std", ddof, correction), keepdims, where, out, mean)
+    return finish(cast(arguments.norm_root(value), result), out, "std")
 
 
 def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:
@@ -221,7 +200,7 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
         return weight
     if axis is None:
         raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
-    axes = [axis_index(k, len(shape), function) for k in to_tuple(axis)]
+    axes = [arguments.axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
         raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
     turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
@@ -259,14 +238,14 @@ def average(
         if not returned:
             return averaged
         shape = node(a, "average", "a").shape
-        total_weight = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
+        total_weight = number(arguments.extent_of(shape, arguments.axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
         return averaged, wrap(broadcast(total_weight, averaged.shape))
     pair, dtype = common((a, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)
     within = _mean_dtype(dtype, result)
     value, weight = cast(value, within), cast(weight, within)
-    axes = axis_tuple(axis, len(value.shape), "average")
+    axes = arguments.axis_tuple(axis, len(value.shape), "average")
     weight = op("broadcast_to", weights_along("average", weight, value.shape, axis), shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
     count = reduced("reduce_sum", weight, axes, keepdims)

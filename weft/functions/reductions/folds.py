@@ -15,22 +15,8 @@ from weft.dtypes.parse import spelled
 from weft.eager.native import Shaped, asked_again
 from weft.eager.peek import at_hand, leaf
 from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
-from weft.functions.support.arguments import (
-    Axis,
-    alias,
-    axes_of,
-    axis_index,
-    broadcast,
-    cast,
-    finish,
-    held,
-    node,
-    number,
-    op,
-    reduced,
-    reshaped,
-    widened,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, broadcast, cast, finish, node, number, op, reduced, reshaped
 from weft.graph.node import Node
 from weft.process.docstrings import complete_docs
 
@@ -38,7 +24,7 @@ from weft.process.docstrings import complete_docs
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
     if dtype is not None:
         return spelled(dtype)
-    return summed(value.dtype) if out is None else widened(value.dtype, out)
+    return summed(value.dtype) if out is None else arguments.widened(value.dtype, out)
 
 
 def _fold(
@@ -48,7 +34,7 @@ def _fold(
     value = node(x, function, "a")
     if initial is not None or where is not True:
         return _fold_from(function, value, axis, keepdims, out, dtype, initial, where)
-    axes = axes_of(axis, value.shape, function)
+    axes = arguments.axes_of(axis, value.shape, function)
     if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of bools is any, a product is all
         return _fold_bools("any" if function == "sum" else "all", value, axis, keepdims, out)
     if additive:
@@ -70,16 +56,16 @@ def _fold_from(
     function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
 ) -> Array:
     """Fold with an initial value, over the elements that a mask selects."""
-    value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else widened(value.dtype, out))
+    value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else arguments.widened(value.dtype, out))
     start = _NEUTRAL.get(function) if initial is None else initial
     if start is None:
         raise ValueError(as_called(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
-    initial_node = held(start, value.dtype, function, "initial")
+    initial_node = arguments.held(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else initial_node
         value = op("where", broadcast(mask, value.shape), value, neutral)
-    axes = axes_of(axis, value.shape, function)
+    axes = arguments.axes_of(axis, value.shape, function)
     if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(initial_node, shape), out, function)
@@ -121,7 +107,6 @@ def sum(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
@@ -149,7 +134,7 @@ _AXIS_TYPES = (type(None), int)
 
 
 def _sum_node(value: Node, axis: Axis, keepdims: bool) -> Node:
-    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), axes_of(axis, value.shape, "sum"), keepdims)
+    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), arguments.axes_of(axis, value.shape, "sum"), keepdims)
 
 
 def prod(
@@ -229,7 +214,7 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
         high, low = node(max(a, axis, keepdims=keepdims), "ptp"), node(min(a, axis, keepdims=keepdims), "ptp")
     except (ShapeError, AxisError) as error:
         raise renamed(error, "ptp") from None
-    high, low = (cast(n, widened(n.dtype, out)) for n in (high, low))
+    high, low = (cast(n, arguments.widened(n.dtype, out)) for n in (high, low))
     return finish(op("subtract", high, low), out, "ptp")
 
 
@@ -238,7 +223,7 @@ def _fold_bools(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | 
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
-    axes = axes_of(axis, value.shape, function)
+    axes = arguments.axes_of(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
@@ -303,12 +288,12 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
 def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
     value = node(x, function, "a")
     if axis is not None and (value.shape or type(axis) is not int):
-        axis = axis_index(axis, len(value.shape), function)
-    axes = axes_of(axis, value.shape, function)
+        axis = arguments.axis_index(axis, len(value.shape), function)
+    axes = arguments.axes_of(axis, value.shape, function)
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
-    if out is not None and not holds(INT64, widened(INT64, out)):
-        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; indices are int64")
+    if out is not None and not holds(INT64, arguments.widened(INT64, out)):
+        raise DTypeError(f"{function}: out has dtype {arguments.widened(INT64, out)}; indices are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(reduced(function, value, axes, keepdims), out, function)
@@ -338,7 +323,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
@@ -361,13 +345,13 @@ def _accumulate(
 ) -> Array:
     """Compute a cumulative sum or product; ``flat``: without ``axis``, an array of several dimensions is flattened."""
     value = node(x, function, "a")
-    form = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
+    form = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else arguments.widened(value.dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
         raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)
     if axis is None or not value.shape:
         value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
-    axis = axis_index(axis, len(value.shape), function)
+    axis = arguments.axis_index(axis, len(value.shape), function)
     sums = function.endswith("sum")
     value = op("cumulative_sum" if sums else "cumulative_prod", value, axis=axis)
     if include_initial:
@@ -405,7 +389,6 @@ def cumulative_sum(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """
@@ -469,4 +452,4 @@ complete_docs(all, any, count_nonzero)
 complete_docs(argmax, argmin)
 complete_docs(cumulative_sum, cumulative_prod, cumsum)
 complete_docs(cumsum, cumprod)
-amax, amin = alias(max, "amax"), alias(min, "amin")
+amax, amin = arguments.alias(max, "amax"), arguments.alias(min, "amin")

@@ -16,23 +16,10 @@ from weft.array.convert import number_node
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.functions.support.arguments import (
-    Axis,
-    Node,
-    arrays,
-    axis_index,
-    axis_tuple,
-    node,
-    number,
-    op,
-    permuted,
-    reshaped,
-    several,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, Node, arrays, node, number, op, permuted, reshaped, sliced
 from weft.functions.support.try_numpy import by_numpy
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import GIVEN, Given, computed
 
 
@@ -67,7 +54,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
@@ -92,7 +78,6 @@ def ravel(a: Any, order: str = "C") -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
@@ -122,7 +107,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
@@ -130,7 +114,7 @@ def expand_dims(a: Any, axis: Any) -> Array:
     if axis is None:
         raise DTypeError("expand_dims: axis must be an integer or a tuple of integers, not None")
     axis = to_tuple(axis)
-    places = axis_tuple(axis, value.ndim + len(axis), "expand_dims")
+    places = arguments.axis_tuple(axis, value.ndim + len(axis), "expand_dims")
     extents = iter(value.shape)
     return value.reshape(tuple(1 if a in places else next(extents) for a in range(value.ndim + len(places))))
 
@@ -157,7 +141,7 @@ def squeeze(a: Any, axis: Axis = None) -> Array:
     shape = value.shape
     if not shape and type(axis) is int and axis in (0, -1):
         return value
-    axes = tuple(a for a, n in enumerate(shape) if n == 1) if axis is None else axis_tuple(axis, len(shape), "squeeze")
+    axes = tuple(a for a, n in enumerate(shape) if n == 1) if axis is None else arguments.axis_tuple(axis, len(shape), "squeeze")
     wrong = [a for a in axes if shape[a] != 1]
     if wrong:
         raise ShapeError(f"squeeze: axis {wrong[0]} has extent {shape[wrong[0]]}, not 1 (shape {shape})")
@@ -187,12 +171,11 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
     value = _array(a, "transpose")
-    return value.transpose() if axes is None else value.transpose(tuple(several(axes, "transpose", "axes")))
+    return value.transpose() if axes is None else value.transpose(tuple(arguments.several(axes, "transpose", "axes")))
 
 
 def permute_dims(a: Any, axes: Sequence[int]) -> Array:
@@ -208,7 +191,7 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    return transpose(a, several(axes, "permute_dims", "axes"))
+    return transpose(a, arguments.several(axes, "permute_dims", "axes"))
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -243,8 +226,9 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     value = _array(a, "swapaxes")
-    a, b = axis_index(axis1, value.ndim, "swapaxes", "axis1"), axis_index(axis2, value.ndim, "swapaxes", "axis2")
-    order = list(range(value.ndim))
+    ndim = value.ndim
+    a, b = arguments.axis_index(axis1, ndim, "swapaxes", "axis1"), arguments.axis_index(axis2, ndim, "swapaxes", "axis2")
+    order = list(range(ndim))
     order[a], order[b] = b, a
     return value.transpose(tuple(order))
 
@@ -269,10 +253,10 @@ def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
     value = _array(a, "moveaxis")
     axis_tuples = [to_tuple(a) for a in (source, destination)]
     for axes, name in zip(axis_tuples, ("source", "destination"), strict=True):
-        axis_tuple(axes, value.ndim, "moveaxis", name)
+        arguments.axis_tuple(axes, value.ndim, "moveaxis", name)
     if len(axis_tuples[0]) != len(axis_tuples[1]):
         raise AxisError(f"moveaxis: source={source} and destination={destination} name different numbers of axes")
-    sources, places = ([axis_index(a, value.ndim) for a in axes] for axes in axis_tuples)
+    sources, places = ([arguments.axis_index(a, value.ndim) for a in axes] for axes in axis_tuples)
     order = [a for a in range(value.ndim) if a not in sources]
     for place, axis in sorted(zip(places, sources, strict=True)):
         order.insert(place, axis)
@@ -299,12 +283,11 @@ def flip(m: Any, axis: Axis = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
     """
     value = _array(m, "flip", "m")
-    axes = axis_tuple(axis, value.ndim, "flip")
+    axes = arguments.axis_tuple(axis, value.ndim, "flip")
     return value[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(value.ndim))]
 
 
@@ -351,7 +334,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
@@ -368,13 +350,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
     for by, a in zip(shifts, axes, strict=True):
-        value = _rolled(value, _to_shift(by), axis_index(a, len(value.shape), "roll"))
+        value = _rolled(value, _to_shift(by), arguments.axis_index(a, len(value.shape), "roll"))
     return wrap(value)
 
 
 def _to_shift(n: Any) -> Any:
     """Return a shift as an int, or as a traced int."""
-    return computed(operator.index, n) if type(n) in GIVEN else whole(n, "roll", "shift")
+    return computed(operator.index, n) if type(n) in GIVEN else arguments.whole(n, "roll", "shift")
 
 
 def _rolled(value: Node, shift: Any, axis: int) -> Node:
@@ -412,18 +394,17 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.rot90(wf.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
     (value,) = arrays("rot90", m=m)
-    pair = several(axes, "rot90", "axes")
+    pair = arguments.several(axes, "rot90", "axes")
     if len(pair) != 2:
         raise ShapeError(f"rot90: axes={axes!r} must be two axes")
-    first, second = (axis_index(a, value.ndim, "rot90", "axes") for a in pair)
+    first, second = (arguments.axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")
-    turns = whole(k, "rot90", "k") % 4
+    turns = arguments.whole(k, "rot90", "k") % 4
     if turns == 0:
         return value[...]
     if turns == 2:
@@ -446,11 +427,12 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     (4, 2, 3)
     """
     (value,) = arrays("rollaxis", a=a)
-    place = axis_index(axis, value.ndim, "rollaxis")
-    first = axis_index(start, value.ndim + 1, "rollaxis", "start") if start >= 0 else start + value.ndim
+    place = arguments.axis_index(axis, value.ndim, "rollaxis")
+    first = arguments.axis_index(start, value.ndim + 1, "rollaxis", "start") if start >= 0 else start + value.ndim
     return moveaxis(value, place, first - 1 if place < first else first)
 
 
+complete_each(reshape, ravel, roll, rot90)
 complete_docs(expand_dims, squeeze)
 complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
 complete_docs(flip, flipud, fliplr)

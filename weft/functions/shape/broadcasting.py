@@ -57,7 +57,6 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """

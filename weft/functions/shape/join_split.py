@@ -11,27 +11,10 @@ from weft.array.convert import array_operands, exact_operands, leaves, numpy_nod
 from weft.array.indexing import as_ints
 from weft.dtypes.parse import spelled, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
-from weft.functions.support.arguments import (
-    Node,
-    alias,
-    arrays,
-    axis_index,
-    broadcast,
-    cast,
-    finish,
-    integer_node,
-    is_number,
-    looked,
-    may_cast,
-    node,
-    op,
-    permuted,
-    reshaped,
-    shape_tuple,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped
 from weft.functions.support.try_numpy import by_numpy
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
@@ -49,10 +32,10 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
         return array_operands(*arrays)
-    operands = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
+    operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
     form = array_operands(*operands)[0].dtype if dtype is None else spelled(dtype)
     for k, n in enumerate(operands):
-        if isinstance(n, Node) and not may_cast(n.dtype, form, casting, function):
+        if isinstance(n, Node) and not arguments.may_cast(n.dtype, form, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
     return tuple([cast(n if isinstance(n, Node) else node(n, function), form) for n in operands])
 
@@ -90,7 +73,6 @@ def concat(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
@@ -99,7 +81,7 @@ def concat(
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
-    axis = axis_index(axis, len(nodes[0].shape), "concat")
+    axis = arguments.axis_index(axis, len(nodes[0].shape), "concat")
     first = nodes[0].shape
     for k, n in enumerate(nodes):
         if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
@@ -131,7 +113,7 @@ def stack(
     for k, n in enumerate(nodes):
         if n.shape != shape:
             raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
-    place = axis_index(axis, len(shape) + 1, "stack")
+    place = arguments.axis_index(axis, len(shape) + 1, "stack")
     rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
     return finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
 
@@ -189,14 +171,14 @@ def _concat(function: str, parts: list[Array], axis: int) -> Array:
 
 def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
     value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
-    axis = axis_index(axis, value.ndim, function)
+    axis = arguments.axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
     sections = as_ints(sections)
     if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
-        cuts = [whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
+        cuts = [arguments.whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
         edges = [0, *cuts, extent]
     else:
-        count = whole(sections, function, "indices_or_sections")
+        count = arguments.whole(sections, function, "indices_or_sections")
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if count >= 1 << 31:
@@ -234,7 +216,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
@@ -276,12 +257,11 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
     [[1, 3], [2, 4]]
     """
     value = x if isinstance(x, Array) else wrap(node(x, "unstack"))
-    axis = axis_index(axis, value.ndim, "unstack")
+    axis = arguments.axis_index(axis, value.ndim, "unstack")
     return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
 
 
@@ -294,10 +274,6 @@ def tile(A: Any, reps: Any) -> Array:
     reps : int, or iterable of int
         The repetitions along each axis, aligned at the last axis; additional ones make new axes in front.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, DTypeError
@@ -305,11 +281,10 @@ def tile(A: Any, reps: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.tile(wf.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
-    value, counts = node(A, "tile", "A"), shape_tuple(reps, "tile", "reps")
+    value, counts = node(A, "tile", "A"), arguments.shape_tuple(reps, "tile", "reps")
     ndim = max(len(counts), len(value.shape))
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - len(value.shape)) + value.shape
@@ -342,7 +317,6 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.repeat(wf.array([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
@@ -353,23 +327,20 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "repeat")
+    axis = arguments.axis_index(axis, len(value.shape), "repeat")
     extent = value.shape[axis]
     if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
-        counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
+        counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         gathered = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
         return wrap(permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape)))))
     if not isinstance(repeats, int):
-        repeats = looked(repeats, "repeat", "repeats").reshape(-1).tolist()
-    (count,) = shape_tuple(repeats, "repeat", "repeats")
+        repeats = arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()
+    (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
     return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
-
-
-concatenate = alias(concat, "concatenate")
 
 
 def column_stack(tup: Any) -> Array:
@@ -434,10 +405,6 @@ def block(arrays: Any) -> Array:
     arrays : nested lists of arrays
         The innermost lists run along the last axis.
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError, TypeError
@@ -445,7 +412,6 @@ def block(arrays: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.block([[wf.eye(1), wf.zeros((1, 2))], [wf.ones((1, 3))]]).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
@@ -523,7 +489,6 @@ def atleast_1d(*arrays: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.atleast_1d(3.0).shape
     (1,)
     """
@@ -562,9 +527,10 @@ def atleast_3d(*arrays: Any) -> Any:
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
 
 
+complete_each(unstack, tile, repeat, block)
 complete_docs(concat, stack, vstack, hstack)
 complete_docs(vstack, column_stack, dstack)
-row_stack = alias(vstack, "row_stack")  # copies the completed docstring
-row_stack.__module__ = __name__  # for pickle
+concatenate = arguments.alias(concat, "concatenate")
+row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
 complete_docs(split, array_split, hsplit, vsplit, dsplit)
 complete_docs(atleast_1d, atleast_2d, atleast_3d)

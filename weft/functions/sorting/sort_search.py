@@ -19,23 +19,11 @@ from weft.eager.peek import at_hand, leaf
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    axis_index,
-    cast,
-    integer_node,
-    looked,
-    node,
-    number,
-    of_numpy,
-    op,
-    reshaped,
-    several,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, cast, node, number, op, reshaped
 from weft.functions.support.binary_search import MAX_COMPARED, count_leading
 from weft.functions.support.comparison_operands import by_value
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import is_int
 
 
@@ -65,14 +53,13 @@ def argsort(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
     value = node(a, "argsort", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
-    return wrap(_argsort(value, axis_index(axis, len(value.shape), "argsort"), descending))
+    return wrap(_argsort(value, arguments.axis_index(axis, len(value.shape), "argsort"), descending))
 
 
 def _argsort(value: Node, axis: int, descending: bool) -> Node:
@@ -106,7 +93,7 @@ def sort(
     value = node(a, "sort", "a")
     if axis is None:
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "sort")
+    axis = arguments.axis_index(axis, len(value.shape), "sort")
     if 0 in value.shape:
         return wrap(value)
     ascending = op("sort", value, axis=axis)
@@ -136,7 +123,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.searchsorted(wf.array([1.0, 2.0, 3.0]), [2.0, 9.0]).tolist()
     [1, 3]
     """
@@ -147,7 +133,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
     if sorter is not None:
-        order = integer_node(sorter, "searchsorted", "sorter")
+        order = arguments.integer_node(sorter, "searchsorted", "sorter")
         if order.shape != line.shape:
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
         places = bounded("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
@@ -205,7 +191,6 @@ def isin(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
@@ -272,12 +257,11 @@ def unique(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
     if axis is not None:
-        axis = axis_index(axis, len(node(ar, "unique", "ar").shape), "unique")
+        axis = arguments.axis_index(axis, len(node(ar, "unique", "ar").shape), "unique")
     options: Any = dict(return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
     return _unique(ar, "unique", axis=axis, equal_nan=equal_nan, **options)
 
@@ -300,7 +284,6 @@ def unique_values(x: Any, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unique_values(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -362,9 +345,9 @@ def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array
     value = node(a, function, "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), function)
+    axis = arguments.axis_index(axis, len(value.shape), function)
     extent = value.shape[axis]
-    positions = looked(kth, function, "kth").reshape(-1)
+    positions = arguments.looked(kth, function, "kth").reshape(-1)
     if positions.dtype.kind not in "iu":
         raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
     bad = positions[(positions < -extent) | (positions >= extent)]
@@ -398,7 +381,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.partition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -440,11 +422,10 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
-    rows = several(keys, "lexsort", "keys")
+    rows = arguments.several(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: keys is empty; give at least one key")
     parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
@@ -454,7 +435,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
             raise ShapeError(f"lexsort: keys[0] has shape {shape} and keys[{k}] {p.shape}: they must be equal")
     if not shape:
         return wrap(node(np.int64(0), "lexsort"))
-    axis = axis_index(axis, len(shape), "lexsort")
+    axis = arguments.axis_index(axis, len(shape), "lexsort")
     order = wrap(op("argsort", parts[0].node, axis=axis))
     for p in parts[1:]:
         order = take_along_axis(order, argsort(take_along_axis(p, order, axis), axis), axis)
@@ -463,7 +444,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 
 def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Return both arrays, flattened, with the precision in which they are compared."""
-    x, y = (looked(n, function, name).reshape(-1) for n, name in zip(by_value(a, b), ("ar1", "ar2"), strict=True))
+    x, y = (arguments.looked(n, function, name).reshape(-1) for n, name in zip(by_value(a, b), ("ar1", "ar2"), strict=True))
     return x, y
 
 
@@ -471,7 +452,7 @@ def _to_promoted(x: Any, a: Any, b: Any) -> Array:
     """Convert elements of two arrays to the promoted dtype of both."""
     operands = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
     dtype = common(operands, promote, lambda kind, form: promote(form, spelled(kind)))[1]
-    return wrap(cast(of_numpy(x).node, dtype))
+    return wrap(cast(arguments.of_numpy(x).node, dtype))
 
 
 def union1d(ar1: Any, ar2: Any) -> Array:
@@ -493,12 +474,11 @@ def union1d(ar1: Any, ar2: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
     x, y = operands(ar1, ar2)
-    return of_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
+    return arguments.of_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
@@ -525,7 +505,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
         return _to_promoted(np.intersect1d(x, y, assume_unique), ar1, ar2)
     nothing = np.zeros(0, np.int64)
     common_elements, *places = np.intersect1d(x, y, assume_unique, True) if x.size and y.size else (x[:0], nothing, nothing)
-    return _to_promoted(common_elements, ar1, ar2), *map(of_numpy, places)
+    return _to_promoted(common_elements, ar1, ar2), *map(arguments.of_numpy, places)
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
@@ -545,7 +525,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    result = of_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
+    result = arguments.of_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
     return wrap(cast(result.node, common((ar1,), promote, weak)[1]))
 
 
@@ -565,6 +545,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
 
 
+complete_each(searchsorted, isin, unique, lexsort)
 complete_docs(argsort, sort)
 complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
 complete_docs(partition, argpartition)

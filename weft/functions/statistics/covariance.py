@@ -15,18 +15,8 @@ from weft.functions.elementwise.ufuncs import conj, sqrt
 from weft.functions.linalg.diagonals import diagonal
 from weft.functions.linalg.products import matmul
 from weft.functions.reductions.folds import sum
-from weft.functions.support.arguments import (
-    Node,
-    cast,
-    floating,
-    held,
-    node,
-    op,
-    parts_of,
-    real_number,
-    reshaped,
-    warn_of_freedom,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, cast, floating, node, op, reshaped
 from weft.process.docstrings import complete_docs
 
 
@@ -40,7 +30,7 @@ def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
 
 
 def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
-    weights = held(x, dtype, "cov", argument)
+    weights = arguments.held(x, dtype, "cov", argument)
     if weights.shape != (count,):
         raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
     return wrap(weights)
@@ -79,7 +69,6 @@ def cov(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.cov(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
@@ -102,12 +91,12 @@ def cov(
     if aweights is not None:
         more_weights = _read_weights(aweights, "aweights", count, x.node.dtype.part)
         weights = more_weights if weights is None else weights * more_weights
-    less = real_number(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
+    less = arguments.real_number(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
     total: Any = float(count) if weights is None else sum(weights)
     centre = (sum(x, axis=1, keepdims=True) if weights is None else sum(x * weights, axis=1, keepdims=True)) / total
     freedom = total - less if aweights is None else total - less * sum(weights * more_weights) / total
     if weights is None and freedom <= 0:
-        warn_of_freedom("cov", count, less)
+        arguments.warn_of_freedom("cov", count, less)
         freedom = 0.0
     distance = x - centre
     result = matmul(distance if weights is None else distance * weights, conj(distance).T) / freedom
@@ -132,7 +121,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     deviation = sqrt(real(diagonal(both)))
     result = both / deviation[:, None] / deviation[None, :]
     if result.node.dtype in COMPLEX:
-        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in parts_of(result.node)]))
+        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in arguments.parts_of(result.node)]))
     return clip(result, -1.0, 1.0)
 
 

@@ -22,23 +22,8 @@ from weft.functions.numpy_compat.array_queries import shape as shape_of
 from weft.functions.reductions.folds import cumulative_sum, sum
 from weft.functions.shape.join_split import concat
 from weft.functions.sorting.sort_search import searchsorted
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    axis_index,
-    axis_tuple,
-    broadcast,
-    cast,
-    floating,
-    held,
-    may_cast,
-    node,
-    op,
-    real_number,
-    reshaped,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, op, reshaped, sliced, whole
 
 
 def _extend(x: Node, more: Any, axis: int, first: bool) -> Node:
@@ -81,7 +66,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError(f"diff: n={times} must not be negative")
     if not value.shape:
         raise ShapeError("diff: a has no dimensions; an array of at least one is needed")
-    axis = axis_index(axis, len(value.shape), "diff")
+    axis = arguments.axis_index(axis, len(value.shape), "diff")
     if not times:
         return wrap(value)
     for more, first in ((prepend, True), (append, False)):
@@ -128,9 +113,9 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     parts = [to_begin, diff(value.reshape(-1)), to_end]
     for name, more in (("to_begin", to_begin), ("to_end", to_end)):
         have = value.node.dtype if more is None or isinstance(more, int) else node(more, "ediff1d", name).dtype
-        if not may_cast(have, value.node.dtype, "same_kind", "ediff1d"):
+        if not arguments.may_cast(have, value.node.dtype, "same_kind", "ediff1d"):
             raise DTypeError(f"ediff1d: {name} is {have}, which {value.node.dtype} of ary cannot hold; cast one of them")
-    rows = [wrap(held(p, value.node.dtype, "ediff1d", "to_end")).reshape(-1) for p in parts if p is not None]
+    rows = [wrap(arguments.held(p, value.node.dtype, "ediff1d", "to_end")).reshape(-1) for p in parts if p is not None]
     return rows[0] if len(rows) == 1 else concat(rows)
 
 
@@ -141,7 +126,7 @@ def _steps(spacing: Any, extent: int, axis: int, like: Node) -> Array | None:
         return None
     if values.shape != (extent,):
         raise ShapeError(f"gradient: the coordinates of axis {axis} have shape {values.shape}; ({extent},) is needed")
-    return diff(wrap(held(spacing, like.dtype, "gradient", "varargs")))
+    return diff(wrap(arguments.held(spacing, like.dtype, "gradient", "varargs")))
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -177,8 +162,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     _refuse_bools("gradient", "f", value)
     value = floating(value)
     requested = range(len(value.shape)) if axis is None else to_tuple(axis)
-    axis_tuple(tuple(requested), len(value.shape), "gradient")  # raises for an axis that is missing or named twice
-    axes = tuple(axis_index(a, len(value.shape), "gradient") for a in requested)
+    arguments.axis_tuple(tuple(requested), len(value.shape), "gradient")  # raises for an axis that is missing or named twice
+    axes = tuple(arguments.axis_index(a, len(value.shape), "gradient") for a in requested)
     if len(varargs) not in (0, 1, len(axes)):
         raise TypeError(f"gradient: {len(varargs)} distances are given for {len(axes)} axes; give one, or one for each")
     if edge_order not in (1, 2):
@@ -254,8 +239,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     if x is not None:
         y, x = map(wrap, exact_operands(y, x))
     value = node(y, "trapezoid", "y")
-    axis = axis_index(axis, len(value.shape), "trapezoid")
-    width: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
+    axis = arguments.axis_index(axis, len(value.shape), "trapezoid")
+    width: Any = dx if isinstance(dx, list | tuple) else arguments.real_number(dx, "trapezoid", "dx")
     if x is not None:
         width = diff(x, axis=-1 if x.ndim == 1 else axis)
         if x.ndim == 1:
@@ -310,7 +295,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         imaginary = im if shape_of(xp) == (1,) and period is None else where(isnan(coordinates), 0, im)
         return wrap(op("complex", re.node, imaginary.node))
     if period is not None:
-        if real_number(period, "interp", "period") == 0:
+        if arguments.real_number(period, "interp", "period") == 0:
             raise ValueError("interp: period must not be 0")
         x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
     x_node, xp_node, fp_node = (floating(n) for n in operands(x, xp, fp))
@@ -416,10 +401,10 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     value = node(p, "unwrap", "p")
     if not value.shape:
         raise AxisError(f"unwrap: axis={axis}, but the array has no axes")
-    axis = axis_index(axis, len(value.shape), "unwrap")
+    axis = arguments.axis_index(axis, len(value.shape), "unwrap")
     if value.dtype in COMPLEX:
         raise no_complex("unwrap", value.dtype)
-    real_number(period, "unwrap", "period")
+    arguments.real_number(period, "unwrap", "period")
     is_integer = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
         return wrap(value if is_integer else floating(value))
@@ -429,7 +414,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     wrapped = remainder(differences + half, period) - half
     if not is_integer or period % 2 == 0:  # a jump of exactly half a period keeps its direction
         wrapped = where((wrapped == -half) & (differences > 0), half, wrapped)
-    limit = half if discont is None else real_number(discont, "unwrap", "discont")
+    limit = half if discont is None else arguments.real_number(discont, "unwrap", "discont")
     correction = where(absolute(differences) < limit, 0, wrapped - differences)
     extent = x.shape[axis]
     later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)

@@ -17,23 +17,10 @@ from weft.functions.indexing.where import where
 from weft.functions.reductions.folds import sum
 from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.statistics.differences import diff
-from weft.functions.support.arguments import (
-    Node,
-    arrays,
-    broadcast,
-    cast,
-    looked,
-    node,
-    number,
-    of_numpy,
-    op,
-    real_number,
-    reshaped,
-    several,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped
 from weft.graph.primitives.meeting import adding
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
@@ -60,7 +47,6 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.bincount(wf.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
@@ -69,10 +55,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
         raise ShapeError(f"bincount: x has shape {value.shape}; a vector is needed")
     if value.dtype not in INTEGERS and value.dtype != BOOL and (value.size or isinstance(x, Array)):
         raise DTypeError(f"bincount: x must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
-    least = whole(minlength, "bincount", "minlength")
+    least = arguments.whole(minlength, "bincount", "minlength")
     if least < 0:
         raise ValueError(f"bincount: minlength={least} must not be negative")
-    elements = looked(wrap(value), "bincount")
+    elements = arguments.looked(wrap(value), "bincount")
     if value.size and elements.min() < 0:
         raise ValueError(f"bincount: x holds the negative number {elements.min()}")
     length = max(least, int(elements.max()) + 1 if value.size else 0)
@@ -116,20 +102,20 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
     if common((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
         raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
+    # float lists stay float64
     promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
-    edges = promoted if isinstance(promoted, np.ndarray) else looked(bins, "digitize", "bins")  # float lists stay float64
+    edges = promoted if isinstance(promoted, np.ndarray) else arguments.looked(bins, "digitize", "bins")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
     if edges.dtype.kind == "f" and np.isnan(edges).any():  # NaN edges: NumPy's binary search defines the result
-        elements = looked(x, "digitize")
+        elements = arguments.looked(x, "digitize")
         with said_by("digitize"):
-            return of_numpy(np.digitize(elements, edges, right))
+            return arguments.of_numpy(np.digitize(elements, edges, right))
     is_falling = edges.size > 0 and bool(edges[0] > edges[-1])
     if (edges[1:] > edges[:-1] if is_falling else edges[1:] < edges[:-1]).any():
         raise ValueError("digitize: bins must rise or fall")
@@ -140,7 +126,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 
 def _parse_range(function: str, range: Any) -> tuple[float, float]:
-    ends = [real_number(b, function, "range") for b in several(range, function, "range")]
+    ends = [arguments.real_number(b, function, "range") for b in arguments.several(range, function, "range")]
     if len(ends) != 2:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
     low, high = map(float, ends)
@@ -153,12 +139,12 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     """Return the bin edges in the dtype in which elements are compared with them."""
     float_dtype = a.dtype.numpy if a.dtype in FLOATS and not a.dtype.narrow else np.dtype(np.float64)
     if isinstance(bins, str):
-        elements = looked(wrap(a), function, "a")
+        elements = arguments.looked(wrap(a), function, "a")
         with said_by(function):
             return np.histogram_bin_edges(elements, bins, range, weights)
     bins = as_ints(bins)
     if isinstance(bins, list | tuple) or getattr(bins, "shape", ()) != ():
-        edges = looked(bins, function, "bins")
+        edges = arguments.looked(bins, function, "bins")
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():
             raise ValueError(f"{function}: the edges of bins must be a vector that rises")
         return edges
@@ -173,7 +159,7 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     elif not a.size:
         low, high = 0.0, 1.0
     else:
-        elements = looked(wrap(a), function, "a")
+        elements = arguments.looked(wrap(a), function, "a")
         low, high = _parse_range(function, (elements.min(), elements.max()))
     return np.linspace(low, high, count + 1).astype(float_dtype)
 
@@ -191,7 +177,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     [0.0, 2.0, 4.0]
     """
     value = node(a, "histogram_bin_edges", "a")
-    return of_numpy(_find_edges("histogram_bin_edges", value, bins, range, weights), _edge_dtype(value))
+    return arguments.of_numpy(_find_edges("histogram_bin_edges", value, bins, range, weights), _edge_dtype(value))
 
 
 def _edge_dtype(value: Node) -> Any:
@@ -230,7 +216,6 @@ def histogram(
 
     Examples
     --------
-    >>> import weft as wf
     >>> counts, edges = wf.histogram(wf.array([0.0, 1.0, 1.0, 4.0]), bins=2)
     >>> counts.tolist(), edges.tolist()
     ([3, 1], [0.0, 2.0, 4.0])
@@ -256,7 +241,7 @@ def histogram(
             amounts = amounts.astype("int64")
         amounts = where(inside, amounts.reshape(-1), 0)
     counts = wrap(_scatter_counts(where(inside, place, 0).node, amounts.node, count))
-    edge_array = of_numpy(edges, _edge_dtype(value))
+    edge_array = arguments.of_numpy(edges, _edge_dtype(value))
     if weights_are_bool:
         counts = counts.astype("bool")  # NumPy counts in the dtype of the weights
     if density:
@@ -294,13 +279,14 @@ def histogram2d(
 
 
 def _call_numpy(function: str, function_of_numpy: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
-    operands = [looked(p, function) for p in points]
+    operands = [arguments.looked(p, function) for p in points]
     like = FLOAT64 if any(k.dtype == np.float64 for k in operands) else DEFAULT.real
     if isinstance(bins, Sequence | Array):
-        bins = [looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
-    weights = None if weights is None else looked(weights, function, "weights")
+        bins = [arguments.looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
+    weights = None if weights is None else arguments.looked(weights, function, "weights")
     with said_by(function):
         results = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
+    of_numpy = arguments.of_numpy
     return tuple(tuple(of_numpy(e, like) for e in f) if isinstance(f, tuple | list) else of_numpy(f, like) for f in results)
 
 
@@ -327,11 +313,12 @@ def histogramdd(
     if isinstance(sample, Array | np.ndarray):
         points = sample
     else:
-        columns = [looked(s, "histogramdd", "sample") for s in several(sample, "histogramdd", "sample")]
+        columns = [arguments.looked(s, "histogramdd", "sample") for s in arguments.several(sample, "histogramdd", "sample")]
         with said_by("histogramdd"):
             points = np.transpose(columns)
     return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
 
 
+complete_each(bincount, digitize)
 complete_docs(histogram, histogram_bin_edges, histogram2d)
 complete_docs(histogram2d, histogramdd)

@@ -14,25 +14,8 @@ from weft.functions.elementwise.ufuncs import isnan
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions import averages
 from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
-from weft.functions.support.arguments import (
-    Axis,
-    arrays,
-    axes_of,
-    cast,
-    extent_of,
-    finish,
-    floating,
-    freedom_lost,
-    held,
-    is_number,
-    magnitude,
-    node,
-    norm_root,
-    op,
-    warn_of_empty_mean,
-    warn_of_freedom,
-    widened,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, arrays, cast, finish, floating, node, op
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.process.docstrings import complete_docs
 
@@ -107,8 +90,8 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     (value,) = arrays(function, a=a)
     fold, identity = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     floats = value.node.dtype in INEXACT
-    may_be_nan = initial is not None and floats and (not is_number(initial) or initial != initial)
-    initial_array = wrap(held(initial, value.node.dtype, function, "initial")) if may_be_nan else None
+    may_be_nan = initial is not None and floats and (not arguments.is_number(initial) or initial != initial)
+    initial_array = wrap(arguments.held(initial, value.node.dtype, function, "initial")) if may_be_nan else None
     start = initial if initial_array is None else _replace_nan(function, initial_array, identity)  # a NaN is skipped here as well
     extreme = fold(_replace_nan(function, value, identity), axis, keepdims=keepdims, initial=start, where=where)
     all_nan = _all_nan(value, axis, keepdims, where) if initial is None or may_be_nan else None
@@ -186,10 +169,13 @@ def _moments(
 ) -> Array:
     """Compute the mean (``ddof`` is None) or the variance, in the dtype of the result."""
     value = floating(node(a, function, "a"))
-    result = spelled(dtype) if dtype is not None else widened(value.dtype, out)
+    result = spelled(dtype) if dtype is not None else arguments.widened(value.dtype, out)
     x = wrap(cast(value, result.computed))
-    count_all = extent_of(x.shape, axes_of(axis, x.shape, function))
-    warn_of_empty_mean(function, x.shape, count_all) if ddof is None else warn_of_freedom(function, count_all, ddof)
+    count_all = arguments.extent_of(x.shape, arguments.axes_of(axis, x.shape, function))
+    if ddof is None:
+        arguments.warn_of_empty_mean(function, x.shape, count_all)
+    else:
+        arguments.warn_of_freedom(function, count_all, ddof)
     included = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
     count = sum(included, axis, keepdims=True).astype(x.node.dtype.part.numpy)
     if given_mean is None:
@@ -202,7 +188,7 @@ def _moments(
     if ddof is not None:
         freedom = count - ddof
         distance = choose(included, x - mean, 0.0)
-        total = sum(wrap(magnitude(distance.node)) ** 2, axis, keepdims=True)
+        total = sum(wrap(arguments.magnitude(distance.node)) ** 2, axis, keepdims=True)
         result_array = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan)
         result = result.part if dtype is None else result
     if not keepdims:
@@ -240,7 +226,7 @@ def nanvar(
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
-    less = freedom_lost("nanvar", ddof, correction)
+    less = arguments.freedom_lost("nanvar", ddof, correction)
     return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
 
 
@@ -255,9 +241,9 @@ def nanstd(
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """
-    less = freedom_lost("nanstd", ddof, correction)
+    less = arguments.freedom_lost("nanstd", ddof, correction)
     square = _moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean).node
-    root = norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex if dtype= is
+    root = arguments.norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex if dtype= is
     return finish(cast(root, square.dtype), out, "nanstd")
 
 

@@ -15,21 +15,8 @@ from weft.errors import ShapeError
 from weft.functions.reductions.averages import mean
 from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.quantiles import median
-from weft.functions.support.arguments import (
-    Node,
-    axis_index,
-    broadcast,
-    cast,
-    held,
-    is_number,
-    node,
-    op,
-    permuted,
-    reduced,
-    reshaped,
-    sliced,
-    whole,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reduced, reshaped, sliced
 from weft.runtime.context import LOCAL
 
 _REPEATING_MODES = ("edge", "reflect", "symmetric", "wrap")
@@ -45,7 +32,7 @@ _OPTIONS = {
 def _parse_widths(argument: Any, ndim: int) -> list[tuple[int, int]]:
     """Return the widths before and after each axis, from any form of ``pad_width``."""
     if isinstance(argument, dict):
-        rows_of = {axis_index(axis, ndim, "pad", "pad_width"): width for axis, width in argument.items()}
+        rows_of = {arguments.axis_index(axis, ndim, "pad", "pad_width"): width for axis, width in argument.items()}
         argument = [rows_of.get(axis, (0, 0)) for axis in range(ndim)]
         argument = [row if isinstance(row, (tuple, list)) else (row, row) for row in argument]
     if isinstance(argument, (Array, np.ndarray, range)):
@@ -58,7 +45,9 @@ def _parse_widths(argument: Any, ndim: int) -> list[tuple[int, int]]:
     else:
         rows = [r if isinstance(r, (tuple, list)) else (r,) for r in argument]
     rows = list(rows) * ndim if len(rows) == 1 else rows
-    pairs = [(whole(r[0], "pad", "pad_width"), whole(r[-1], "pad", "pad_width")) for r in rows if len(r) in (1, 2)]
+    pairs = [
+        (arguments.whole(r[0], "pad", "pad_width"), arguments.whole(r[-1], "pad", "pad_width")) for r in rows if len(r) in (1, 2)
+    ]
     if len(pairs) != ndim or len(rows) != ndim or any(n < 0 for pair in pairs for n in pair):
         raise ShapeError(f"pad: pad_width={argument!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
     return pairs
@@ -227,7 +216,7 @@ def _repeat_line(line: Node, axis: int, width: int) -> Node:
 def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
     """Return even steps from the end value (outermost) to the edge; integers are rounded down."""
     dtype = value.dtype if value.dtype in INEXACT else FLOAT64
-    edge, last = cast(_edge(value, axis, first), dtype), held(end, dtype, "pad", "end_values")
+    edge, last = cast(_edge(value, axis, first), dtype), arguments.held(end, dtype, "pad", "end_values")
     steps = np.arange(width) / max(width, 1)
     shape = [width if a == axis else 1 for a in range(len(value.shape))]
     part = cast(numpy_node((steps if first else steps[::-1]).reshape(shape)), dtype)
@@ -236,7 +225,7 @@ def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
 
 
 def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first: bool) -> Node:
-    count = value.shape[axis] if length is None else whole(length, "pad", "stat_length")
+    count = value.shape[axis] if length is None else arguments.whole(length, "pad", "stat_length")
     if count < 1:
         raise ValueError(f"pad: stat_length={length!r} must be at least 1")
     part = _edge(value, axis, first, min(count, value.shape[axis]))
@@ -255,12 +244,12 @@ def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node
         known = LOCAL.trace is None and isinstance(fill, Array) and not fill.shape
         stored(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
-    if is_number(fill) or isinstance(fill, np.generic):
+    if arguments.is_number(fill) or isinstance(fill, np.generic):
         warn_of_overflow(fill, value.dtype)
         with np.errstate(over="ignore"):
             known = np.asarray(fill).astype(value.dtype.numpy).item()
         return op("pad", value, low=low, high=high, value=known)
-    inside = held(fill, value.dtype, "pad", "constant_values")
+    inside = arguments.held(fill, value.dtype, "pad", "constant_values")
     if inside.size != 1:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
     inside = reshaped(inside, ())

@@ -20,24 +20,8 @@ from weft.functions.indexing.where import where
 from weft.functions.reductions.averages import weights_along
 from weft.functions.reductions.folds import cumsum, sum
 from weft.functions.sorting.sort_search import argsort
-from weft.functions.support.arguments import (
-    NUMBERS,
-    Axis,
-    Node,
-    arrays,
-    axis_tuple,
-    broadcast,
-    cast,
-    finish,
-    floating,
-    is_number,
-    node,
-    op,
-    permuted,
-    reshaped,
-    warn_of_empty_mean,
-    widened,
-)
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, finish, floating, node, op, permuted, reshaped
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import LOCAL
 
@@ -82,7 +66,7 @@ def _sorted_rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tupl
     ``whole``: integers may stay integers, because no element is interpolated from two.
     """
     value = node(x, function, "a")
-    axes = axis_tuple(axis, len(value.shape), function)
+    axes = arguments.axis_tuple(axis, len(value.shape), function)
     rest = tuple(a for a in range(len(value.shape)) if a not in axes)
     lead = tuple(value.shape[a] for a in rest)
     value = value if whole and (value.size or 0 in lead) else floating(value)
@@ -94,7 +78,7 @@ def _sorted_rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tupl
 def _fractions(function: str, q: Any, scale: float) -> Array:
     (fractions,) = arrays(function, q=q)
     result = wrap(cast(fractions.node, FLOAT64))
-    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # for an Array only the index is clipped
+    if arguments.is_number(q) or isinstance(q, np.ndarray | list | tuple):  # for an Array only the index is clipped
         values = np.asarray(q)
         if not ((values >= 0) & (values <= scale)).all():
             raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")
@@ -117,7 +101,7 @@ def _quantiles(
     rows, lead, kept = _sorted_rows(function, x, axis, method in _DISCRETE)
     if form == BOOL and method not in _DISCRETE and (rows.size if skip else rows.shape[-1]):
         raise DTypeError(f"{function}: bools cannot be interpolated; cast with .astype('float32')")
-    if DEFAULT.wide and type(q) not in NUMBERS and method not in _DISCRETE:
+    if DEFAULT.wide and type(q) not in arguments.NUMBERS and method not in _DISCRETE:
         q_node = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
         rows = rows.astype(promote(form, q_node.dtype).numpy) if q_node.dtype in FLOATS else rows
     line = fractions.reshape(-1)
@@ -129,12 +113,12 @@ def _quantiles(
             shape = kept if keepdims else lead
             raise EmptyError(f"{function}: a has no elements along axis={axis} to compute a result of shape {shape} from")
         if skip:
-            warn_of_empty_mean(function, node(x, function).shape, 0)
+            arguments.warn_of_empty_mean(function, node(x, function).shape, 0)
         rows = wrap(floating(rows.node)) if skip else rows
         fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # integers: the result has no elements
         result = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
     elif weights is not None:
-        axes = axis_tuple(axis, len(node(x, function, "a").shape), function)
+        axes = arguments.axis_tuple(axis, len(node(x, function, "a").shape), function)
         result = _weighted_quantiles(function, x, line, axes, axis, weights, skip)
     else:
         n = count.astype("float64") if skip else float(count)
@@ -199,7 +183,6 @@ def quantile(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
     [1.0, 2.5]
     """
@@ -228,9 +211,9 @@ def percentile(
 def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
     rows, lead, kept = _sorted_rows(function, a, axis)
     n = rows.shape[-1]
-    wide = widened(rows.node.dtype, out).numpy
+    wide = arguments.widened(rows.node.dtype, out).numpy
     if not n:
-        warn_of_empty_mean(function, node(a, function).shape, n)
+        arguments.warn_of_empty_mean(function, node(a, function).shape, n)
         middle = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
         last: Any = n - 1

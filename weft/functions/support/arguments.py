@@ -13,21 +13,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.assignment import assigned
 from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
-from weft.dtypes.formats import (
-    BOOL,
-    COMPLEX,
-    DEFAULT,
-    FROM_NUMPY,
-    INEXACT,
-    INT64,
-    INTEGERS,
-    Format,
-    complexed,
-    converted,
-    holds,
-    promote,
-    same_kind,
-)
+from weft.dtypes import formats
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FROM_NUMPY, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import read_integers, to_tuple
 from weft.eager.apply import bind
 from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
@@ -204,8 +191,8 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
     if casting == "unsafe" or source is target:
         return True
     if casting == "safe":
-        return holds(target, source) or bool(np.can_cast(source.numpy, target.numpy))  # NumPy calls int64 to float64 safe
-    return casting == "same_kind" and same_kind(source, target)
+        return formats.holds(target, source) or bool(np.can_cast(source.numpy, target.numpy))  # NumPy calls int64 to float64 safe
+    return casting == "same_kind" and formats.same_kind(source, target)
 
 
 def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
@@ -355,7 +342,7 @@ def widened(form: Format, out: Any) -> Format:
     out_form = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
     if out_form is None or (out_form.alone and form in INEXACT):
         return form
-    return out_form if form.alone and out_form in INEXACT else promote(form, out_form)
+    return out_form if form.alone and out_form in INEXACT else formats.promote(form, out_form)
 
 
 def _write_to_numpy(node: Node, out: np.ndarray, function: str, casting: str) -> Any:
@@ -403,7 +390,7 @@ def of_numpy(x: Any, like: Format | None = None) -> Array:
     """Return NumPy's result as an Array; with ``like``, float64 results become the format ``like``."""
     content = np.asarray(x)
     if like is not None and content.dtype in (np.float64, np.complex128):
-        content = converted(content, like.part.numpy if content.dtype == np.float64 else complexed(like).numpy)
+        content = formats.converted(content, like.part.numpy if content.dtype == np.float64 else formats.complexed(like).numpy)
     return wrap(numpy_node(content))
 
 

@@ -7,19 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import NUMBERS, common, in_dtype
-from weft.dtypes.formats import (
-    COMPLEX128,
-    DEFAULT,
-    FLOAT64,
-    FLOATS,
-    INEXACT,
-    INTEGERS,
-    Format,
-    compared,
-    converted,
-    promote,
-    weak_compared,
-)
+from weft.dtypes import formats
+from weft.dtypes.formats import COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INTEGERS, Format
 from weft.graph.node import Node
 from weft.runtime.traced_int import Given, is_int
 
@@ -32,7 +21,7 @@ def by_value(x: Any, y: Any) -> tuple[Any, Any]:
     matches an array that stores it as float32; they become float64 if the default dtype would turn a number into an infinity
     or a zero, or change an integer.
     """
-    (a, b), dtype = common((x, y), compared, weak_compared)
+    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
     return _keep_value(a, dtype), _keep_value(b, dtype)
 
 
@@ -42,7 +31,7 @@ def _keep_value(x: Any, dtype: Format) -> Any:
         return x
     if dtype not in INEXACT or dtype.alone:
         return in_dtype(x, dtype)
-    work_form = promote(dtype, DEFAULT.real)
+    work_form = formats.promote(dtype, DEFAULT.real)
     widest = FLOAT64 if work_form in FLOATS else COMPLEX128
     if work_form is not widest and (type(x) is Given or (type(x) in (*NUMBERS, np.ndarray) and _loses_value(x, work_form))):
         work_form = widest
@@ -59,7 +48,7 @@ def _loses_value(x: Any, dtype: Format) -> bool:
     if parts.size <= 16 and all([_fits_all_floats(part) for part in parts.tolist()]):
         return False
     with np.errstate(all="ignore"):
-        rounded = converted(parts, dtype.part.numpy)
+        rounded = formats.converted(parts, dtype.part.numpy)
     return bool(((np.isfinite(parts) & ~np.isfinite(rounded)) | ((parts != 0) & (rounded == 0))).any())
 
 

@@ -269,7 +269,6 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """

@@ -9,7 +9,7 @@ import numpy as np
 from weft.array import Scalar
 from weft.errors import said_by
 from weft.functions.support.arguments import looked, whole
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_each
 
 
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
@@ -21,10 +21,6 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     args, kwargs
         Passed to NumPy: ``precision=``, ``separator=``, ``formatter=``, ``max_line_width=``, ...
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     TraceError
@@ -32,7 +28,6 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array2string(wf.array([1, 2]), separator=",")
     '[1,2]'
     """
@@ -120,7 +115,6 @@ def get_printoptions() -> dict[str, Any]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.get_printoptions()["precision"]
     8
     """
@@ -142,7 +136,6 @@ def set_printoptions(**options: Any) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.set_printoptions(precision=8)
     """
     np.set_printoptions(**options)
@@ -180,7 +173,6 @@ def geterr() -> dict[str, Any]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> sorted(wf.geterr())
     ['divide', 'invalid', 'over', 'under']
     """
@@ -210,7 +202,6 @@ def seterr(**options: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> before = wf.seterr(all="ignore")
     >>> after = wf.seterr(**before)
     """
@@ -244,10 +235,6 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
     padding : int
         The number of leading zeros to add.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     ValueError
@@ -255,7 +242,6 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.base_repr(10, 3)
     '101'
     """
@@ -270,10 +256,6 @@ def binary_repr(num: int, width: int | None = None) -> str:
     num : int
     width : int, optional
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     ValueError
@@ -281,13 +263,13 @@ def binary_repr(num: int, width: int | None = None) -> str:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.binary_repr(-3, width=5)
     '11101'
     """
     return np.binary_repr(whole(num, "binary_repr", "num"), width)
 
 
+complete_each(get_printoptions, geterr, base_repr, binary_repr)
 complete_docs(array2string, array_repr, format_float_positional)
 complete_docs(array_repr, array_str)
 complete_docs(format_float_positional, format_float_scientific)
