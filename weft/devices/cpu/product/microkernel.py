@@ -18,6 +18,7 @@ from weft.devices.cpu.product.pack import Packer
 from weft.dtypes.formats import FLOAT32, FLOAT64
 
 Tile = list[list[str]]
+UNROLL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int
 
 def emit_microkernel(
     module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
-    fetch: Callable[[Function], None] | None = None, unroll: int = 4,
+    fetch: Callable[[Function], None] | None = None,
 ) -> None:
     """Emit ``@name``.
 
@@ -106,9 +107,9 @@ def emit_microkernel(
         if micro.k * len(flat) <= 96:
             steps.emit("%A", "%B", "%P", micro.k)
         else:
-            _Loop(f, micro, steps, unroll).run(micro.k)
+            _Loop(f, micro, steps).run(micro.k)
     else:
-        _emit_blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
+        _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
     finish(f, _read(f, vec, cells, width))
     f.do("ret void")
 
@@ -148,10 +149,7 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
     far_at = pairwise.rows(f, "%T", micro.levels, places)
 
     def join(at: pairwise.Places, mask: str) -> None:
-        pairwise.join(
-            module, f, at, mask, types, cells,
-            lambda x, y: [f.let(f"fadd {vec} {p}, {q}") for p, q in zip(x, y, strict=True)], width,
-        )
+        pairwise.join(module, f, at, mask, types, cells, pairwise.adder(f, vec), width)
 
     if micro.partial:
         into = f.let(f"urem i64 %at, {block}")
@@ -194,11 +192,11 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
 
 
 class _Loop:
-    """The k loop, ``unroll`` steps a turn, then the rest. A second run continues where the first stopped."""
+    """The k loop, UNROLL steps a turn, then the rest. A second run continues where the first stopped."""
 
-    def __init__(self, f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
+    def __init__(self, f: Function, micro: Micro, steps: _Steps) -> None:
         self.f, self.micro, self.steps = f, micro, steps
-        self.unroll = 64 // micro.size if micro.conflict else unroll
+        self.unroll = 64 // micro.size if micro.conflict else UNROLL
         self.places = [f.local("ptr") for _ in range(3)]
         for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
             f.store("ptr", start, cell)
@@ -295,10 +293,9 @@ class _Steps:
         return value
 
     def _splat(self, a: str, u: int, r: int) -> str:
-        m, vec = self.micro, self.vector
+        m = self.micro
         x = self.f.load(m.scalar, self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size), m.size)
-        one = self.f.let(f"insertelement {vec} poison, {m.scalar} {x}, i32 0")
-        return self.f.let(f"shufflevector {vec} {one}, {vec} poison, <{m.lanes} x i32> zeroinitializer")
+        return self.f.splat(m.scalar, x, m.lanes)
 
     def _fma(self, x: str, y: str, z: str) -> str:
         vec = self.vector
