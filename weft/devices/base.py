@@ -23,13 +23,6 @@ if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.schedule.program import Program
 
 
-class Memory(Protocol):
-    """Memory on a device, freed with the object. ``address`` is a plain int."""
-
-    address: int
-    nbytes: int
-
-
 # Buffer class -> device name, for devices other than the CPU. It is empty until such a device is used, so the check for foreign
 # buffers costs nothing on a machine with one device.
 ELSEWHERE: dict[type, str] = {}
