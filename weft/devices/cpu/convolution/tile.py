@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import gcd
 
 from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.product import microkernel
 
 MAX_UNROLL = 12  # unrolled steps of k: enough to hide the loop overhead, few enough to compile fast
 
@@ -65,11 +65,6 @@ class PixelTile:
     @property
     def steps(self) -> int:
         return self.chans * len(self.taps)
-
-
-def masked_load(f: Function, module: Module, number: Number, pointer: str, live: int) -> str:
-    """Emit a load of the first ``live`` lanes, with zeros in the others."""
-    return microkernel.masked_load(module, f, number.vector, number.suffix, number.lanes, live, pointer, number.size)
 
 
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
@@ -129,8 +124,10 @@ class _Sum:
         for j in range(tile.nv):
             at_j = f.offset(px, (at + j * tile.vstep) * number.size)
             part = tile.live and j == tile.nv - 1
-            vector = masked_load(f, self.module, number, at_j, tile.live) if part else f.load(number.vector, at_j, number.size)
-            vectors.append(vector)
+            vectors.append(
+                load_first_lanes(self.module, f, number.type, number.lanes, tile.live, at_j, number.size) if part
+                else f.load(number.vector, at_j, number.size)
+            )
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
             for j in range(tile.nv):
@@ -263,7 +260,7 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         f.do('fence syncscope("singlethread") acq_rel')  # see _Sum._step
 
         def read(pointer: str) -> str:
-            return masked_load(f, module, number, pointer, tail) if part else f.load(v, pointer, size)
+            return load_first_lanes(module, f, number.type, lanes, tail, pointer, size) if part else f.load(v, pointer, size)
 
         few, many = (columns, rows) if columns <= rows else (rows, columns)
         columns_at = [f.offset(b, at) for b in bases]

@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.masks import bits_of, both_masks, either, first_lanes, first_mask, guards_of, some_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
-from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import mangle, memory_type, splat_text, wide
 from weft.dtypes.formats import FLOAT16, Format
 from weft.kernel.expressions import access_axes, dependencies
@@ -219,6 +219,14 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
             at += width
         width //= 2
     return out
+
+
+def load_first_lanes(m: Module, f: Function, type_: str, lanes: int, live: int, pointer: str, align: int) -> str:
+    """Load the first ``live`` of ``lanes`` neighbours; the others are zero, and their memory is not read."""
+    vtype, name = wide(type_, lanes), f"llvm.masked.load.{mangle(type_, lanes)}.p0"
+    m.declare(name, f"declare {vtype} @{name}(ptr, <{lanes} x i1>, {vtype})")
+    mask = first_mask(lanes, live)
+    return f.let(f"call {vtype} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {vtype} zeroinitializer)")
 
 
 def load_seconds(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.masks import first_mask
+from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.pack import Packer
 from weft.dtypes.formats import FLOAT32, FLOAT64
@@ -71,14 +71,6 @@ class Micro:
 
 # kc: the steps of the piece; at: the number of its first step
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
-
-
-def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
-    """Load the first ``live`` lanes; the others are zero, and their memory is not read."""
-    name = f"llvm.masked.load.{suffix}.p0"
-    module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
-    mask = first_mask(lanes, live)
-    return f.let(f"call {type_} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
 
 
 def emit_microkernel(
@@ -284,7 +276,7 @@ class _Steps:
         m = self.micro
         pointer = self.f.offset(b, (u * m.b_k + v * m.lanes) * m.size)
         if m.tail and v == m.vectors - 1:
-            value = masked_load(self.module, self.f, self.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
+            value = load_first_lanes(self.module, self.f, m.scalar, m.lanes, m.tail, pointer, m.size)
         else:
             value = self.f.load(self.vector, pointer, m.align)
         if m.copy:
