@@ -23,13 +23,6 @@ if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.schedule.program import Program
 
 
-class Memory(Protocol):
-    """Memory on a device, freed with the object. ``address`` is a plain int."""
-
-    address: int
-    nbytes: int
-
-
 # Buffer class -> device name, for devices other than the CPU. It is empty until such a device is used, so the check for foreign
 # buffers costs nothing on a machine with one device.
 ELSEWHERE: dict[type, str] = {}
@@ -44,11 +37,9 @@ class Run(Protocol):
         If ``held[i]`` is False, nothing else refers to input i and its memory may be donated to an output. Raises IndexFault if
         an index is out of range; no input is changed then.
         """
-        ...
 
     def direct(self) -> int:
         """Return the address of the table that one native call executes, for warm calls, or 0 if a run is more than that."""
-        ...
 
 
 @runtime_checkable
@@ -66,7 +57,6 @@ class DefersChecks(Protocol):
         this is impossible or ``written`` is None, IndexFault is raised immediately. A pending error of an earlier run is raised
         before the run starts.
         """
-        ...
 
 
 @runtime_checkable
@@ -75,7 +65,6 @@ class TellsLate(Protocol):
 
     def tell(self) -> None:
         """Raise the error of an earlier run if one is known and has not been raised yet."""
-        ...
 
 
 class Executable(Run, Protocol):
@@ -90,11 +79,9 @@ class TimedExecutable(Executable, Protocol):
 
     def times(self) -> list[tuple[int, int]]:
         """Return (begin, nanoseconds) of each step of the last run, in execution order."""
-        ...
 
     def parallel(self, kernel: int) -> bool:
         """Return whether kernel number ``kernel`` divides its work among threads."""
-        ...
 
 
 class Device(Protocol):
@@ -106,7 +93,6 @@ class Device(Protocol):
     @property
     def threads(self) -> int:
         """The number of host threads a kernel may use."""
-        ...
 
     def set_threads(self, count: int) -> None: ...
 
@@ -114,35 +100,27 @@ class Device(Protocol):
 
     def allocate(self, nbytes: int) -> Any:
         """Return an uninitialised buffer of at least ``nbytes`` bytes."""
-        ...
 
     def upload(self, array: np.ndarray) -> Any:
         """Copy an array to a new buffer, in row-major order."""
-        ...
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
         """Copy rows of an array to a new buffer. ``rows`` may have any shape; its indices must be in range."""
-        ...
 
     def first(self, buffer: Any, dtype: Format) -> Any:
         """Return the first element of a buffer as a NumPy number."""
-        ...
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """Return a buffer's content as a read-only array, without a copy if the memory belongs to the host."""
-        ...
 
     def synchronise(self) -> None:
         """Wait until all submitted work has finished."""
-        ...
 
     def counters(self) -> dict[str, int]:
         """Return the counters: see :func:`weft.devices.counters`."""
-        ...
 
     def describe(self, measure: bool = False) -> dict[str, Any]:
         """Return a description for display. ``measure`` adds measured figures (0.2 s on the CPU)."""
-        ...
 
 
 @runtime_checkable
@@ -173,12 +151,10 @@ class Measuring(Protocol):
     @property
     def processor(self) -> str:
         """The processor's model name."""
-        ...
 
     @property
     def identity(self) -> str:
         """A text that differs for each kind of processor."""
-        ...
 
     def measure(self) -> dict[str, Any]:
         """Measure the device for about half a second.
@@ -186,7 +162,6 @@ class Measuring(Protocol):
         Returns ``flops``, float32 operations per second, and ``bandwidth``, pairs (bytes touched, bytes per second). Devices with
         their own memory return more: see :class:`weft.placement.device_figures.Machine`.
         """
-        ...
 
     def recall(self, name: str) -> dict[str, Any] | None: ...
 
@@ -207,38 +182,32 @@ class Sized(Protocol):
 
         ``a_m`` to ``b_batch`` are strides. ``order`` is the order of the sums, by default that of a product with one axis k.
         """
-        ...
 
     def sum(
         self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
         order: Order,
     ) -> None:
         """Compute out[outer, inner] = sum over k of x[outer, inner, k] in float32 or float64; ``x_outer`` to ``x_k``: strides."""
-        ...
 
     def prepared_product(
         self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
         b_batch: int = 0, order: Order | None = None,
     ) -> Prepared | None:
         """Return a prepared :meth:`product` that lacks only the addresses, or None if the product needs scratch memory."""
-        ...
 
     def prepared_sum(
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
     ) -> Prepared:
         """Return a prepared :meth:`sum` that lacks only the addresses."""
-        ...
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         """Return ``f(count, out, x, step, ...)``, which computes an elementwise primitive on operands of these dtypes.
 
         ``step`` follows the address of each operand: 1, or 0 to broadcast one element. Memory beyond the elements is not touched.
         """
-        ...
 
     def words(self, count: int, out: int, key: int, base: int) -> None:
         """Compute the first ``count`` words of ``random_bits``. ``key`` and ``base`` are addresses."""
-        ...
 
 
 @runtime_checkable
@@ -255,23 +224,18 @@ class AnySize(Device, Protocol):
 
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
         """Return a buffer that aliases part of another. It keeps that buffer alive and prevents writes to it."""
-        ...
 
     def over(self, array: np.ndarray) -> Any:
         """Return a read-only buffer that aliases a contiguous NumPy array and keeps it alive."""
-        ...
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """Return a NumPy view of a buffer for a short read. The caller must keep the buffer alive."""
-        ...
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         """Return a writable NumPy view of a buffer, or None if a view or another library may be reading it."""
-        ...
 
     def together(self, buffers: Sequence[Any]) -> bytes | None:
         """Return the concatenated bytes of buffers, or None if one of them is a window on another buffer."""
-        ...
 
 
 @runtime_checkable
@@ -280,7 +244,6 @@ class Limited(Protocol):
 
     def room(self) -> int:
         """Return the free bytes for arrays and programs."""
-        ...
 
 
 @runtime_checkable
@@ -295,31 +258,25 @@ class Exchanging(Protocol):
     @property
     def number(self) -> int:
         """The GPU's CUDA device number."""
-        ...
 
     @property
     def stream(self) -> int:
         """The stream of all its work."""
-        ...
 
     def lend(self, buffer: Any, stream: int | None) -> int:
         """Return the address of a buffer for another library, and make ``stream`` wait for it.
 
         The buffer is not written any more, and its memory is reused only after the work of ``stream`` has finished.
         """
-        ...
 
     def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> Any:
         """Return a read-only buffer over another library's memory, which ``owner`` keeps alive, after waiting for ``stream``."""
-        ...
 
     def copied(self, buffer: Any) -> Any:
         """Return a copy of a buffer."""
-        ...
 
     def lies(self, address: int) -> int | None:
         """Return the number of the GPU that owns an address, or None if no GPU does."""
-        ...
 
 
 @runtime_checkable
@@ -328,7 +285,6 @@ class Settling(Protocol):
 
     def settle(self) -> None:
         """Wait until all code in memory has the highest optimisation level."""
-        ...
 
 
 @runtime_checkable
@@ -337,7 +293,6 @@ class ChoosesByMeasuring(Protocol):
 
     def settled(self, run: Callable[[], Any], seconds: float) -> bool:
         """Repeat ``run`` until the variant of each of its kernels is chosen. Return False if this takes more than ``seconds``."""
-        ...
 
 
 @runtime_checkable

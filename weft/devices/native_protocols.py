@@ -67,7 +67,6 @@ class SmallOperation(Protocol):
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
         """Support operands of ``dtype``, with a function from ``Sized.each``. ``op`` is the primitive of the result's node."""
-        ...
 
 
 class ShapedOperation(Protocol):
@@ -77,7 +76,6 @@ class ShapedOperation(Protocol):
 
     def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
         """Support operands of these shapes. May evict shapes that were added earlier."""
-        ...
 
 
 class SmallWork(Protocol):
@@ -124,4 +122,3 @@ class WarmTable(Protocol):
 
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
         """Return whether the table belongs to this program, structure version and these nodes of captured cells."""
-        ...

@@ -31,19 +31,15 @@ class Worker(Mover, Protocol):
 
     def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
         """Return the content of a slot as a NumPy array that is valid until the next step."""
-        ...
 
     def put(self, array: np.ndarray, memory: Any) -> None:
         """Copy an array into memory, in row-major order."""
-        ...
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> tuple[int, int] | None:
         """Run a kernel. If an index is out of range, write nothing and return (position in ``call.sites``, index)."""
-        ...
 
     def number(self, value: Any, slot: Slot) -> Any:
         """Return memory that holds a scalar argument."""
-        ...
 
 
 def nbytes(slot: Slot) -> int:

@@ -213,7 +213,6 @@ class CPUDevice:
         return self.allocator.allocate(max(1, nbytes))
 
     def upload(self, array: np.ndarray) -> Any:
-        """Copy an array to a new buffer, in row-major order."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         nbytes = array.nbytes
@@ -234,7 +233,6 @@ class CPUDevice:
         return buffer
 
     def first(self, buffer: Any, dtype: Format) -> Any:
-        """Return the first element of a buffer as a NumPy number."""
         return view(buffer, (1,), dtype.numpy)[0]
 
     def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format, writable: bool = False) -> np.ndarray:
@@ -247,7 +245,6 @@ class CPUDevice:
         return Borrowed(buffer.address + start, nbytes, owner)
 
     def over(self, array: np.ndarray) -> Any:
-        """Return a read-only buffer that aliases a contiguous NumPy array and keeps it alive."""
         return Borrowed(array.__array_interface__["data"][0], array.nbytes, array)
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
@@ -257,11 +254,9 @@ class CPUDevice:
         return np.ndarray(shape, dtype.numpy, buffer)
 
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
-        """Return a writable NumPy view of a buffer, or None if a view or another library may be reading it."""
         return None if buffer.exported else self.memory(buffer, shape, dtype)
 
     def together(self, buffers: Sequence[Any]) -> bytes | None:
-        """Return the concatenated bytes of buffers, or None if one of them is a window on another buffer."""
         return None if Borrowed in set(map(type, buffers)) else b"".join(buffers)
 
     def synchronise(self) -> None:

@@ -83,8 +83,7 @@ class _Driver:
         """Return the address of a factor at a row or a column."""
         size = side.buffer.dtype.bytes
         at: str | int = f.add(f.mul(position, side.place), side.const)
-        for n, stride in enumerate(side.outer):
-            at = f.add(at, f.mul(f"%o{n}", stride))
+        at = f.dot(at, ((f"%o{n}", stride) for n, stride in enumerate(side.outer)))
         return f.offset(f.load("ptr", f.offset("%args", 8 * side.buffer.id), 8), f.mul(at, size))
 
     def _pack_turned(self, side: Side, live: int) -> str:
@@ -424,11 +423,10 @@ class Finite:
 
     def add_down(self, f: Function, zeros: str, sums: str, extent: int, vectors: int) -> None:
         """Add ``zeros`` [own axis], broadcast along the rows, to sums [own axis][rows]."""
-        plan, vec = self.plan, self.vector
+        plan = self.plan
         with f.loop(0, extent) as e:
             z = f.load(plan.scalar, f.offset(zeros, f.mul(e, plan.size)), plan.size)
-            one = f.let(f"insertelement {vec} poison, {plan.scalar} {z}, i32 0")
-            many = f.let(f"shufflevector {vec} {one}, {vec} poison, <{plan.lanes} x i32> zeroinitializer")
+            many = f.splat(plan.scalar, z, plan.lanes)
             for v in range(vectors):
                 self._add(f, f.offset(sums, f.add(f.mul(e, plan.wide * plan.size), v * self.width)), many)
 

@@ -19,13 +19,7 @@ class Stores:
     """The stores inside one function. Create it at the function's start, where it reads arguments; emit when sums are ready."""
 
     def __init__(
-        self,
-        f: Function,
-        module: Module,
-        isa: ISA,
-        kernel: Kernel,
-        conv: Conv,
-        number: Number,
+        self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number,
         stores: tuple[Store, ...] | None = None,
     ) -> None:
         self.stores = stores or conv.contraction.stores
@@ -44,13 +38,8 @@ class Stores:
             sums = self.f.let(f"extractelement {self.number.vector} {sums}, i64 0")
         env = Env(
             axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)},
-            vector=None if one else along.id,
-            lanes=lanes,
-            mask=None if one else mask,
-            accs={self.conv.contraction.id: sums},
-            pointers=self.pointers,
-            scalars=self.scalars,
-            record=self.record,
+            vector=None if one else along.id, lanes=lanes, mask=None if one else mask,
+            accs={self.conv.contraction.id: sums}, pointers=self.pointers, scalars=self.scalars, record=self.record,
         )
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
@@ -75,9 +64,8 @@ class Stores:
             self.emit(axes, along, 0, f.load(number.vector, sums, number.size), number.lanes, outer)
         elif whole:
             with f.loop(0, whole, number.lanes) as c:
-                self.emit(
-                    axes, along, c, f.load(number.vector, f.element(sums, number.type, c), number.size), number.lanes, outer
-                )
+                vector = f.load(number.vector, f.element(sums, number.type, c), number.size)
+                self.emit(axes, along, c, vector, number.lanes, outer)
         if along.extent > whole:
             last = f.load(number.vector, f.offset(sums, whole * number.size), number.size)
             self.emit(axes, along, whole, last, along.extent - whole, outer)

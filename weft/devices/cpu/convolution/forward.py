@@ -137,8 +137,7 @@ class Forward:
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
         else:
             pack_image(
-                self.module, self.prefix, f, conv, layout, number, source, image,
-                conv.chan, conv.chan.extent, conv.free, first, images, row0,
+                self.module, self.prefix, f, conv, layout, number, source, image, conv.chan, conv.free, first, images, row0,
             )
 
         start = f.mul(filter_group, plan.panels_a_group)
@@ -159,7 +158,13 @@ class Forward:
             filter0 = f.mul(panel, self.mr)
             filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
             assert stores is not None
-            self._stores(f, stores, out, group, first, images, row0, rows, filter0, filters)
+            axes: dict[Axis, str] = {conv.group: group}
+            with f.loop(0, filters) as i:
+                axes[conv.filters] = f.add(filter0, i)
+                plane = f.offset(out, f.mul(i, self.out_pitch * number.size))
+                with f.loop(0, images) as n:
+                    axes[conv.free] = f.add(first, n)
+                    self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * number.size)), 0, row0, rows)
         f.do("ret void")
 
     def _direct_tiles(self) -> None:
@@ -273,28 +278,6 @@ class Forward:
                     nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
 
         nest(0, 0)
-
-    def _stores(
-        self,
-        f: Function,
-        stores: Stores,
-        out: str,
-        group: str,
-        first: str,
-        images: str,
-        row0: str,
-        rows: str,
-        filter0: str,
-        filters: str,
-    ) -> None:
-        conv, layout, size = self.conv, self.plan.layout, self.number.size
-        axes: dict[Axis, str] = {conv.group: group}
-        with f.loop(0, filters) as i:
-            axes[conv.filters] = f.add(filter0, i)
-            plane = f.offset(out, f.mul(i, self.out_pitch * size))
-            with f.loop(0, images) as n:
-                axes[conv.free] = f.add(first, n)
-                self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * size)), 0, row0, rows)
 
     def _rows(self, f: Function, stores: Stores, axes: dict[Axis, str], at: str, depth: int, row0: str, rows: str) -> None:
         windows = self.conv.windows

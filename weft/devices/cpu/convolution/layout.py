@@ -82,9 +82,8 @@ def readable_in_place(conv: Conv, size: int) -> bool:
             return False
         step *= w.pixel.extent
     pitch = coefficient(conv.image.flat(), conv.chan if not conv.dot else conv.free) * size
-    spread_out = (
-        pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8
-    )  # else all channels map to the same cache set
+    # else all channels map to the same cache set
+    spread_out = pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8
     return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
 
 

@@ -7,7 +7,7 @@ from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.storage_formats import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
-from weft.kernel.convolution import Conv, Window, coefficient
+from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Buffer
 
 FEW = 4  # phases up to which copies are emitted inline
@@ -45,9 +45,7 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
         value = load_number(f, buffer, number, address, lanes if wide else None)
         if wide and step == 2:  # every second of 2 * lanes - 1 elements, to read nothing past the last one
             upper = load_number(f, buffer, number, f.offset(address, (lanes - 1) * width), lanes)
-            order = [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)]
-            places = ", ".join(f"i32 {i}" for i in order)
-            value = f.let(f"shufflevector {number.vector} {value}, {number.vector} {upper}, <{lanes} x i32> <{places}>")
+            value = f.shuffle(number.vector, value, upper, [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)])
         f.store(number.vector if wide else number.type, value, f.offset(target, f.mul(at, size)), size)
 
     wide = step in (1, 2) and count >= lanes
@@ -64,21 +62,8 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 
 def pack_image(
-    module: Module,
-    prefix: str,
-    f: Function,
-    conv: Conv,
-    layout: ImageLayout,
-    number: Number,
-    source: str,
-    target: str,
-    outer: Axis,
-    outers: int,
-    inner: Axis,
-    first: str | int,
-    inners: str | int,
-    row0: str | int,
-    outer0: str | int = 0,
+    module: Module, prefix: str, f: Function, conv: Conv, layout: ImageLayout, number: Number, source: str, target: str,
+    outer: Axis, inner: Axis, first: str | int, inners: str | int, row0: str | int,
 ) -> None:
     """Emit a copy of a block as [outer][phase][inner][row]..., with zeros outside the image.
 
@@ -87,88 +72,62 @@ def pack_image(
     """
     for index, phase in enumerate(layout.phases):
         if len(layout.phases) <= FEW:
-            _pack_phase(f, conv, layout, number, index, phase, source, target, outer, outers, inner, first, inners, row0, outer0)
+            _pack_phase(f, conv, layout, number, index, phase, source, target, outer, inner, first, inners, row0)
             continue
         name = f"@{prefix}.{index}.copy"  # similar functions are merged later
-        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": outer0}
+        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
         g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
-        _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, outers, inner, *values)
+        _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, inner, *values)
         g.do("ret void")
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
 def _pack_phase(
     f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
-    outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int,
+    outer: Axis, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int = 0,
 ) -> None:
-    image, flat = conv.image.buffer, conv.image.flat()
+    image, flat, windows = conv.image.buffer, conv.image.flat(), conv.windows
     width, size = image.dtype.bytes, number.size
-    base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
-    ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
-    with f.loop(0, outers) as o:
+    base = conv.image_base + sum(w.unit * p for w, p in zip(windows, phase, strict=True))
+    ranges = [bounds(w.valid, p, w.stride) for w, p in zip(windows, phase, strict=True)]
+
+    def copy(depth: int, at: str, to: str, inside: str) -> None:
+        w, (lo, hi), extent = windows[depth], ranges[depth], layout.extents[depth]
+        step = w.unit * w.stride
+        if depth == len(windows) - 1:
+            lo, hi = min(max(lo, 0), extent), min(max(hi, 0), extent)
+            if hi <= lo:
+                zero_fill(f, number, to, extent)
+                return
+            copy_label, blank, done = (f.fresh_label(x) for x in ("copy", "blank", "copied"))
+            f.do(f"br i1 {inside}, label %{copy_label}, label %{blank}")
+            f.label(blank)
+            zero_fill(f, number, to, extent)
+            f.do(f"br label %{done}")
+            f.label(copy_label)
+            zero_fill(f, number, to, lo)
+            copy_run(f, image, number, f.offset(at, lo * step * width), f.offset(to, lo * size), hi - lo, step)
+            zero_fill(f, number, f.offset(to, hi * size), extent - hi)
+            f.do(f"br label %{done}")
+            f.label(done)
+            return
+        start = row0 if depth == 0 else 0
+        with f.loop(0, extent) as r:
+            row = f.add(r, start)
+            ok = inside
+            if lo > 0 or start != 0:
+                ok = f.let(f"and i1 {ok}, {f.let(f'icmp sge i64 {row}, {lo}')}")
+            ok = f.let(f"and i1 {ok}, {f.let(f'icmp slt i64 {row}, {hi}')}")
+            row_at = f.offset(at, f.mul(row, step * width))
+            copy(depth + 1, row_at, f.offset(to, f.mul(r, layout.pitches[depth] * size)), ok)
+
+    with f.loop(0, outer.extent) as o:
         from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
         to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)
         with f.loop(0, inners) as i:
             from_i = f.add(from_o, f.mul(f.add(i, first), coefficient(flat, inner) * width))
             to_i = f.add(to_o, f.mul(i, layout.image_pitch * size))
-            at, to = f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i)
-            _copy_windows(f, conv.windows, layout, number, image, ranges, 0, at, to, row0, "true")
-
-
-def _copy_windows(
-    f: Function,
-    windows: tuple[Window, ...],
-    layout: ImageLayout,
-    number: Number,
-    image: Buffer,
-    ranges: list[tuple[int, int]],
-    depth: int,
-    source: str,
-    target: str,
-    row0: str | int,
-    inside: str,
-) -> None:
-    w, (lo, hi), size, width = windows[depth], ranges[depth], number.size, image.dtype.bytes
-    step = w.unit * w.stride
-    if depth == len(windows) - 1:
-        extent = layout.extents[-1]
-        lo, hi = min(max(lo, 0), extent), min(max(hi, 0), extent)
-        if hi <= lo:
-            zero_fill(f, number, target, extent)
-            return
-        copy, blank, done = (f.fresh_label(x) for x in ("copy", "blank", "copied"))
-        f.do(f"br i1 {inside}, label %{copy}, label %{blank}")
-        f.label(blank)
-        zero_fill(f, number, target, extent)
-        f.do(f"br label %{done}")
-        f.label(copy)
-        zero_fill(f, number, target, lo)
-        copy_run(f, image, number, f.offset(source, lo * step * width), f.offset(target, lo * size), hi - lo, step)
-        zero_fill(f, number, f.offset(target, hi * size), extent - hi)
-        f.do(f"br label %{done}")
-        f.label(done)
-        return
-    start = row0 if depth == 0 else 0
-    with f.loop(0, layout.extents[depth]) as r:
-        row = f.add(r, start)
-        ok = inside
-        if lo > 0 or start != 0:
-            ok = f.let(f"and i1 {ok}, {f.let(f'icmp sge i64 {row}, {lo}')}")
-        ok = f.let(f"and i1 {ok}, {f.let(f'icmp slt i64 {row}, {hi}')}")
-        at = f.offset(source, f.mul(row, step * width))
-        _copy_windows(
-            f,
-            windows,
-            layout,
-            number,
-            image,
-            ranges,
-            depth + 1,
-            at,
-            f.offset(target, f.mul(r, layout.pitches[depth] * size)),
-            row0,
-            ok,
-        )
+            copy(0, f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i), "true")
 
 
 def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
 
 MAX_UNROLL = 12  # unrolled steps of k: enough to hide the loop overhead, few enough to compile fast
@@ -66,15 +67,6 @@ class PixelTile:
         return self.chans * len(self.taps)
 
 
-def masked_load(f: Function, module: Module, number: Number, pointer: str, live: int) -> str:
-    """Emit a load of the first ``live`` lanes, with zeros in the others."""
-    v, lanes = number.vector, number.lanes
-    name = f"llvm.masked.load.v{lanes}f{8 * number.size}.p0"
-    mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
-    module.declare(name, f"declare {v} @{name}(ptr, <{lanes} x i1>, {v})")
-    return f.let(f"call {v} @{name}(ptr align {number.size} {pointer}, <{lanes} x i1> {mask}, {v} zeroinitializer)")
-
-
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
     """Emit the sums of a tile. Return the pointers to the accumulators, [mr][nv]."""
     return _Sum(f, module, number, tile, pixels, weights).run()
@@ -122,12 +114,8 @@ class _Sum:
         """Emit the end of a block: add its sums pairwise to those of the blocks before it."""
         f, v = self.f, self.number.vector
         types, last = [v] * len(self.cells), f.let(f"icmp eq i64 {block}, {self.blocks - 1}", "c")
-        pairwise.join(
-            self.module, f, self.at, pairwise.joins(f, block, last), types, self.cells,
-            lambda x, y: [f.let(f"fadd {v} {p}, {q}") for p, q in zip(x, y, strict=True)], self.number.size,
-        )
-        with f.when(f.let(f"xor i1 {last}, true")):
-            pairwise.keep(self.module, f, self.at, block, types, self.cells, self.number.size)
+        merge = pairwise.adder(f, v)
+        pairwise.add_block(self.module, f, self.at, block, last, types, self.cells, merge, self.number.size)
 
     def _step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
         f, number, tile = self.f, self.number, self.tile
@@ -136,8 +124,10 @@ class _Sum:
         for j in range(tile.nv):
             at_j = f.offset(px, (at + j * tile.vstep) * number.size)
             part = tile.live and j == tile.nv - 1
-            vector = masked_load(f, self.module, number, at_j, tile.live) if part else f.load(number.vector, at_j, number.size)
-            vectors.append(vector)
+            vectors.append(
+                load_first_lanes(self.module, f, number.type, number.lanes, tile.live, at_j, number.size) if part
+                else f.load(number.vector, at_j, number.size)
+            )
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
             for j in range(tile.nv):
@@ -270,7 +260,7 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         f.do('fence syncscope("singlethread") acq_rel')  # see _Sum._step
 
         def read(pointer: str) -> str:
-            return masked_load(f, module, number, pointer, tail) if part else f.load(v, pointer, size)
+            return load_first_lanes(module, f, number.type, lanes, tail, pointer, size) if part else f.load(v, pointer, size)
 
         few, many = (columns, rows) if columns <= rows else (rows, columns)
         columns_at = [f.offset(b, at) for b in bases]
@@ -297,9 +287,8 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         flat += ["zeroinitializer"] * (-len(flat) % group)
         for g in range(0, len(flat), group):
             at, type_ = f.offset("%out", g * size), f"<{group} x {number.type}>"
-            f.store(
-                type_, f.let(f"fadd {type_} {f.load(type_, at, size)}, {lane_sums(f, number, flat[g : g + group])}"), at, size
-            )
+            total = f.let(f"fadd {type_} {f.load(type_, at, size)}, {lane_sums(f, number, flat[g : g + group])}")
+            f.store(type_, total, at, size)
     else:
         for i, row in enumerate(accs):
             for j, acc in enumerate(row):
@@ -307,11 +296,6 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
                 total = f.let(f"fadd {number.type} {f.load(number.type, at)}, {lane_sum(f, number, f.load(v, acc))}")
                 f.store(number.type, total, at)
     f.do("ret void")
-
-
-def shuffle(f: Function, type_: str, a: str, b: str, order: list[int]) -> str:
-    places = ", ".join(f"i32 {i}" for i in order)
-    return f.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{places}>")
 
 
 def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
@@ -323,12 +307,12 @@ def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
             blocks = [range(k, k + group) for k in range(0, lanes, group)]
             even = [i for block in blocks for i in [*block[::2], *(lanes + j for j in block[::2])]]
             odd = [i for block in blocks for i in [*block[1::2], *(lanes + j for j in block[1::2])]]
-            pairs.append(f.let(f"fadd {v} {shuffle(f, v, a, b, even)}, {shuffle(f, v, a, b, odd)}"))
+            pairs.append(f.let(f"fadd {v} {f.shuffle(v, a, b, even)}, {f.shuffle(v, a, b, odd)}"))
         vectors = pairs
     total, width = vectors[0], lanes
     while width > group:
         half, type_ = width // 2, f"<{width} x {number.type}>"
-        low, high = (shuffle(f, type_, total, "poison", list(range(k, k + half))) for k in (0, half))
+        low, high = (f.shuffle(type_, total, "poison", range(k, k + half)) for k in (0, half))
         total, width = f.let(f"fadd <{half} x {number.type}> {low}, {high}"), half
     return total
 
@@ -338,13 +322,6 @@ def lane_sum(f: Function, number: Number, vector: str) -> str:
     width = number.lanes
     while width > 1:
         half = width // 2
-        wide, type_ = f"<{width} x {number.type}>", f"<{half} x {number.type}>"
-        low = f.let(
-            f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {i}' for i in range(half))}>"
-        )
-        high = f.let(
-            f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {half + i}' for i in range(half))}>"
-        )
-        vector = f.let(f"fadd {type_} {low}, {high}")
-        width = half
+        low, high = (f.shuffle(f"<{width} x {number.type}>", vector, "poison", range(k, k + half)) for k in (0, half))
+        vector, width = f.let(f"fadd <{half} x {number.type}> {low}, {high}"), half
     return f.let(f"extractelement <1 x {number.type}> {vector}, i64 0")

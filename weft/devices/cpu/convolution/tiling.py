@@ -44,11 +44,8 @@ def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters:
                 cost = 0.0
                 for rows, times in ((mr, filters // mr), (filters % mr, 1)):
                     if rows:
-                        cost += (
-                            times
-                            * count
-                            * (max(rows * nv / 2, (rows + 1.6 * nv) / 2, 4.2) + 0.1 * nv + (0.1 if levels == 0 else 0))
-                        )
+                        each = max(rows * nv / 2, (rows + 1.6 * nv) / 2, 4.2) + 0.1 * nv + (0.1 if levels == 0 else 0)
+                        cost += times * count * each
                 if filters % mr:
                     cost *= 1.02  # a second tile to compile
                 if best is None or cost < best.cost * 0.999:
@@ -114,9 +111,8 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
     _, rows, layout, pixels, tile = best
     images = 1
     if rows == extents[0] and not spread:
-        while (
-            images < free and block(1, rows).plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1)
-        ):
+        plane = block(1, rows).plane
+        while images < free and plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1):
             images += 1
         images = even(free, images)
         if images > 1:

@@ -206,8 +206,7 @@ class WeightGradient:
     def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
         conv = self.conv
         pack_image(
-            self.module, self.prefix, f, conv, self.layout, self.number, source, image,
-            conv.free, conv.free.extent, conv.chan, first, images, row0,
+            self.module, self.prefix, f, conv, self.layout, self.number, source, image, conv.free, conv.chan, first, images, row0,
         )
 
     def _chunk(self, name: str, clean: bool) -> None:

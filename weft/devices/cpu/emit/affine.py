@@ -14,11 +14,7 @@ from weft.kernel.ir import Affine, Value
 def index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:
     """Emit an Affine as a value of ``dtype``."""
     name = affine_text(e, affine, vector)
-    return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
-
-
-def _narrow(e: Emitter, name: str, dtype: Format, vector: bool) -> str:
-    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, INT64, dtype)
+    return name if llvm_type(dtype) == "i64" else cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, INT64, dtype)
 
 
 def integer(e: Emitter, v: Value, vector: bool) -> str:
@@ -67,10 +63,8 @@ def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
         key = ("sum", total, tuple(groups[level]))
         if key not in memo:
             saved, e.f.lines = e.f.lines, e.lines(level)
-            for text, c in groups[level]:
-                total = e.f.add(total, e.f.mul(text, c))
+            memo[key] = e.f.dot(total, groups[level])
             e.f.lines = saved
-            memo[key] = total
         total = memo[key]
     return total, const
 

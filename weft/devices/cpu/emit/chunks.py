@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.ir import Kernel
 
@@ -49,6 +51,15 @@ def divide(f: Function, value: str, by: int) -> tuple[str, str]:
     if by == 1:
         return value, "0"
     return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
+
+
+def divide_all(f: Function, value: str, extents: Sequence[int]) -> tuple[str, list[str]]:
+    """Return (quotient, remainders) of a division by each extent in turn, the last one first."""
+    out: list[str] = []
+    for extent in reversed(extents):
+        value, index = divide(f, value, extent)
+        out.insert(0, index)
+    return value, out
 
 
 def share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:

@@ -57,10 +57,6 @@ _LOG_DOUBLE = (1.479819860511658591e-01, 1.531383769920937332e-01, 1.81835721616
                2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01)
 
 
-def _reals_and_numbers(o: Ops, t: str) -> tuple[Reals, Numbers]:
-    return Reals(o, t), NUMBERS[t]
-
-
 def _exp_parts(f: Reals, z: Numbers, x: str, bias: int) -> tuple[str, str]:
     """Split x = n ln 2 + r; return the bits of magic + n + bias, and exp(r) - 1."""
     t = f.fma(x, f.c(1.4426950408889634), f.c(z.magic + bias))
@@ -72,7 +68,7 @@ def _exp_parts(f: Reals, z: Numbers, x: str, bias: int) -> tuple[str, str]:
 
 def exp(o: Ops, t: str, x: str) -> str:
     """Emit exp. 2**n is multiplied in two halves: the first is exact, the second rounds to a denormal or to infinity."""
-    f, z = _reals_and_numbers(o, t)
+    f, z = Reals(o, t), NUMBERS[t]
     bits, p = _exp_parts(f, z, f.clamped(x, z.lowest, z.highest), 2 * z.bias)  # low bits: the sum of two exponents
     if t == "double":
         bits = f.i("and", bits, 0xFFFF)  # in float the shifts drop the other bits
@@ -90,13 +86,13 @@ def _expm1_core(f: Reals, z: Numbers, x: str) -> str:
 
 
 def expm1(o: Ops, t: str, x: str) -> str:
-    f, z = _reals_and_numbers(o, t)
+    f, z = Reals(o, t), NUMBERS[t]
     # expm1(x) is x there; the core halves x, which loses the last bit if the half is denormal
     return f.where("olt", f.abs(x), f.c(2 * z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
 
 
 def tanh(o: Ops, t: str, x: str) -> str:
-    f, z = _reals_and_numbers(o, t)
+    f, z = Reals(o, t), NUMBERS[t]
     y = f.mul(f.abs(x), f.c(-2.0))
     e = _expm1_core(f, z, f.where("olt", y, f.c(z.gone), f.c(z.gone), y))
     return f.copysign(f.div(e, f.add(e, f.c(2.0))), x)  # the fraction is -tanh(|x|)
@@ -141,7 +137,7 @@ def _log_edges(f: Reals, x: str, at_zero: str, out: str) -> str:
 
 
 def log(o: Ops, t: str, x: str) -> str:
-    f, z = _reals_and_numbers(o, t)
+    f, z = Reals(o, t), NUMBERS[t]
     tiny = o.cmp("olt", t, x, f.c(z.tiny))
     n, m = _log_split(f, z, o.select(tiny, t, f.mul(x, f.c(2.0**z.lift)), x))
     n = o.select(tiny, f.whole, f.i("sub", n, z.lift), n)
@@ -149,7 +145,7 @@ def log(o: Ops, t: str, x: str) -> str:
 
 
 def log1p(o: Ops, t: str, x: str) -> str:
-    f, z = _reals_and_numbers(o, t)
+    f, z = Reals(o, t), NUMBERS[t]
     one = f.c(1.0)
     u = f.add(x, one)
     v = f.sub(u, one)

@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.masks import bits_of, both_masks, either, first_lanes, first_mask, guards_of, some_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
-from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import mangle, memory_type, splat_text, wide
 from weft.dtypes.formats import FLOAT16, Format
 from weft.kernel.expressions import access_axes, dependencies
@@ -44,7 +44,7 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     fill = memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None
     if uniform == "false":
-        return splat_text(type_, fill, lanes) if vector else _name_constant(e, type_, fill)
+        return splat_text(type_, fill, lanes) if vector else e.f.let(f"select i1 true, {type_} {fill}, {type_} {fill}")
     affine = access.flat()
     if not vector:
         pointer = pointer_of(e, access, affine)
@@ -92,8 +92,6 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     return read if uniform is None else f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
 
 
-def _name_constant(e: Emitter, type_: str, text: str) -> str:
-    return e.f.let(f"select i1 true, {type_} {text}, {type_} {text}")
 
 DUMMY = 256  # bytes that loads with a false guard may read
 
@@ -108,10 +106,7 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
         key = ("address", type_, pointer, tuple(groups[level]))
         if key not in memo:
             saved, e.f.lines = e.f.lines, e.lines(level)
-            total: str | int = 0
-            for text, c in groups[level]:
-                total = e.f.add(total, e.f.mul(text, c))
-            memo[key] = e.f.element(pointer, type_, total)
+            memo[key] = e.f.element(pointer, type_, e.f.dot(0, groups[level]))
             e.f.lines = saved
         pointer = memo[key]
     return e.f.offset(pointer, const * access.buffer.dtype.bytes)
@@ -160,8 +155,7 @@ def _fill_masked(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str
     vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), bits_of(mask)
     if bits is None:
         return e.f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {read}, {vtype} {fills}")
-    places = ", ".join(f"i32 {i if bit else lanes + i}" for i, bit in enumerate(bits))
-    return e.f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
+    return e.f.shuffle(vtype, read, fills, [i if bit else lanes + i for i, bit in enumerate(bits)])
 
 
 def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
@@ -180,8 +174,8 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
         low, count = bits.index(True), sum(bits)
         if all(bits[low:low + count]):
             read = _load_first(e, f.offset(pointer, low * size), count, lanes, type_, size)
-            places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
-            return f.let(f"shufflevector {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}, <{lanes} x i32> <{places}>")
+            order = [i - low if bits[i] else lanes + i for i in range(lanes)]
+            return f.shuffle(vtype, read, splat_text(type_, fill, lanes), order)
     widest = e.isa.bits // (8 * size)
     if lanes > widest and size >= 4:
         parts = []
@@ -201,10 +195,8 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
 def _concatenate(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
     """Concatenate vectors of ``lanes``; their number is a power of two."""
     while len(parts) > 1:
+        parts = [e.f.shuffle(wide(type_, lanes), a, b, range(2 * lanes)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         lanes *= 2
-        half, places = wide(type_, lanes // 2), ", ".join(f"i32 {i}" for i in range(lanes))
-        parts = [e.f.let(f"shufflevector {half} {a}, {half} {b}, <{lanes} x i32> <{places}>")
-                 for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
@@ -222,13 +214,19 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
     while width:
         if count & width:
             part = f.load(wide(type_, width), f.offset(pointer, at * size), size)
-            spread = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(lanes))
-            grown = f.let(f"shufflevector {wide(type_, width)} {part}, {wide(type_, width)} poison, <{lanes} x i32> <{spread}>")
-            places = ", ".join(f"i32 {lanes + i - at if at <= i < at + width else i}" for i in range(lanes))
-            out = f.let(f"shufflevector {vtype} {out}, {vtype} {grown}, <{lanes} x i32> <{places}>")
+            grown = f.shuffle(wide(type_, width), part, "poison", [i if i < width else "poison" for i in range(lanes)])
+            out = f.shuffle(vtype, out, grown, [lanes + i - at if at <= i < at + width else i for i in range(lanes)])
             at += width
         width //= 2
     return out
+
+
+def load_first_lanes(m: Module, f: Function, type_: str, lanes: int, live: int, pointer: str, align: int) -> str:
+    """Load the first ``live`` of ``lanes`` neighbours; the others are zero, and their memory is not read."""
+    vtype, name = wide(type_, lanes), f"llvm.masked.load.{mangle(type_, lanes)}.p0"
+    m.declare(name, f"declare {vtype} @{name}(ptr, <{lanes} x i1>, {vtype})")
+    mask = first_mask(lanes, live)
+    return f.let(f"call {vtype} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {vtype} zeroinitializer)")
 
 
 def load_seconds(
@@ -242,8 +240,7 @@ def load_seconds(
     start = Affine(affine.const + 2 * low, affine.terms, affine.gather)
     read = _load_stride_2(e, access, start, type_, size, high - low, uniform)
     if filled and bits is not None:
-        places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
-        read = f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
+        read = f.shuffle(vtype, read, fills, [i - low if bits[i] else lanes + i for i in range(lanes)])
     if uniform is None:
         return read
     return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
@@ -275,9 +272,7 @@ def _load_stride_2(
             _load_first(e, f.offset(start, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
         )
     a, b = memo[both]
-    odd = affine.const - first
-    places = ", ".join(f"i32 {i}" for i in range(odd, 2 * lanes, 2))
-    return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>")
+    return f.shuffle(vtype, a, b, range(affine.const - first, 2 * lanes, 2))
 
 
 def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
@@ -296,14 +291,12 @@ def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: in
         rows += ["zeroinitializer"] * (lanes - count)
         half = lanes // 2
         while half:
-            low = ", ".join(f"i32 {k if not k & half else lanes + k - half}" for k in range(lanes))
-            high = ", ".join(f"i32 {k + half if not k & half else lanes + k}" for k in range(lanes))
+            low = [k if not k & half else lanes + k - half for k in range(lanes)]
+            high = [k + half if not k & half else lanes + k for k in range(lanes)]
             for i in range(lanes):
                 if not i & half:
                     a, b = rows[i], rows[i + half]
-                    rows[i], rows[i + half] = (
-                        f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>") for places in (low, high)
-                    )
+                    rows[i], rows[i + half] = (f.shuffle(vtype, a, b, order) for order in (low, high))
             half //= 2
         memo[square] = rows
     return memo[square][which]
@@ -320,8 +313,7 @@ def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill
         for r in range(1, span):
             narrow_mask = either(e, narrow_mask, some_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
         read = load_masked(e, pointer, narrow_mask, count, fill, type_, size)
-    places = ", ".join(f"i32 {i // span}" for i in range(lanes))
-    out = f.let(f"shufflevector {wide(type_, count)} {read}, {wide(type_, count)} poison, <{lanes} x i32> <{places}>")
+    out = f.shuffle(wide(type_, count), read, "poison", [i // span for i in range(lanes)])
     return _fill_masked(e, out, mask, fill, type_) if filled and mask is not None else out
 
 
@@ -331,19 +323,15 @@ def load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> 
     vtype = wide(type_, lanes)
     if step == 1:
         return f.load(vtype, pointer, size)
-    order = [f"i32 {i}" for i in range(2 * lanes)]
     if step == -1:
         read = f.load(vtype, f.offset(pointer, -(lanes - 1) * size), size)
-        return f.let(f"shufflevector {vtype} {read}, {vtype} poison, <{lanes} x i32> <{', '.join(reversed(order[:lanes]))}>")
+        return f.shuffle(vtype, read, "poison", reversed(range(lanes)))
     if abs(step) == 2 and lanes > 1:
         low = f.offset(pointer, 0 if step > 0 else -2 * (lanes - 1) * size)
         a = f.load(vtype, low, size)
         b = f.load(vtype, f.offset(low, (lanes - 1) * size), size)
         places = [i if i < lanes else lanes + i - (lanes - 1) for i in range(0, 2 * lanes, 2)]
-        if step < 0:
-            places.reverse()
-        text = ", ".join(order[p] for p in places)
-        return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{text}>")
+        return f.shuffle(vtype, a, b, places if step > 0 else places[::-1])
     out = "poison"
     for i in range(lanes):
         one = f.load(type_, f.offset(pointer, i * step * size), size)
@@ -385,8 +373,7 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
         f.label(f.fresh_label("unused"))
     any_set = m.any_lane(f, "%mask", lanes)
     with f.when(f.let(f"xor i1 {any_set}, true")):
-        one = f.let(f"insertelement {vtype} poison, {type_} %fill, i32 0")
-        f.do(f"ret {vtype} {f.let(f'shufflevector {vtype} {one}, {vtype} poison, <{lanes} x i32> zeroinitializer')}")
+        f.do(f"ret {vtype} {f.splat(type_, '%fill', lanes)}")
         f.label(f.fresh_label("unused"))
     if gather:
         f.store(wide("ptr", lanes), "%from", places)

@@ -107,9 +107,7 @@ def some_lanes(e: Emitter, mask: str, lanes: int, places: list[int]) -> str:
     bits = bits_of(mask)
     if bits is not None:
         return constant_mask([bits[i] for i in places])
-    text = ", ".join(f"i32 {i}" for i in places)
-    type_ = wide("i1", lanes)
-    return e.f.let(f"shufflevector {type_} {mask}, {type_} poison, <{len(places)} x i32> <{text}>")
+    return e.f.shuffle(wide("i1", lanes), mask, "poison", places)
 
 
 def either(e: Emitter, a: str, b: str, lanes: int) -> str:

@@ -73,6 +73,20 @@ def join(
     each_level(m, f, mask, with_level)
 
 
+def adder(f: Function, type_: str) -> Join:
+    """Return a function that emits the sums of two lists of registers of one float type."""
+    return lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)]
+
+
+def add_block(
+    m: Module, f: Function, at: Places, block: str | int, last: str, types: list[str], cells: list[str], merge: Join, align: int,
+) -> None:
+    """Join the values of a block in ``cells`` with earlier blocks; store the result unless the block is the last."""
+    join(m, f, at, joins(f, block, last), types, cells, merge, align)
+    with f.when(f.let(f"xor i1 {last}, true")):
+        keep(m, f, at, block, types, cells, align)
+
+
 def keep(m: Module, f: Function, at: Places, block: str | int, types: list[str], cells: list[str], align: int) -> None:
     """Store the values in ``cells`` at the level of a block."""
     for t, c, pointer in zip(types, cells, at(level_of(m, f, block)), strict=True):
@@ -115,9 +129,7 @@ class Blocks:
         if self.blocks == 1:
             return
         last = f.let(f"icmp eq i64 {number}, {self.blocks - 1}", "c")
-        join(self.m, f, self.at, joins(f, number, last), self.types, self.cells, self.merge, 64)
-        with f.when(f.let(f"xor i1 {last}, true")):
-            keep(self.m, f, self.at, number, self.types, self.cells, 64)
+        add_block(self.m, f, self.at, number, last, self.types, self.cells, self.merge, 64)
 
     def get(self) -> list[str]:
         return [self.f.load(t, c) for t, c in zip(self.types, self.cells, strict=True)]

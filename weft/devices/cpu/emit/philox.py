@@ -65,14 +65,12 @@ def four_words(o: Ops, key: str, counter: str) -> str:
     def spread(even: str, odd: str) -> str:
         two = f.let(f"insertelement {pairs} poison, i64 {even}, i32 0")
         two = f.let(f"insertelement {pairs} {two}, i64 {odd}, i32 1")
-        places = ", ".join(f"i32 {i % 2}" for i in range(half))
-        return f.let(f"shufflevector {pairs} {two}, {pairs} poison, <{half} x i32> <{places}>")
+        return f.shuffle(pairs, two, "poison", [i % 2 for i in range(half)])
 
     def exchange(x: str, order: tuple[int, ...]) -> str:
         """Reorder the words of each 128 bits."""
         narrow = f.let(f"bitcast {pairs} {x} to {words}")
-        places = ", ".join(f"i32 {i // 4 * 4 + order[i % 4]}" for i in range(o.lanes or 0))
-        shuffled = f.let(f"shufflevector {words} {narrow}, {words} poison, <{o.lanes} x i32> <{places}>")
+        shuffled = f.shuffle(words, narrow, "poison", [i // 4 * 4 + order[i % 4] for i in range(o.lanes or 0)])
         return f.let(f"bitcast {words} {shuffled} to {pairs}")
 
     ramp = "<" + ", ".join("i64 0" if i % 2 else f"i64 {i // 2}" for i in range(half)) + ">"

@@ -113,14 +113,8 @@ def fold_lanes(o: Ops, r: Reduction, vectors: list[list[str]], lanes: int) -> li
     while width > 1:
         half = width // 2
         low, high = (
-            [
-                o.f.let(
-                    f"shufflevector {wide(t, width)} {s}, {wide(t, width)} poison, "
-                    f"<{half} x i32> <{', '.join(f'i32 {i + start}' for i in range(half))}>"
-                )
-                for t, s in zip(types, state, strict=True)
-            ]
-            for start in (0, half)
+            [o.f.shuffle(wide(t, width), s, "poison", range(k, k + half)) for t, s in zip(types, state, strict=True)]
+            for k in (0, half)
         )
         state, width = merge(Ops(o.f, o.m, o.isa, half), r, low, high), half
     return [o.f.let(f"extractelement {wide(t, 1)} {s}, i32 0") for t, s in zip(types, state, strict=True)]
@@ -130,9 +124,7 @@ def fold_list(o: Ops, r: Reduction, leaves: list[list[str] | None]) -> list[str]
     """Merge separate registers in the same order; None is a lane without elements."""
     while len(leaves) > 1:
         half = len(leaves) // 2
-        merged: list[list[str] | None] = []
-        for a, b in zip(leaves[:half], leaves[half:], strict=True):
-            merged.append(merge(o, r, a, b) if a is not None and b is not None else a or b)
-        leaves = merged
+        pairs = zip(leaves[:half], leaves[half:], strict=True)
+        leaves = [merge(o, r, a, b) if a is not None and b is not None else a or b for a, b in pairs]
     assert leaves[0] is not None
     return leaves[0]

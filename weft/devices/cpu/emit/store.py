@@ -137,11 +137,7 @@ def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, siz
     at, width = 0, lanes
     while width:
         if count & width:
-            if width == lanes:
-                part = raw
-            else:
-                places = ", ".join(f"i32 {at + i}" for i in range(width))
-                part = f.let(f"shufflevector {vtype} {raw}, {vtype} poison, <{width} x i32> <{places}>")
+            part = raw if width == lanes else f.shuffle(vtype, raw, "poison", range(at, at + width))
             f.store(wide(type_, width), part, f.offset(pointer, at * size), size)
             at += width
         width //= 2

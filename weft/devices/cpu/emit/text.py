@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -94,6 +94,22 @@ class Function:
 
     def minimum(self, a: str | int, b: str | int) -> str:
         return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+    def shuffle(self, type_: str, a: str, b: str, order: Iterable[int | str]) -> str:
+        """Emit the vector of the elements ``order`` of a and b, which are of the vector type ``type_``; b's follow a's."""
+        places = [f"i32 {i}" for i in order]
+        return self.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(places)} x i32> <{', '.join(places)}>")
+
+    def splat(self, type_: str, x: str, lanes: int) -> str:
+        """Emit the vector of ``lanes`` times x."""
+        one = self.let(f"insertelement <{lanes} x {type_}> poison, {type_} {x}, i32 0")
+        return self.let(f"shufflevector <{lanes} x {type_}> {one}, <{lanes} x {type_}> poison, <{lanes} x i32> zeroinitializer")
+
+    def dot(self, start: str | int, terms: Iterable[tuple[str | int, int]]) -> str | int:
+        """Emit ``start`` plus the sum of name * factor."""
+        for name, factor in terms:
+            start = self.add(start, self.mul(name, factor))
+        return start
 
     @contextmanager
     def loop(self, start: str | int, end: str | int, step: str | int = 1) -> Iterator[str]:

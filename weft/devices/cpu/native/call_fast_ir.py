@@ -10,38 +10,15 @@ thread may replace it.
 
 from __future__ import annotations
 
+from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.imported_symbols import CLOSURE, OBJECT, PY_EQ
-from weft.devices.cpu.native.layouts import (
-    ALLOCATOR,
-    ARRAY,
-    BUFFER,
-    CALL,
-    CELL,
-    FLOAT,
-    HEADER,
-    ITEM,
-    ITEMS,
-    KEYS,
-    NEXT,
-    OF_ARRAY,
-    OF_CELL,
-    OF_NUMBER,
-    POOL,
-    VALUE,
-    VARIABLE,
-    WARM_INPUT,
-    WARM_ROW,
-    WARM_STATE,
-    WARM_TABLE,
-    WATCH_ROW,
-)
 from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 from weft.devices.cpu.native.walk_ir import item, walk
 
 
 def _state(f: Body) -> Record:
-    return f.record(f.symbol("weft_warm_state"), WARM_STATE)
+    return f.record(f.symbol("weft_warm_state"), layouts.WARM_STATE)
 
 
 def _slot(f: Body, object_: Value, name: str) -> Array:
@@ -61,32 +38,33 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     holder = _slot(f, self, "table")[0]
     fall_back_unless(~(holder.null | (holder == f.symbol("_Py_NoneStruct"))))
     table = f.call("PyLong_AsVoidPtr", _slot(f, holder, "address")[0])
-    call = f.record(table, WARM_TABLE)
-    program = f.record(call["program"], CALL)
-    threads = f.record(f.symbol("weft_state"), POOL)["threads"].to("i64")
+    call = f.record(table, layouts.WARM_TABLE)
+    program = f.record(call["program"], layouts.CALL)
+    threads = f.record(f.symbol("weft_state"), layouts.POOL)["threads"].to("i64")
     fall_back_unless((call["arguments"] == nargs) & (program["workers"] == threads))
     state = _state(f)
     fall_back_unless(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
     fall_back_unless(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
-    rows = f.array(table).part(len(WARM_TABLE))
+    rows = f.array(table).part(len(layouts.WARM_TABLE))
     with f.each(nargs) as k:
-        fall_back_unless(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(WARM_ROW))))
-    rows = rows.part(nargs * len(WARM_ROW))
+        fall_back_unless(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(layouts.WARM_ROW))))
+    rows = rows.part(nargs * len(layouts.WARM_ROW))
     watch = call["watch"]
     fall_back_unless(f.call(unchanged, rows.pointer, watch))
-    rows = rows.part(watch * len(WATCH_ROW))
+    rows = rows.part(watch * len(layouts.WATCH_ROW))
     inputs = call["inputs"]
     slots = f.room("i64", program["total"])
     objects = f.room("ptr", inputs)
     with f.each(inputs) as k:  # the Program's inputs, each with a reference while it runs
-        object_ = f.call(find_input, args, rows.at(k * len(WARM_INPUT)))
+        object_ = f.call(find_input, args, rows.at(k * len(layouts.WARM_INPUT)))
         with f.when(object_.null):
             f.call(drop, objects.pointer, k)
             f.ret(f.call(slow, self, args, nargs, names))
         f.call("Py_IncRef", object_)
         objects[k] = object_
     f.call("Py_IncRef", holder)
-    result = f.variable("ptr", f.call(run_program, table, rows.at(inputs * len(WARM_INPUT)), slots.pointer, objects.pointer))
+    pairs = rows.at(inputs * len(layouts.WARM_INPUT))
+    result = f.variable("ptr", f.call(run_program, table, pairs, slots.pointer, objects.pointer))
     f.call(drop, objects.pointer, inputs)
     with f.when(result.now.null):  # nothing has changed; the slow path meets the fault again and adds the user's line
         with f.unless(f.call("PyErr_ExceptionMatches", f.symbol("weft_index_fault")) == 0):
@@ -122,13 +100,13 @@ def attribute_is(f: Body, object_: Value, name: Value, wanted: Value) -> None:
 @routine("i1 weft_agrees(ptr argument, ptr row)")
 def agrees(f: Body, argument: Value, row_: Value) -> None:
     """Return whether an argument matches its row of the table."""
-    row = f.record(row_, WARM_ROW)
+    row = f.record(row_, layouts.WARM_ROW)
     kind = row["kind"]
-    with f.when((kind == ARRAY) | (kind == VALUE)):
+    with f.when((kind == layouts.ARRAY) | (kind == layouts.VALUE)):
         state = _state(f)
-        wanted = (kind == ARRAY).pick(state["array"], state["scalar_type"])
+        wanted = (kind == layouts.ARRAY).pick(state["array"], state["scalar_type"])
         f.ret(f.call(fits, argument, wanted, row["first"], row["second"]))
-    with f.when(kind == FLOAT):
+    with f.when(kind == layouts.FLOAT):
         f.ret(f.record(argument, OBJECT)["type"] == f.symbol("PyFloat_Type"))
     f.ret(argument == row["first"])
 
@@ -138,23 +116,23 @@ def unchanged(f: Body, rows: Value, count: Value) -> None:
     """Return whether variables and the items of lists and dicts are still the objects in the table."""
     place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")  # the state of PyDict_Next
     with f.each(count) as k:
-        row = f.record(f.array(rows).at(k * len(WATCH_ROW)), WATCH_ROW)
+        row = f.record(f.array(rows).at(k * len(layouts.WATCH_ROW)), layouts.WATCH_ROW)
         kind, container = row["kind"], row["container"]
         current = f.variable("ptr", row["value"])
-        with f.when(kind == VARIABLE):
+        with f.when(kind == layouts.VARIABLE):
             current.now = f.call("PyDict_GetItemWithError", container, row["key"].to("ptr"))
-        with f.when(kind == CELL):
+        with f.when(kind == layouts.CELL):
             current.now = f.record(container, CLOSURE)["content"]
-        with f.when(kind == ITEMS):
+        with f.when(kind == layouts.ITEMS):
             with f.unless(f.call("PyList_Size", container) == row["key"]):
                 f.ret(False)
-        with f.when(kind == ITEM):
+        with f.when(kind == layouts.ITEM):
             current.now = f.call("PyList_GetItem", container, row["key"])
-        with f.when(kind == KEYS):
+        with f.when(kind == layouts.KEYS):
             f.array(place)[0] = 0
             with f.unless(f.call("PyDict_Size", container) == row["key"]):
                 f.ret(False)
-        with f.when(kind == NEXT):
+        with f.when(kind == layouts.NEXT):
             with f.when(f.call("PyDict_Next", container, place, key, value) == 0):
                 f.ret(False)
             with f.unless(f.array(key, "ptr")[0] == row["key"].to("ptr")):
@@ -195,15 +173,15 @@ def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> No
 @routine("ptr weft_found(ptr args, ptr row)")
 def find_input(f: Body, args: Value, row_: Value) -> None:
     """Return the input of the Program that a row describes, or null if a cell holds another node than before."""
-    row = f.record(row_, WARM_INPUT)
+    row = f.record(row_, layouts.WARM_INPUT)
     kind = row["kind"]
-    with f.when(kind == OF_ARRAY):
+    with f.when(kind == layouts.OF_ARRAY):
         node = _slot(f, f.array(args, "ptr")[row["place"]], "content")[0]
         f.ret(_slot(f, node, "value")[0])
-    with f.when(kind == OF_NUMBER):
+    with f.when(kind == layouts.OF_NUMBER):
         f.ret(f.array(args, "ptr")[row["place"]])
     object_ = row["place"].to("ptr")
-    with f.when(kind == OF_CELL):
+    with f.when(kind == layouts.OF_CELL):
         node = _slot(f, object_, "content")[0]
         with f.unless(node == row["node"]):
             f.ret(None)
@@ -214,11 +192,11 @@ def find_input(f: Body, args: Value, row_: Value) -> None:
 @routine("ptr weft_ran(ptr table, ptr pairs, ptr slots, ptr objects)")
 def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> None:
     """Run the Program on these objects. Return its result as an array, or null with an exception set."""
-    call = f.record(table, WARM_TABLE)
-    program = f.record(call["program"], CALL)
+    call = f.record(table, layouts.WARM_TABLE)
+    program = f.record(call["program"], layouts.CALL)
     ni, name, allocator, home = call["inputs"], program["name"], program["allocator"], program["home"]
-    buffers = f.record(allocator, ALLOCATOR)["type"]
-    kinds = f.array(program.pointer).part(HEADER)
+    buffers = f.record(allocator, layouts.ALLOCATOR)["type"]
+    kinds = f.array(program.pointer).part(layouts.HEADER)
     slots, objects = f.array(slots_), f.array(objects_, "ptr")
     with f.each(ni) as k:
         with f.unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers)):
@@ -238,7 +216,7 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
         f.call("Py_DecRef", node)
         f.ret(None)
     _slot(f, array, "content")[0] = node
-    slots[ni] = f.record(buffer, BUFFER)["address"]
+    slots[ni] = f.record(buffer, layouts.BUFFER)["address"]
     succeeded = f.variable("i1")
     with f.when(home.null):
         succeeded.now = f.call(walk, program.pointer, slots_, 0)

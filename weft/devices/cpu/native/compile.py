@@ -17,7 +17,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from weft.devices.cache import Cache
@@ -201,8 +201,8 @@ class Compiler:
         """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
         later = None
         if meta["level"] != HIGH:
-            final = ir if is_final else None
-            later = Later(name, meta, (lambda: _compress(generate().ir)) if final is None else partial(_same, _compress(final)))
+            text = _compress(ir) if is_final and ir is not None else None
+            later = Later(name, meta, (lambda: _compress(generate().ir)) if text is None else lambda: text)
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
         loaded = Loaded(*fields)
         self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
@@ -268,7 +268,8 @@ class Compiler:
         return self.imports.get(name) or elf.process_symbol(name)
 
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
-        llvm = _llvm()
+        with uninterrupted():
+            llvm = emission.opened()
         if self._jit is None:
             self._jit = llvm.create_lljit_compiler(emission.machine(host().features, HIGH))
             _keep_alive(self._jit)
@@ -320,10 +321,6 @@ def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
     second()
 
 
-def _same(text: bytes) -> bytes:
-    return text
-
-
 def _compress(ir: str) -> bytes:
     return zlib.compress(ir.encode(), 1)  # to about a tenth: the text may stay in memory for long
 
@@ -331,12 +328,6 @@ def _compress(ir: str) -> bytes:
 def _unload(tracker: Any) -> None:
     tracker.close()
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(tracker))
-
-
-@lru_cache(maxsize=1)
-def _llvm() -> Any:
-    with uninterrupted():
-        return emission.opened()
 
 
 def llvm_lock() -> Any:

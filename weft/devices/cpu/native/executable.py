@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ class CPUExecutable:
         self._hot = hot
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
-        self._first = max(inside, 0)
+        kernel_sites = zip(kernels, accumulate((len(c.sites) for c in calls(program)), initial=max(inside, 0)), strict=False)
+        self._own = [list(islice(kernel_sites, _count_kernels(step))) for step in program.steps]
         self._bodies: list[CPUExecutable] = []  # bodies of loops that Python runs
         self._loops = self._describe()
         self._slots = Slots(program, tuple(descriptors[0].address for descriptors in self._loops))
@@ -80,20 +82,15 @@ class CPUExecutable:
     def _describe(self) -> list[list[Descriptor]]:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
         out = []
-        kernels, first = iter(self._kernels), _first_sites(self.program, self._first)
-        for step, us in zip(self.program.steps, self._times, strict=True):
+        for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
             if isinstance(step, Loop) and hosts(step.body):
-                own = [(next(kernels), next(first)) for _ in calls(step.body)]
                 self._bodies.append(CPUExecutable(
                     step.body, [kernel for kernel, _ in own], self._pool, self._allocator, self._native, self._flush,
                     inside=own[0][1] if own else 0,
                 ))
             elif isinstance(step, Loop):
                 every = max(1, int(CHECK_EVERY_US * step.length / us)) if self._slow else 0
-                out.append(describe(step, kernels, self._native, every, first))
-            elif isinstance(step, Call):
-                next(kernels)
-                next(first)
+                out.append(describe(step, iter(own), self._native, every))
         return out
 
     def _prepare(self) -> None:
@@ -149,17 +146,13 @@ class CPUExecutable:
         since, loop = 0.0, 0
         extra = slots.scratch()
         bodies = iter(self._bodies)
-        kernels, first = iter(self._kernels), _first_sites(self.program, self._first)
-        for step, us in zip(self.program.steps, self._times, strict=True):
+        for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = Host("copy", np.array, (step.source,), step.target)
             if isinstance(step, Host):
                 out.append(_HostStep(slots, step))
                 continue
             if isinstance(step, Loop) and hosts(step.body):
-                for _ in calls(step.body):
-                    next(kernels)
-                    next(first)
                 out.append(Walked(slots, step, self._allocator, *next(bodies).parts(threads)))
                 since = 0.0
                 continue
@@ -169,17 +162,13 @@ class CPUExecutable:
                 args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
                 since += us
                 check = since > CHECK_EVERY_US
-                site = next(first)
+                ((kernel, site),) = own
                 if step.sites:
                     args += (slots.record(),)
-                native = TableRow(next(kernels).cell, args, check, site if step.sites else -1)
+                native = TableRow(kernel.cell, args, check, site if step.sites else -1)
                 since = 0.0 if check else since
             elif isinstance(step, Loop):
-                inside = calls(step.body)
-                for _ in inside:
-                    next(kernels)
-                    next(first)
-                checks = any(c.sites for c in inside)
+                checks = any(c.sites for c in calls(step.body))
                 native = TableRow(cell(self._native["weft_loop"]), slots.loop(step, loop), self._slow, 0 if checks else -1)
                 since, loop = 0.0, loop + 1
             else:
@@ -189,11 +178,8 @@ class CPUExecutable:
         return out
 
 
-def _first_sites(program: Program, number: int) -> Iterator[int]:
-    """Yield the number of the first site of each kernel. ``number``: of the Program's first site."""
-    for call_ in calls(program):
-        yield number
-        number += len(call_.sites)
+def _count_kernels(step: Any) -> int:
+    return len(calls(step.body)) if isinstance(step, Loop) else int(isinstance(step, Call))
 
 
 class _HostStep:

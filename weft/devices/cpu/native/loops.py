@@ -32,23 +32,21 @@ class Descriptor:
         self.address = int(self.words.ctypes.data)
 
 
-def describe(
-    loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], every: int, first: Iterator[int],
-) -> list[Descriptor]:
+def describe(loop: Loop, kernels: Iterator[tuple[Loaded, int]], native: Mapping[str, int], every: int) -> list[Descriptor]:
     """Return the descriptor of a loop, then those of nested loops.
 
-    ``kernels`` yields the kernels of the body, ``first`` the number of each kernel's first site.
+    ``kernels`` yields the kernels of the body, each with the number of its first site.
     """
     program = loop.body
     inner: list[list[Descriptor]] = []
     functions: list[tuple[int, int]] = []  # (function, first site)
     for step in program.steps:
         if isinstance(step, Loop):
-            inner.append(describe(step, kernels, native, 0, first))
+            inner.append(describe(step, kernels, native, 0))
             functions.append((cell(native["weft_loop"]), 0 if any(c.sites for c in calls(step.body)) else -1))
         elif isinstance(step, Call):
-            number = next(first)
-            functions.append((next(kernels).cell, number if step.sites else -1))
+            kernel, number = next(kernels)
+            functions.append((kernel.cell, number if step.sites else -1))
         else:
             functions.append((cell(native["weft_copy"]), -1))
     slots = Slots(program, tuple(descriptors[0].address for descriptors in inner), body=True)

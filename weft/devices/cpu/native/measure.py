@@ -8,9 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from weft.devices.cpu.native import pool_ir
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.describe import fastest, fma_text
 from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.routine import Body, Routine, Signature, Value, routine, text_of_all
 
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
 _ROUNDS = 1 << 15  # 0.1 ms: short enough to run undisturbed now and then on a busy machine
@@ -43,49 +45,36 @@ def measure(device: Any, clock: Callable[[], float] = time.perf_counter) -> dict
     return {"threads": threads, "flops": flops, "bandwidth": bandwidth}
 
 
+@routine("void fma.body(ptr args, i64 chunk, i64 worker)")
+def fma_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
+    sink = f.array(f.array(args, "ptr")[0], "i8")
+    f.call(_FMA, sink.at(chunk * 4096))
+
+
+@routine("void copy.body(ptr args, i64 chunk, i64 worker)")
+def copy_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
+    pointers, words = f.array(args, "ptr"), f.array(args)
+    source, target, share = f.array(pointers[0], "i8"), f.array(pointers[1], "i8"), words[2]
+    at = chunk * share
+    with f.each(words[3]):
+        f.copy(target.at(at), source.at(at), share)
+
+
+# of ``fma_text``; not exported, so that no declaration is emitted
+_FMA = Routine(Signature.parsed("void weft_fma_peak(ptr sink)"), lambda f, sink: None, False, "nounwind")
+
+
 def _text(lanes: int, threads: int) -> str:
     """Return LLVM text of ``weft_measure_fma`` and ``weft_measure_copy``; each thread has its own part of the memory."""
-    return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + """
-declare i1 @weft_enter(i32)
-declare void @weft_leave(i1)
-declare void @weft_parallel(ptr, ptr, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define internal void @fma.body(ptr %args, i64 %chunk, i64 %worker) nounwind {
-  %sink = load ptr, ptr %args
-  %at = mul i64 %chunk, 4096
-  %own = getelementptr i8, ptr %sink, i64 %at
-  call void @weft_fma_peak(ptr %own)
-  ret void
-}
+    def measured(name: str, body: Routine) -> Routine:
+        @routine(f"void weft_measure_{name}(ptr args)", exported=True)
+        def run(f: Body, args: Value) -> None:
+            owner = f.call(pool_ir.enter, threads)
+            f.call(pool_ir.parallel, f.address(body), args, threads)
+            f.call(pool_ir.leave, owner)
 
-define internal void @copy.body(ptr %args, i64 %chunk, i64 %worker) nounwind {
-entry:
-  %source = load ptr, ptr %args
-  %p1 = getelementptr i64, ptr %args, i64 1
-  %target = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %args, i64 2
-  %share = load i64, ptr %p2
-  %p3 = getelementptr i64, ptr %args, i64 3
-  %rounds = load i64, ptr %p3
-  %at = mul i64 %chunk, %share
-  %from = getelementptr i8, ptr %source, i64 %at
-  %to = getelementptr i8, ptr %target, i64 %at
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %i1, %head ]
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %share, i1 false)
-  %i1 = add i64 %i, 1
-  %more = icmp slt i64 %i1, %rounds
-  br i1 %more, label %head, label %done
-done:
-  ret void
-}
-""" + "".join(f"""
-define void @weft_measure_{name}(ptr %args) nounwind {{
-  %owner = call i1 @weft_enter(i32 {threads})
-  call void @weft_parallel(ptr @{name}.body, ptr %args, i64 {threads})
-  call void @weft_leave(i1 %owner)
-  ret void
-}}
-""" for name in ("fma", "copy"))
+        return run
+
+    routines = (fma_body, copy_body, measured("fma", fma_body), measured("copy", copy_body))
+    return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + text_of_all(routines)

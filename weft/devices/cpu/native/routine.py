@@ -26,6 +26,17 @@ from weft.devices.cpu.native import imported_symbols
 from weft.devices.cpu.native.layouts import Layout
 
 
+def _operator(operation: str) -> Callable[[Value, Operand], Value]:
+    return lambda self, other: self.binary(operation, other)
+
+
+def _comparison(how: str) -> Callable[[Value, Operand], Value]:
+    def compare(self: Value, other: Operand) -> Value:
+        return self.binary(f"fcmp o{how}" if self.type in ("float", "double") else f"icmp s{how}", other, "i1")
+
+    return compare
+
+
 class Value:
     """A value of the native function: its name in the text and its LLVM type."""
 
@@ -38,56 +49,31 @@ class Value:
     def __str__(self) -> str:
         return self.name
 
-    def _binary(self, operation: str, other: Operand, type_: str = "") -> Value:
+    def binary(self, operation: str, other: Operand, type_: str = "") -> Value:
         return self.f.made(type_ or self.type, f"{operation} {self.type} {self.name}, {text_of(other, self.type)}")
 
-    def __add__(self, other: Operand) -> Value:
-        return self._binary("add", other)
-
-    def __sub__(self, other: Operand) -> Value:
-        return self._binary("sub", other)
-
-    def __mul__(self, other: Operand) -> Value:
-        return self._binary("mul", other)
-
-    def __floordiv__(self, other: Operand) -> Value:
-        return self._binary("udiv", other)
-
-    def __lshift__(self, other: Operand) -> Value:
-        return self._binary("shl", other)
-
-    def __rshift__(self, other: Operand) -> Value:
-        return self._binary("lshr", other)
-
-    def __and__(self, other: Operand) -> Value:
-        return self._binary("and", other)
-
-    def __or__(self, other: Operand) -> Value:
-        return self._binary("or", other)
+    __add__ = _operator("add")
+    __sub__ = _operator("sub")
+    __mul__ = _operator("mul")
+    __floordiv__ = _operator("udiv")
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("lshr")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
 
     def __invert__(self) -> Value:
-        return self._binary("xor", True if self.type == "i1" else -1)
+        return self.binary("xor", True if self.type == "i1" else -1)
 
-    def _compare(self, how: str, other: Operand) -> Value:
-        return self._binary(f"fcmp o{how}" if self.type in ("float", "double") else f"icmp s{how}", other, "i1")
-
-    def __lt__(self, other: Operand) -> Value:
-        return self._compare("lt", other)
-
-    def __le__(self, other: Operand) -> Value:
-        return self._compare("le", other)
-
-    def __gt__(self, other: Operand) -> Value:
-        return self._compare("gt", other)
-
-    def __ge__(self, other: Operand) -> Value:
-        return self._compare("ge", other)
+    __lt__ = _comparison("lt")
+    __le__ = _comparison("le")
+    __gt__ = _comparison("gt")
+    __ge__ = _comparison("ge")
 
     def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._binary("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
+        return self.binary("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
 
     def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
-        return self._binary("icmp ne", other, "i1")
+        return self.binary("icmp ne", other, "i1")
 
     def __bool__(self) -> bool:
         raise TypeError("a value of the native function is not known while its text is made: use f.when")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cpu.native.executable import CPUExecutable
+from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
 from weft.devices.cpu.native.tables import TableRow, cell
 
 # the clock that time.perf_counter_ns reads
@@ -98,26 +99,18 @@ class _Host:
         return [(self.begin, self.length)]
 
 
+@routine("void weft_stamp(ptr args)", exported=True)
+def stamp(f: Body, args: Value) -> None:
+    """Append the clock to the buffer whose address is in ``args``."""
+    now, buffer = f.array(f.fixed_room("{ i64, i64 }")), f.array(f.array(args, "ptr")[0])
+    f.call("clock_gettime", int(_CLOCK or 0), now.pointer)
+    count = buffer[0] + 1
+    buffer[count] = now[0] * 1_000_000_000 + now[1]
+    buffer[0] = count
+
+
 def text() -> str:
-    """Return LLVM text of ``weft_stamp(args)``, which appends the clock to the buffer whose address is in ``args``."""
+    """Return the LLVM text of the stamp."""
     if _CLOCK is None:
         raise OSError("profile: this system has no clock_gettime, so kernels cannot be timed here")
-    return f"""
-declare i32 @clock_gettime(i32, ptr)
-define void @weft_stamp(ptr %args) nounwind {{
-  %now = alloca {{ i64, i64 }}
-  %buffer = load ptr, ptr %args
-  %failed = call i32 @clock_gettime(i32 {int(_CLOCK)}, ptr %now)
-  %s = load i64, ptr %now
-  %ns.p = getelementptr i64, ptr %now, i64 1
-  %ns = load i64, ptr %ns.p
-  %whole = mul i64 %s, 1000000000
-  %time = add i64 %whole, %ns
-  %n = load i64, ptr %buffer
-  %n1 = add i64 %n, 1
-  %at = getelementptr i64, ptr %buffer, i64 %n1
-  store i64 %time, ptr %at
-  store i64 %n1, ptr %buffer
-  ret void
-}}
-"""
+    return text_of_all([stamp])

@@ -8,23 +8,8 @@ Each run has its own fault record (see ``tables.py``); a fault ends the run afte
 
 from __future__ import annotations
 
-from weft.devices.cpu.native import pool_ir
+from weft.devices.cpu.native import layouts, pool_ir
 from weft.devices.cpu.native.imported_symbols import FLUSH_TO_ZERO
-from weft.devices.cpu.native.layouts import (
-    ADDRESS,
-    ALLOCATOR,
-    BOOLEAN,
-    BUFFER,
-    CALL,
-    COUNTERS,
-    FAULT,
-    FLOAT32,
-    FLOAT64,
-    FLUSH,
-    HEADER,
-    RELEASE,
-    UNUSED,
-)
 from weft.devices.cpu.native.machine_ir import load_mode, save_mode
 from weft.devices.cpu.native.routine import Array, Body, Value, routine
 from weft.devices.cpu.native.table_ir import call_step, place, where_faulted
@@ -37,8 +22,8 @@ def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers
     buffers: the class Buffer
     """
     out = f.array(slot)
-    with f.when(kind == ADDRESS):
-        buffer = f.record(object_, BUFFER)
+    with f.when(kind == layouts.ADDRESS):
+        buffer = f.record(object_, layouts.BUFFER)
         with f.when(buffer["type"] == buffers):
             out[0] = buffer["address"]
             f.ret(True)
@@ -49,18 +34,18 @@ def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers
         f.call("Py_DecRef", attribute)
         out[0] = address
         _succeed(f, address == -1)
-    with f.when(kind == UNUSED):
+    with f.when(kind == layouts.UNUSED):
         f.ret(True)
-    with f.when(kind == FLOAT32):
+    with f.when(kind == layouts.FLOAT32):
         number = f.call("PyFloat_AsDouble", object_)
         out[0] = 0
         f.array(slot, "float")[0] = number.to("float")
         _succeed(f, number == -1.0)
-    with f.when(kind == FLOAT64):
+    with f.when(kind == layouts.FLOAT64):
         number = f.call("PyFloat_AsDouble", object_)
         f.array(slot, "double")[0] = number
         _succeed(f, number == -1.0)
-    with f.when(kind == BOOLEAN):
+    with f.when(kind == layouts.BOOLEAN):
         truth = f.call("PyObject_IsTrue", object_)
         out[0] = truth.to("i64")
         f.ret(truth >= 0)
@@ -79,11 +64,11 @@ def _succeed(f: Body, suspect: Value) -> None:
 @routine("i1 weft_execute(ptr table, ptr inputs, ptr outputs, i64 arena)")
 def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) -> None:
     """Fill the slots of a table from lists and run its steps. Return False if an exception is set."""
-    words = f.record(table, CALL)
+    words = f.record(table, layouts.CALL)
     ni, no, name = words["ni"], words["no"], words["name"]
     slots = f.room("i64", words["total"])
-    buffers = f.record(words["allocator"], ALLOCATOR)["type"]
-    kinds = f.array(table).part(HEADER)
+    buffers = f.record(words["allocator"], layouts.ALLOCATOR)["type"]
+    kinds = f.array(table).part(layouts.HEADER)
     is_valid = (f.call("PyList_Size", inputs) == ni) & (f.call("PyList_Size", outputs) == no)
     with f.unless(is_valid):
         f.call("PyErr_BadArgument")
@@ -94,14 +79,14 @@ def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) 
             f.ret(False)
     with f.each(no) as k:
         object_ = f.call("PyList_GetItem", outputs, k)
-        with f.unless(f.call(item, object_, ADDRESS, name, slots.at(ni + k), buffers)):
+        with f.unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers)):
             f.ret(False)
     f.ret(f.call(walk, table, slots.pointer, arena))
 
 
 def parts(f: Body, table: Value, ni: Value, no: Value) -> tuple[Array, Array, Array, Array]:
     """Return the lists of a table: kinds of inputs, bytes of outputs, homes of outputs, donations."""
-    kinds = f.array(table).part(HEADER)
+    kinds = f.array(table).part(layouts.HEADER)
     sizes = kinds.part(ni)
     homes = sizes.part(no)
     return kinds, sizes, homes, homes.part(no)
@@ -110,7 +95,7 @@ def parts(f: Body, table: Value, ni: Value, no: Value) -> tuple[Array, Array, Ar
 @routine("i1 weft_walk(ptr table, ptr slots, i64 arena)")
 def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     """Run the steps of a table whose slots for inputs and outputs are filled. Return False if an exception is set."""
-    words = f.record(table, CALL)
+    words = f.record(table, layouts.CALL)
     left = words["left"]
     with f.unless(left == 0):
         with f.when(left == 1):
@@ -119,7 +104,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
         words["left"] = left - 1
     slots = f.array(slots_)
     record = f.fixed_room("[2 x i64]")
-    f.record(record, FAULT)["site"] = 0
+    f.record(record, layouts.FAULT)["site"] = 0
     ni, no, na, nc, flags = words["ni"], words["no"], words["na"], words["nc"], words["flags"]
     limit = words["workers"].to("i32")
     packed = f.room("i64", words["most"])
@@ -130,13 +115,13 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     rest = arena_slots.part(na)
     rest[0] = record.to("i64")
     f.copy(rest.at(1), constants.pointer, nc << 3)
-    counters = f.record(f.symbol("weft_counters"), COUNTERS)
+    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
     counters["entries"] = counters["entries"] + 1
     mode = save_mode(f)
-    flush = flags & FLUSH != 0
+    flush = flags & layouts.FLUSH != 0
     with f.when(flush):
         load_mode(f, mode | FLUSH_TO_ZERO)
-    release = flags & RELEASE != 0
+    release = flags & layouts.RELEASE != 0
     thread = f.variable("ptr", None)
     with f.when(release):
         thread.now = f.call("PyEval_SaveThread")
@@ -173,7 +158,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
 @routine("void weft_tell(ptr record)", attributes="cold noinline nounwind")
 def tell(f: Body, record: Value) -> None:
     """Set the exception IndexFault(site, index)."""
-    fault = f.record(record, FAULT)
+    fault = f.record(record, layouts.FAULT)
     site = f.call("PyLong_FromLongLong", fault["site"] - 1)
     index = f.call("PyLong_FromLongLong", fault["index"])
     with f.when(site.null | index.null):

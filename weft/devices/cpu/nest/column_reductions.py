@@ -9,8 +9,7 @@ one loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,11 +66,9 @@ class Sheet:
         f = n.f
         self.main = axis.extent // lanes * lanes
         self.lo = f.mul(which, width)
-        end = f.add(self.lo, width)
-        if axis.extent % width == 0:
-            self.hi = end
-        else:
-            self.hi = f.minimum(end, self.main)
+        self.hi = f.add(self.lo, width)
+        if axis.extent % width:
+            self.hi = f.minimum(self.hi, self.main)
         self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
         self.results: dict[int, tuple[Reduction, list[str]]] = {}
         self.early = early(n)
@@ -81,22 +78,20 @@ class Sheet:
     def array(self, type_: str) -> str:
         return self.n.f.local(f"[{self.width + self.lanes} x {cell_type(type_)}]", 64)
 
-    @contextmanager
-    def _local_index(self, v: str, mask: str | None) -> Iterator[str]:
-        yield self.n.f.add(v, 0) if self.lo == "0" else self.n.f.let(f"sub i64 {v}, {self.lo}", "i")
+    def _local_index(self, v: str) -> str:
+        return v if self.lo == "0" else self.n.f.let(f"sub i64 {v}, {self.lo}", "i")
 
     def each(self, body, unroll: int = 1) -> None:
         """Emit ``body(place, mask, shifts)`` for each vector group of the slab; place: index into the arrays."""
         n = self.n
         if self.axis.extent % (self.lanes * unroll) or self.width % (self.lanes * unroll):
             unroll = 1
-        with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v, self._local_index(v, None) as place:
-            body(place, None, [u * self.lanes for u in range(unroll)])
+        with n.loop(self.lo, self.hi, self.lanes * unroll, self.axis.id) as v:
+            body(self._local_index(v), None, [u * self.lanes for u in range(unroll)])
         if self.last:
             with n.when(self.last), n.block(self.axis.id):
                 n.base.axes[self.axis.id] = str(self.main)
-                with self._local_index(str(self.main), "") as place:
-                    body(place, first_mask(self.lanes, self.axis.extent % self.lanes), [0])
+                body(self._local_index(str(self.main)), first_mask(self.lanes, self.axis.extent % self.lanes), [0])
 
     def env(self, mask: str | None, shift: int, stage_axis: int | None = None, row: int = 0) -> Env:
         env = self.n.env(self.axis.id, self.lanes, mask, shift, {}, set())
@@ -317,11 +312,12 @@ def early(n: Nest) -> list[Early]:
     out: list[Early] = []
     for s in last.stores:
         plain = s.mode == "set" and not s.access.guard and not s.access.index[0].gather and s.access.buffer.scope == "arg"
-        match = _find_reusable(n, s, dict((id(v), number) for v, number in numbers[-1]), computed) if plain else None
+        match = _find_reusable(s, {id(v): number for v, number in numbers[-1]}, computed) if plain else None
         if match is None or any(e.store.access.buffer == s.access.buffer for e in out):
             continue
         again, (k, value) = match
-        place = _replace_axis(s.access.index[0], axis.id, stages[k].axes[0].id)
+        index, other = s.access.index[0], stages[k].axes[0].id
+        place = replace(index, terms=tuple(sorted((other if a == axis.id else a, c) for a, c in index.terms)))
         store = Store(replace(s.access, index=(place,)), value)
         if _is_safe(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
             out.append(Early(k, value, store, again, Value("load", (), value.dtype, s.access)))
@@ -338,7 +334,7 @@ def _number_values(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int
     return [(v, canon.of(v, axis, memo)) for v in values if axis in dependencies(v, n.base.deps)]
 
 
-def _find_reusable(n: Nest, s: Store, numbers: dict[int, int], computed: dict[int, tuple[int, Value]]):
+def _find_reusable(s: Store, numbers: dict[int, int], computed: dict[int, tuple[int, Value]]):
     """Return the uppermost costly value of a store that an earlier stage computes: (value, (stage, the value there)), or None."""
 
     def is_computed(v: Value) -> bool:
@@ -346,10 +342,6 @@ def _find_reusable(n: Nest, s: Store, numbers: dict[int, int], computed: dict[in
 
     match = next(uppermost([s.value], is_computed), None)
     return None if match is None else (match, computed[numbers[id(match)]])
-
-
-def _replace_axis(index: Affine, axis: int, other: int) -> Affine:
-    return replace(index, terms=tuple(sorted((other if a == axis else a, c) for a, c in index.terms)))
 
 
 def _is_safe(n: Nest, s: Store, maker: int, place: Affine, replaced: set[int]) -> bool:
@@ -396,13 +388,7 @@ def _body_shape(part: Part, lanes: int) -> tuple[int, int]:
 
 def _reserve_slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
     pitch = -(-n.part.shared[0].extent // lanes) * lanes
-    out = {}
-    for r in n.part.stages[0].reductions:
-        key = (1 << 40) + r.id
-        if key not in n.layout.offsets:
-            n.layout.offsets[key] = n.layout.reserve(blocks * pitch * 8)
-        out[r.id] = n.scratch(n.layout.offsets[key])
-    return out, pitch
+    return {r.id: n.scratch(n.layout.states(r, blocks * pitch * 8)) for r in n.part.stages[0].reductions}, pitch
 
 
 def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.check import record_slot, stop_here
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
-from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.env import Env, key_of
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import guards_of
@@ -43,10 +44,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
                     len(buffers) + len(kernel.scalars))
     for b in scratch:
-        size = b.dtype.bytes
-        for extent in b.shape:
-            size *= extent
-        layout.offsets[key_of(b)] = layout.reserve(max(size, 1))
+        layout.offsets[key_of(b)] = layout.reserve(max(b.dtype.bytes * math.prod(b.shape), 1))
     entry = m.function(f"define void @{symbol}(ptr %context)")
     count_entry(m, entry)
     for i, part in enumerate(parts):
@@ -55,17 +53,16 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         plan = plan_part(part, isa, may_repeat)
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
-        copy_slots = _match_copy(part, layout)
-        if copy_slots is None:
-            run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
-        else:
+        copy_slots, differ = _match_copy(part, layout), ""
+        if copy_slots is not None:  # nothing to do if the output aliases the input
             m.took("copy unless in place")
             source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copy_slots)
-            with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # nothing to do if the output aliases the input
-                run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
+            differ = entry.let(f"icmp ne ptr {source}, {target}", "c")
+        with entry.when(differ) if differ else nullcontext():
+            run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
             if plan.kind == "full":
-                emit_merge(m, isa, layout, part, plan, f"{name}.merge")
+                emit_merge(m, isa, layout, part, f"{name}.merge")
             else:
                 emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
@@ -94,20 +91,7 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     n = Nest(f, m, isa, layout, part)
     m.took(path_of(plan, part))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
-    if plan.kind == "full":
-        _emit_full(n, plan)
-    elif plan.kind == "rows":
-        _emit_rows(n, plan)
-    elif plan.kind == "sheet":
-        _emit_sheet(n, plan)
-    elif plan.kind == "blocks":
-        emit_blocks(n, plan.lanes, plan.rows, plan.chunks)
-    elif plan.kind == "turn":
-        _emit_transposed(n, plan)
-    elif plan.kind == "columns":
-        _emit_columns(n, plan)
-    else:
-        _emit_tiles(n, plan)
+    _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
@@ -130,26 +114,27 @@ def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int
     return lo, (hi if total % each == 0 else n.f.minimum(hi, total))
 
 
-def _emit_rows(n: Nest, plan: NestPlan) -> None:
-    shared = n.part.shared
-    if not shared:
-        emit_row(n, plan.lanes, plan.unroll)
+@contextmanager
+def _rows_of_chunk(n: Nest, plan: NestPlan, axes: tuple[Axis, ...]) -> Iterator[None]:
+    """Loop over this chunk's iterations of ``axes``; without axes there is one."""
+    if not axes:
+        yield
         return
-    lo, hi = _chunk_range(n, plan.rows, size_of(shared), plan.chunks)
+    lo, hi = _chunk_range(n, plan.rows, size_of(axes), plan.chunks)
     with n.loop(lo, hi) as row:
-        n.split_index(row, shared)
+        n.split_index(row, axes)
+        yield
+
+
+def _emit_rows(n: Nest, plan: NestPlan) -> None:
+    with _rows_of_chunk(n, plan, n.part.shared):
         emit_row(n, plan.lanes, plan.unroll)
 
 
 def _emit_tiles(n: Nest, plan: NestPlan) -> None:
     part = n.part
     if plan.axis is None:
-        if not part.shared:
-            emit_stages(n, [n.env(accs={})])
-            return
-        lo, hi = _chunk_range(n, plan.rows, size_of(part.shared), plan.chunks)
-        with n.loop(lo, hi) as row:
-            n.split_index(row, part.shared)
+        with _rows_of_chunk(n, plan, part.shared):
             emit_stages(n, [n.env(accs={})])
         return
     axis = next(a for a in part.shared if a.id == plan.axis)
@@ -165,13 +150,11 @@ def _emit_tiles(n: Nest, plan: NestPlan) -> None:
             with _skip_unwritten_rows(n, {plan.axis, plan.minor}):
                 _emit_axis(n, plan, axis)
         return
-    pieces = -(-axis.extent // plan.piece)
+    pieces, which = -(-axis.extent // plan.piece), "%chunk"
     if outer:
         row = n.f.let(f"udiv i64 %chunk, {pieces}", "i")
         which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
         n.split_index(row, outer)
-    else:
-        which = "%chunk"
     _emit_piece(n, plan, axis, which)
 
 
@@ -218,11 +201,9 @@ def _emit_columns(n: Nest, plan: NestPlan) -> None:
     """Emit some columns of all rows. Rows may write the same element and keep their order; columns never do."""
     axis = next(a for a in n.part.shared if a.id == plan.axis)
     outer = tuple(a for a in n.part.shared if a.id != plan.axis)
-    if not outer:
-        _emit_piece(n, plan, axis, "%chunk")
-        return
-    with n.loop(0, size_of(outer)) as row:
-        n.split_index(row, outer)
+    with n.loop(0, size_of(outer)) if outer else nullcontext() as row:
+        if row is not None:
+            n.split_index(row, outer)
         _emit_piece(n, plan, axis, "%chunk")
 
 
@@ -249,22 +230,21 @@ def _emit_transposed(n: Nest, plan: NestPlan) -> None:
                     one.offsets = {**one.offsets, which: k}
                     one.turn = which
                     group.append(one)
-            _reset_accs(group)
-            emit_stages(n, group)
+            _emit_fresh(n, group)
 
 
 def _emit_axis(n: Nest, plan: NestPlan, axis: Axis) -> None:
     """Emit the whole vector axis."""
     minor = next((a for a in n.part.shared if a.id == plan.minor), None)
     for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
-        _reset_accs(envs)
-        emit_stages(n, envs)
+        _emit_fresh(n, envs)
 
 
-def _reset_accs(envs: list) -> None:
+def _emit_fresh(n: Nest, envs: list[Env]) -> None:
+    """Emit all stages on Envs without accumulators."""
     for env in envs:
-        env.accs = {}
-        env.uniform = set()
+        env.accs, env.uniform = {}, set()
+    emit_stages(n, envs)
 
 
 def _emit_piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
@@ -277,26 +257,17 @@ def _emit_piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
     if -(-axis.extent // plan.piece) * plan.piece > main:  # the last piece ends early
         hi = f.minimum(hi, main)
     with n.loop(lo, hi, step, axis.id):
-        envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
-        _reset_accs(envs)
-        emit_stages(n, envs)
+        _emit_fresh(n, [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)])
     if axis.extent > main:
         last = (axis.extent - 1) // plan.piece
         with n.when(f.let(f"icmp eq i64 {which}, {last}")):
             for envs in vectors(n, axis, plan.lanes, plan.unroll, main, axis.extent):
-                _reset_accs(envs)
-                emit_stages(n, envs)
+                _emit_fresh(n, envs)
 
 
 def _reserve_slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int]]:
     """Return the scratch offsets of all blocks' states, reserved under the reduction's id."""
-    out = {}
-    for r in part.stages[0].reductions:
-        key = (1 << 40) + r.id
-        if key not in layout.offsets:
-            layout.offsets[key] = layout.reserve(16 * blocks)
-        out[r.id] = [layout.offsets[key], layout.offsets[key] + 8 * blocks]
-    return out
+    return {r.id: [at := layout.states(r, 16 * blocks), at + 8 * blocks] for r in part.stages[0].reductions}
 
 
 def _emit_full(n: Nest, plan: NestPlan) -> None:
@@ -324,7 +295,7 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
             keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)
 
 
-def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
+def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, name: str) -> None:
     """Emit the pairwise join of block results into the total."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
@@ -350,3 +321,9 @@ def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nes
         n.base.acc_level[r.id] = 0
         n.export(r, n.env())
     f.do("ret void")
+
+
+_EMITTERS: dict[str, Callable[[Nest, NestPlan], None]] = {
+    "full": _emit_full, "rows": _emit_rows, "sheet": _emit_sheet, "turn": _emit_transposed, "columns": _emit_columns,
+    "tiles": _emit_tiles, "blocks": lambda n, plan: emit_blocks(n, plan.lanes, plan.rows, plan.chunks),
+}

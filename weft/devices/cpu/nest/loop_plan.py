@@ -198,9 +198,7 @@ def _prefers_rows(part: Part, lanes: int) -> bool:
         return False
     longest = max(size_of(s.axes) for s in own)
     inner = max(s.axes[-1].extent for s in own)
-    if not laned and inner < lanes:
-        return False
-    if longest <= 4:
+    if longest <= 4 or (not laned and inner < lanes):
         return False
     rows = max(_score(part, s.axes[-1].id) for s in own)
     best = max((_score(part, a.id) for a in part.shared if a.extent >= lanes), default=-1e9)
@@ -223,6 +221,4 @@ def _vector_axis(part: Part, lanes: int) -> int | None:
             points -= 3.0 * (1 - a.extent / lanes)
         if points > best:
             best, result = points, a.id
-    if result is None:
-        return None
     return result

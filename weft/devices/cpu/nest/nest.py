@@ -14,7 +14,7 @@ from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
-from weft.kernel.expressions import roots, walk
+from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
 from weft.kernel.stages import Part
 
@@ -38,16 +38,19 @@ class ScratchLayout:
         self.size = at + (nbytes + 63) // 64 * 64
         return at
 
+    def states(self, r: Reduction, nbytes: int) -> int:
+        """Return the offset of the states of a reduction's blocks, reserved on the first call."""
+        key = (1 << 40) + r.id
+        if key not in self.offsets:
+            self.offsets[key] = self.reserve(nbytes)
+        return self.offsets[key]
+
 
 class Nest:
     """One function ``void(ptr context, i64 chunk, i64 worker)`` under construction."""
 
     def __init__(self, f: Function, m: Module, isa: ISA, layout: ScratchLayout, part: Part) -> None:
-        self.f = f
-        self.m = m
-        self.isa = isa
-        self.layout = layout
-        self.part = part
+        self.f, self.m, self.isa, self.layout, self.part = f, m, isa, layout, part
         self.levels = [Level(f.lines)]
         self.base = Env(levels=self.levels)
         self._scratch: str | None = None
@@ -59,7 +62,7 @@ class Nest:
             if v.op == "load":
                 self.buffer(v.attr)
             elif v.op == "scalar" and v.attr not in self.base.scalars:
-                self.base.scalars[v.attr] = self._load_argument(v.attr, v.dtype)
+                self.base.scalars[v.attr] = load_scalar(f, v.dtype, self._argument(layout.first_scalar + v.attr))
             elif v.op == "check" and not self.base.record:
                 self.base.record = self.f.load("ptr", self._argument(layout.scratch_slot + 1), 8)
         for stage in part.stages:
@@ -85,9 +88,6 @@ class Nest:
             self.base.pointers[key] = self.f.load("ptr", self._argument(slot), 8)
         else:
             self.base.pointers[key] = self.scratch(self.layout.offsets[key])
-
-    def _load_argument(self, number: int, dtype: Format) -> str:
-        return load_scalar(self.f, dtype, self._argument(self.layout.first_scalar + number))
 
     # loops
 
@@ -197,10 +197,7 @@ class Nest:
             self.buffer(access)
             self.f.lines = saved
         value = Value("acc", (), r.dtype, r.id)
-        self.part_keep(value)
         self.store(Store(access, value), env)
-
-    def part_keep(self, value: Value) -> None:
         self.base.memo.setdefault("keep", []).append(value)  # memos are keyed by id(), which must stay unique
 
 
@@ -237,11 +234,10 @@ def lanes_for(isa: ISA, part: Part) -> int:
 
 def cost_of(values: list[Value]) -> float:
     """Estimate the nanoseconds per element."""
-    return sum(_operation_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
+    def operation_ns(op: str) -> float:
+        return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
 
-
-def _operation_ns(op: str) -> float:
-    return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
+    return sum(operation_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
 
 
 LONG = VECTORS | {"philox"}
@@ -258,21 +254,13 @@ def instructions(values: list[Value], axis: int | None) -> int:
 
 def strides_along(part: Part, axis: int) -> list[int]:
     """Return the coefficient of an axis in every load and store."""
-    out = []
-    for v in walk(roots(part.stages)):
-        if v.op == "load":
-            out.append(_stride(v.attr, axis))
-    for stage in part.stages:
-        for s in stage.stores:
-            out.append(_stride(s.access, axis))
-    return out
+    accesses = [v.attr for v in walk(roots(part.stages)) if v.op == "load"]
+    accesses += [s.access for stage in part.stages for s in stage.stores]
+    return [_stride(access, axis) for access in accesses]
 
 
 def _stride(access: Access, axis: int) -> int:
     affine = access.flat()
-    from weft.kernel.expressions import dependencies
-
-    for v, _ in affine.gather:
-        if axis in dependencies(v, {}):
-            return 1 << 30
+    if any(axis in dependencies(v, {}) for v, _ in affine.gather):
+        return 1 << 30
     return dict(affine.terms).get(axis, 0)

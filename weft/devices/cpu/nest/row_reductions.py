@@ -28,7 +28,7 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
             continue
         if stage.reductions:
             for group in _group_by_order(stage):
-                states = reduce_range(n, group, lanes, 0, total, _make_hook(n, k, group, row, k == ahead))
+                states = reduce_range(n, group, lanes, total, _make_hook(n, k, group, row, k == ahead))
                 finish(n, group, states)
         if stage.stores and total:
             with n.loops(stage.axes[:-1]):
@@ -86,7 +86,7 @@ def width_for(stage: Stage, lanes: int) -> int:
     return min(lanes, stage.reductions[0].order.lanes)
 
 
-def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook: Hook | None = None) -> dict[int, list[str]]:
+def reduce_range(n: Nest, stage: Stage, lanes: int, total: int, hook: Hook | None = None) -> dict[int, list[str]]:
     """Return the scalar states of all reductions over the whole flat index."""
     lanes = width_for(stage, lanes)
     if len(stage.axes) > 1:
@@ -96,7 +96,7 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook
     block = stage.reductions[0].order.block
     n.m.took("row" if total <= block else "row of blocks")
     if total <= block:
-        return reduce_block(n, stage, lanes, start, total, hook)
+        return reduce_block(n, stage, lanes, 0, total, hook)
     sums = Joined(n, stage, -(-total // block))
     full_end = total // block * block
     with n.loop(0, full_end, block) as first:

@@ -21,15 +21,14 @@ def emit_stages(n: Nest, envs: list[Env]) -> None:
 
 
 def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    total = size_of(stage.axes)
     if not stage.reductions:
-        total = size_of(stage.axes)
         with n.loops(stage.axes) if total else n.block():
             if total:
                 for env in envs:
                     for s in stage.stores:
                         n.store(s, env)
         return
-    total = size_of(stage.axes)
     if any(r.running for r in stage.reductions):
         if total:
             n.m.took("tile running")
@@ -185,21 +184,17 @@ def _reduce_unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict
                 for r in stage.reductions:
                     row = leaves[r.id, u]
                     at = k % len(row)
-                    o = Ops(n.f, n.m, n.isa, env.width)
                     state = row[at]
                     if state is not None:
                         row[at] = update(n, r, env, state, k)
                     elif r.monoid in ("sum", "prod", "dot"):
                         row[at] = update(n, r, env, reduce.identity(r, env.width), k)
                     else:
-                        del o
                         row[at] = element(n, r, env, k)
-    out = {}
-    for r in stage.reductions:
-        out[r.id] = [
-            reduce.fold_list(Ops(n.f, n.m, n.isa, env.width), r, leaves[r.id, u]) for u, env in enumerate(envs)
-        ]
-    return out
+    return {
+        r.id: [reduce.fold_list(Ops(n.f, n.m, n.isa, env.width), r, leaves[r.id, u]) for u, env in enumerate(envs)]
+        for r in stage.reductions
+    }
 
 
 def _reduce_blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> dict[int, list[list[str]]]:
@@ -232,12 +227,10 @@ def _flat_position(n: Nest, stage: Stage) -> str | int:
 def _reduce_laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
     """Reduce with accumulator k % order.lanes of each vector lane in a local array; blocks follow the order."""
     order = stage.reductions[0].order
-    cells: dict[tuple[int, int], list[str]] = {}
-    for r in stage.reductions:
-        for u, env in enumerate(envs):
-            cells[r.id, u] = [
-                n.f.local(f"[{order.lanes} x {wide(cell_type(t), env.width)}]") for t in reduce.state_types(r)
-            ]
+    cells = {
+        (r.id, u): [n.f.local(f"[{order.lanes} x {wide(cell_type(t), env.width)}]") for t in reduce.state_types(r)]
+        for r in stage.reductions for u, env in enumerate(envs)
+    }
 
     def places(r: Reduction, u: int, lane: str) -> list[tuple[str, str]]:
         """Return the type and the pointer of each part of a lane's state."""

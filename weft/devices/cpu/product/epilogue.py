@@ -101,9 +101,7 @@ class Epilogue:
         for access in self._find_matrices():
             flat, size = access.flat(), access.buffer.dtype.bytes
             step = dict(flat.terms)[self.p.m.id]
-            at: str | int = flat.const
-            for axis, c in flat.terms:
-                at = f.add(at, f.mul(axes[axis], c))
+            at = f.dot(flat.const, ((axes[axis], c) for axis, c in flat.terms))
             start = f.offset(f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8), f.mul(at, size))
             width = vectors * self.lanes * size
             places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
@@ -117,7 +115,7 @@ class Epilogue:
             axes[self.p.m.id] = i
         if self.p.n:
             axes[self.p.n.id] = j
-        used = {a for v in self.values for a in _buffers(v)} | {s.access.buffer.id for s in self.p.stores}
+        used = {v.attr.buffer.id for v in self.values if v.op == "load"} | {s.access.buffer.id for s in self.p.stores}
         pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
         first = len(self.kernel.inputs) + len(self.kernel.outputs)
         scalars = {
@@ -183,14 +181,12 @@ class Epilogue:
         value = to_memory(f, value, dtype, self.lanes)
         kind, flat = memory_type(dtype), store.access.flat()
         at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
-        for axis, c in flat.terms:
-            at = f.add(at, f.mul(env.axes[axis], c))
+        at = f.dot(at, ((env.axes[axis], c) for axis, c in flat.terms))
         pointer = f.element(env.pointers[store.access.buffer.id], kind, at)
         first = 0
         while first < live:
             n = 1 << ((live - first).bit_length() - 1)
-            order = ", ".join(f"i32 {first + x}" for x in range(n))
-            part = f.let(f"shufflevector <{self.lanes} x {kind}> {value}, <{self.lanes} x {kind}> poison, <{n} x i32> <{order}>")
+            part = f.shuffle(f"<{self.lanes} x {kind}>", value, "poison", range(first, first + n))
             f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.bytes), dtype.bytes)
             first += n
 
@@ -237,10 +233,6 @@ class Epilogue:
             self._store(f, env, acc, tail)
         f.do("ret void")
         return name
-
-
-def _buffers(value: Value) -> list[int]:
-    return [value.attr.buffer.id] if value.op == "load" else []
 
 
 def _cost(value: Value) -> int:

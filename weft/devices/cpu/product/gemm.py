@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
-from weft.devices.cpu.product.pack import Packer
+from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Kernel
-from weft.kernel.product import Operand, Product, match_product
+from weft.kernel.product import Product, match_product
 
 LINE = 64
 
@@ -180,15 +180,11 @@ class _Driver:
         f = self.module.function(f"define internal void @{self._name('unit')}(ptr %args, i64 %unit, ptr %work)")
         unit, ib = divide(f, "%unit", plan.m_units)
         unit, jb = divide(f, unit, plan.n_units)
-        outer: list[str] = []
-        for axis in reversed(p.outer):
-            unit, index = divide(f, unit, axis.extent)
-            outer.append(index)
-        outer.reverse()
+        _, outer = divide_all(f, unit, [axis.extent for axis in p.outer])
         first, stop = share(f, ib, plan.panels, plan.m_units)
         left, right = share(f, jb, plan.columns, plan.n_units)
-        a = self._operand_pointer(f, p.a, outer)
-        b = self._operand_pointer(f, p.b, outer)
+        a = operand_pointer(f, p.a, outer)
+        b = operand_pointer(f, p.b, outer)
         t = f.offset("%work", self.a_bytes + self.b_bytes)
         with ExitStack() as stack:
             at, kc, k0 = "0", str(plan.kc), "0"
@@ -206,7 +202,7 @@ class _Driver:
             full_columns = p.columns // plan.nr
             calls = _Calls(outer, kc, at, first, stop, left)
             if full_columns:
-                with f.loop(left, _minimum(f, right, full_columns) if self.last_columns else right) as jp:
+                with f.loop(left, f.minimum(right, full_columns) if self.last_columns else right) as jp:
                     self._emit_column(f, ak, bk, t, jp, wide=True, c=calls)
             if self.last_columns:
                 with f.when(f.let(f"icmp sgt i64 {right}, {full_columns}", "c")):
@@ -227,21 +223,13 @@ class _Driver:
         at = f.load("i64", place)
         f.do(f"br i1 {f.let(f'icmp slt i64 {at}, {self.steps}', 'c')}, label %{body}, label %{done}")
         f.label(body)
-        count = _minimum(f, self.piece, f.let(f"sub i64 {self.steps}, {at}"))
+        count = f.minimum(self.piece, f.let(f"sub i64 {self.steps}, {at}"))
         for unit in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
-            count = _minimum(f, count, f.let(f"sub i64 {unit}, {f.let(f'urem i64 {at}, {unit}')}"))
+            count = f.minimum(count, f.let(f"sub i64 {unit}, {f.let(f'urem i64 {at}, {unit}')}"))
         yield at, count
         f.store("i64", f.add(at, count), place)
         f.do(f"br label %{head}")
         f.label(done)
-
-    def _operand_pointer(self, f: Function, operand: Operand, outer: list[str]) -> str:
-        position = operand.buffer.id
-        pointer = f.load("ptr", f.offset("%args", 8 * position), 8)
-        at: str | int = operand.const
-        for index, stride in zip(outer, operand.outer, strict=True):
-            at = f.add(at, f.mul(index, stride))
-        return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
 
     def _first_row(self, f: Function, panel: str | int) -> str:
         """Return the first row of a panel; panels after the tall ones have one row less."""
@@ -257,7 +245,7 @@ class _Driver:
         plan = self.plan
         if plan.tall == plan.panels:
             return [(True, first, stop)]
-        return [(True, first, _minimum(f, stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
+        return [(True, first, f.minimum(stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
 
     def _emit_column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
         """Emit all row panels of one column panel."""
@@ -318,7 +306,7 @@ class _Driver:
         if count:
             line = f.offset(start, f.mul(local_panel, count * step))
             for x in range(count):
-                self._prefetch(f, f.offset(line, x * step))
+                self.module.prefetch(f, f.offset(line, x * step), near=False)
 
     def _plan_prefetch(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
         """Return (start of the next panel of b, cache lines of it to prefetch per tile, bytes between them)."""
@@ -333,9 +321,6 @@ class _Driver:
             return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
         return start, 0, 0
 
-    def _prefetch(self, f: Function, pointer: str, write: bool = False) -> None:
-        self.module.prefetch(f, pointer, write, near=write)
-
 
 class _Calls:
     """The arguments that all tiles of one piece of k share."""
@@ -346,10 +331,6 @@ class _Calls:
 
 def _round_to_line(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
-
-
-def _minimum(f: Function, a: str | int, b: str | int) -> str:
-    return f.let(f"select i1 {f.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
 
 
 def _maximum(f: Function, a: str | int, b: str | int) -> str:

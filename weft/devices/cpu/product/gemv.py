@@ -17,15 +17,15 @@ from contextlib import nullcontext
 from functools import partial
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.devices.cpu.product.epilogue import Epilogue
-from weft.devices.cpu.product.pack import Packer
+from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.kernel.ir import Kernel
-from weft.kernel.product import Operand, Product
+from weft.kernel.product import Product
 
 SWEEP = 8  # rows of the matrix read side by side
 WIDE = 8  # vectors of each row read at once
@@ -125,18 +125,13 @@ class _Driver:
             while done < live:  # powers of two
                 part = 1 << ((live - done).bit_length() - 1)
                 value = packer.read(f, f.offset(at, done * packer.size_in), part)
-                wide = ", ".join(f"i32 {x if x < part else part}" for x in range(n))
-                value = f.let(f"shufflevector {self._vec(part)} {value}, {self._vec(part)} zeroinitializer, <{n} x i32> <{wide}>")
-                order = ", ".join(f"i32 {x if not done <= x < done + part else n + x - done}" for x in range(n))
-                out = f.let(f"shufflevector {vec} {out}, {vec} {value}, <{n} x i32> <{order}>")
+                value = f.shuffle(self._vec(part), value, "zeroinitializer", [min(x, part) for x in range(n)])
+                out = f.shuffle(vec, out, value, [x if not done <= x < done + part else n + x - done for x in range(n)])
                 done += part
             return out
         if stride == 0:
             x = packer.read(f, at, 0)
-            one = f.let(f"insertelement {vec} poison, {self.scalar} {x}, i32 0")
-            full = f.let(f"shufflevector {vec} {one}, {vec} poison, <{n} x i32> zeroinitializer")
-            order = ", ".join(f"i32 {x if x < live else n + x}" for x in range(n))
-            return f.let(f"shufflevector {vec} {full}, {vec} zeroinitializer, <{n} x i32> <{order}>")
+            return f.shuffle(vec, f.splat(self.scalar, x, n), "zeroinitializer", [x if x < live else n + x for x in range(n)])
         for lane in range(live):
             x = packer.read(f, f.offset(at, lane * stride * packer.size_in), 0)
             out = f.let(f"insertelement {vec} {out}, {self.scalar} {x}, i32 {lane}")
@@ -158,8 +153,7 @@ class _Driver:
                 before = f.load(vec, cell, width)
                 after = self._fma(f, x, y, before, n)
                 if live < n:  # chains without an element keep -0.0
-                    order = ", ".join(f"i32 {c if c < live else n + c}" for c in range(n))
-                    after = f.let(f"shufflevector {vec} {after}, {vec} {before}, <{n} x i32> <{order}>")
+                    after = f.shuffle(vec, after, before, [c if c < live else n + c for c in range(n)])
                 f.store(vec, after, cell, width)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
@@ -176,8 +170,7 @@ class _Driver:
 
         (acc,) = self._sum_blocks(f, p.k // n * n, self._vec(1 if p.columns == 1 else self.lanes), 1, block)
         if p.columns == 1:
-            order = ", ".join("i32 0" for _ in range(self.lanes))
-            acc = f.let(f"shufflevector {self._vec(1)} {acc}, {self._vec(1)} poison, <{self.lanes} x i32> <{order}>")
+            acc = f.shuffle(self._vec(1), acc, "poison", [0] * self.lanes)
         self._finish(f, acc, "%j", tail % self.lanes)
         f.do("ret void")
 
@@ -204,13 +197,8 @@ class _Driver:
 
     def _join(self, f: Function, at: pairwise.Places, number: str, last: str, type_: str, cells: list[str]) -> None:
         """Join a block's sums with those of earlier blocks; store the result unless the block is the last."""
-        types = [type_] * len(cells)
-        pairwise.join(
-            self.module, f, at, pairwise.joins(f, number, last), types, cells,
-            lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)], self.size,
-        )
-        with f.when(f.let(f"xor i1 {last}, true")):
-            pairwise.keep(self.module, f, at, number, types, cells, self.size)
+        merge = pairwise.adder(f, type_)
+        pairwise.add_block(self.module, f, at, number, last, [type_] * len(cells), cells, merge, self.size)
 
     def _add_chains_of_rows(self, f: Function, sums: list[str]) -> str:
         """Return the vector of all rows' sums; the upper half of each row's chains is added to the lower half, repeatedly."""
@@ -219,21 +207,14 @@ class _Driver:
             half = span // 2
             count = 2 * n if len(sums) > 1 else n
             low = [x for x in range(count) if x % span < half]
-            masks = [", ".join(f"i32 {x + up}" for x in low) for up in (0, half)]
             pairs = list(zip(sums[::2], sums[1::2], strict=True)) if len(sums) > 1 else [(sums[0], "poison")]
             out = []
             for x, y in pairs:
-                a, b = (
-                    f.let(f"shufflevector {self._vec(n)} {x}, {self._vec(n)} {y}, <{len(low)} x i32> <{mask}>") for mask in masks
-                )
+                a, b = (f.shuffle(self._vec(n), x, y, [k + up for k in low]) for up in (0, half))
                 out.append(f.let(f"fadd {self._vec(len(low))} {a}, {b}"))
             sums, n, span = out, len(low), half
         while len(sums) > 1:
-            order = ", ".join(f"i32 {x}" for x in range(2 * n))
-            sums = [
-                f.let(f"shufflevector {self._vec(n)} {x}, {self._vec(n)} {y}, <{2 * n} x i32> <{order}>")
-                for x, y in zip(sums[::2], sums[1::2], strict=True)
-            ]
+            sums = [f.shuffle(self._vec(n), x, y, range(2 * n)) for x, y in zip(sums[::2], sums[1::2], strict=True)]
             n *= 2
         return sums[0]
 
@@ -317,9 +298,7 @@ class _Driver:
         return vectors, [self.lanes] * (vectors - 1) + [tail % self.lanes or self.lanes]
 
     def _splat(self, f: Function, at: str) -> str:
-        vec = self._vec(self.lanes)
-        one = f.let(f"insertelement {vec} poison, {self.scalar} {self.a.read(f, at, 0)}, i32 0")
-        return f.let(f"shufflevector {vec} {one}, {vec} poison, <{self.lanes} x i32> zeroinitializer")
+        return f.splat(self.scalar, self.a.read(f, at, 0), self.lanes)
 
     def _add_row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
         """Add x times a piece of a row of the matrix to ``cells``."""
@@ -347,12 +326,9 @@ class _Driver:
         p = self.p
         f = self.module.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, ptr %work)")
         unit, part = divide(f, "%unit", self.units)
-        outer: list[str] = []
-        for axis in reversed(p.outer):
-            unit, index = divide(f, unit, axis.extent)
-            outer.insert(0, index)
+        _, outer = divide_all(f, unit, [axis.extent for axis in p.outer])
         first, stop = share(f, part, self.groups, self.units)
-        a, b = self._operand_pointer(f, p.a, outer), self._operand_pointer(f, p.b, outer)
+        a, b = operand_pointer(f, p.a, outer), operand_pointer(f, p.b, outer)
         whole_groups = p.columns // self.nr
         end = f.minimum(stop, whole_groups)
         places = self._arguments("", outer)
@@ -400,10 +376,3 @@ class _Driver:
                 groups(sweep)
             groups(partial(finish, number))
         f.do("ret void")
-
-    def _operand_pointer(self, f: Function, operand: Operand, outer: list[str]) -> str:
-        pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
-        at: str | int = operand.const
-        for index, stride in zip(outer, operand.outer, strict=True):
-            at = f.add(at, f.mul(index, stride))
-        return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))

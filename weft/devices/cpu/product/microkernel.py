@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.devices.cpu.emit import pairwise
-from weft.devices.cpu.emit.masks import first_mask
+from weft.devices.cpu.emit.load import load_first_lanes
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.pack import Packer
 from weft.dtypes.formats import FLOAT32, FLOAT64
 
 Tile = list[list[str]]
+UNROLL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +73,9 @@ class Micro:
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
-def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
-    """Load the first ``live`` lanes; the others are zero, and their memory is not read."""
-    name = f"llvm.masked.load.{suffix}.p0"
-    module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
-    mask = first_mask(lanes, live)
-    return f.let(f"call {type_} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
-
-
 def emit_microkernel(
     module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
-    fetch: Callable[[Function], None] | None = None, unroll: int = 4,
+    fetch: Callable[[Function], None] | None = None,
 ) -> None:
     """Emit ``@name``.
 
@@ -106,9 +99,9 @@ def emit_microkernel(
         if micro.k * len(flat) <= 96:
             steps.emit("%A", "%B", "%P", micro.k)
         else:
-            _Loop(f, micro, steps, unroll).run(micro.k)
+            _Loop(f, micro, steps).run(micro.k)
     else:
-        _emit_blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
+        _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
     finish(f, _read(f, vec, cells, width))
     f.do("ret void")
 
@@ -148,10 +141,7 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
     far_at = pairwise.rows(f, "%T", micro.levels, places)
 
     def join(at: pairwise.Places, mask: str) -> None:
-        pairwise.join(
-            module, f, at, mask, types, cells,
-            lambda x, y: [f.let(f"fadd {vec} {p}, {q}") for p, q in zip(x, y, strict=True)], width,
-        )
+        pairwise.join(module, f, at, mask, types, cells, pairwise.adder(f, vec), width)
 
     if micro.partial:
         into = f.let(f"urem i64 %at, {block}")
@@ -194,11 +184,11 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
 
 
 class _Loop:
-    """The k loop, ``unroll`` steps a turn, then the rest. A second run continues where the first stopped."""
+    """The k loop, UNROLL steps a turn, then the rest. A second run continues where the first stopped."""
 
-    def __init__(self, f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
+    def __init__(self, f: Function, micro: Micro, steps: _Steps) -> None:
         self.f, self.micro, self.steps = f, micro, steps
-        self.unroll = 64 // micro.size if micro.conflict else unroll
+        self.unroll = 64 // micro.size if micro.conflict else UNROLL
         self.places = [f.local("ptr") for _ in range(3)]
         for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
             f.store("ptr", start, cell)
@@ -286,7 +276,7 @@ class _Steps:
         m = self.micro
         pointer = self.f.offset(b, (u * m.b_k + v * m.lanes) * m.size)
         if m.tail and v == m.vectors - 1:
-            value = masked_load(self.module, self.f, self.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
+            value = load_first_lanes(self.module, self.f, m.scalar, m.lanes, m.tail, pointer, m.size)
         else:
             value = self.f.load(self.vector, pointer, m.align)
         if m.copy:
@@ -295,10 +285,9 @@ class _Steps:
         return value
 
     def _splat(self, a: str, u: int, r: int) -> str:
-        m, vec = self.micro, self.vector
+        m = self.micro
         x = self.f.load(m.scalar, self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size), m.size)
-        one = self.f.let(f"insertelement {vec} poison, {m.scalar} {x}, i32 0")
-        return self.f.let(f"shufflevector {vec} {one}, {vec} poison, <{m.lanes} x i32> zeroinitializer")
+        return self.f.splat(m.scalar, x, m.lanes)
 
     def _fma(self, x: str, y: str, z: str) -> str:
         vec = self.vector

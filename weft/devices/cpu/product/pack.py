@@ -10,6 +10,14 @@ from weft.devices.cpu.emit.storage_formats import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.dtypes.formats import Format
+from weft.kernel.product import Operand
+
+
+def operand_pointer(f: Function, operand: Operand, outer: list[str]) -> str:
+    """Return the address of a product's operand at the indices ``outer``."""
+    pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
+    at = f.dot(operand.const, zip(outer, operand.outer, strict=True))
+    return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
 
 
 class Packer:
@@ -120,11 +128,8 @@ class Packer:
         parts = [self.read(f, f.offset(src, row * stride * self.size_in), quad) for row in rows]
         n = quad
         while len(parts) > 1:
-            order = ", ".join(f"i32 {x}" for x in range(2 * n))
-            parts = [
-                f.let(f"shufflevector <{n} x {self.out}> {x}, <{n} x {self.out}> {y}, <{2 * n} x i32> <{order}>")
-                for x, y in zip(parts[::2], parts[1::2], strict=True)
-            ]
+            kind = f"<{n} x {self.out}>"
+            parts = [f.shuffle(kind, x, y, range(2 * n)) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             n *= 2
         return parts[0]
 
@@ -137,7 +142,7 @@ class Packer:
             order = [
                 base + p if p < quad else self.lanes + base + p - quad for base in range(0, self.lanes, quad) for p in pattern
             ]
-            return f.let(f"shufflevector {vec} {x}, {vec} {y}, <{self.lanes} x i32> <{', '.join(f'i32 {o}' for o in order)}>")
+            return f.shuffle(vec, x, y, order)
 
         if quad == 2:
             return [shuffle(wide[0], wide[1], [0, 2]), shuffle(wide[0], wide[1], [1, 3])]

@@ -172,9 +172,4 @@ def _sum_blocks(v: Vectors, f: Function, type_: str, cells: list[str], width: in
         first = f.mul(number, "%block")
         block(first, f.minimum("%block", f.let(f"sub i64 %k, {first}")))
         last = f.let(f"icmp eq i64 {f.add(number, 1)}, {blocks}", "c")
-        pairwise.join(
-            v.m, f, at, pairwise.joins(f, number, last), types, cells,
-            lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)], width,
-        )
-        with f.when(f.let(f"xor i1 {last}, true")):
-            pairwise.keep(v.m, f, at, number, types, cells, width)
+        pairwise.add_block(v.m, f, at, number, last, types, cells, pairwise.adder(f, type_), width)

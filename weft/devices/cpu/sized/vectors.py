@@ -33,13 +33,11 @@ class Vectors:
 
     def splat(self, f: Function, at: str, n: int) -> str:
         """Load the number at an address into all lanes."""
-        one = f.let(f"insertelement {self.type(n)} poison, {self.scalar} {f.load(self.scalar, at, self.size)}, i32 0")
-        return f.let(f"shufflevector {self.type(n)} {one}, {self.type(n)} poison, <{n} x i32> zeroinitializer")
+        return f.splat(self.scalar, f.load(self.scalar, at, self.size), n)
 
     def first(self, f: Function, live: str, n: int, before: int = 0) -> str:
         """Emit a mask of the lanes below ``live``; ``before``: the number of lane 0."""
-        one = f.let(f"insertelement <{n} x i64> poison, i64 {live}, i32 0")
-        every = f.let(f"shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer")
+        every = f.splat("i64", live, n)
         numbers = ", ".join(f"i64 {before + lane}" for lane in range(n))
         return f.let(f"icmp slt <{n} x i64> <{numbers}>, {every}")
 
@@ -82,12 +80,7 @@ class Vectors:
         """Add the lanes of a vector pairwise by halves; return a scalar."""
         while n > 1:
             half = n // 2
-            low, high = (
-                f.let(
-                    f"shufflevector {self.type(n)} {x}, {self.type(n)} poison, "
-                    f"<{half} x i32> <{', '.join(f'i32 {start + lane}' for lane in range(half))}>"
-                ) for start in (0, half)
-            )
+            low, high = (f.shuffle(self.type(n), x, "poison", range(start, start + half)) for start in (0, half))
             x, n = self.add(f, low, high, half), half
         return f.let(f"extractelement {self.type(1)} {x}, i32 0")
 
