@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -191,17 +192,11 @@ class Node:
 
     @property
     def size(self) -> int:
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        n = self.dtype.bytes
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape, start=self.dtype.bytes)
 
     def __repr__(self) -> str:
         shape = ",".join(map(str, self.shape))

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from weft.dtypes.formats import FLOATS, Format
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
 from weft.kernel.summation import order_of
 from weft.kernel.target import Order
 
@@ -58,10 +58,7 @@ class Product:
 
     @property
     def batch(self) -> int:
-        out = 1
-        for axis in self.outer:
-            out *= axis.extent
-        return out
+        return size_of(self.outer)
 
     @property
     def turns(self) -> int:

@@ -10,8 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-import numpy as np
+from math import prod
 
 from weft.kernel.expressions import Rewriter, dependencies, each, roots, walk
 from weft.kernel.ir import (
@@ -66,11 +65,7 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
                 r, free = reductions[v.attr]
                 number += 1
                 buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
-                step, place = 1, Affine()
-                for a in reversed(free):
-                    place = place.plus(along(a, step))
-                    step *= a.extent
-                exported[v.attr] = (buffer, place)
+                exported[v.attr] = (buffer, place_of(free))
                 scratch.append(buffer)
     parts = []
     for i, (shared, stages) in enumerate(cut_parts):
@@ -212,7 +207,7 @@ class _Rewriter:
         for index, lo, hi in a.guard:
             if not self._always_holds(index, lo, hi):
                 guard.append((self.affine(index), lo, hi))
-        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(int(np.prod(a.buffer.shape)), 1),), a.buffer.scope)
+        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(prod(a.buffer.shape), 1),), a.buffer.scope)
         return Access(buffer, (self.affine(a.flat()),), tuple(guard), a.fill)
 
     def _always_holds(self, index: Affine, lo: int, hi: int) -> bool:
@@ -401,10 +396,7 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
         flat = affine(a.flat())
         if flat is None:
             return None
-        size = 1
-        for extent in a.buffer.shape:
-            size *= extent
-        return Access(Buffer(a.buffer.id, a.buffer.dtype, (size,), a.buffer.scope), (flat,), a.guard, a.fill)
+        return Access(Buffer(a.buffer.id, a.buffer.dtype, (prod(a.buffer.shape),), a.buffer.scope), (flat,), a.guard, a.fill)
 
     memo: dict[int, Value | None] = {}
 

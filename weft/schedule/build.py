@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from weft.dtypes.formats import UINT8
@@ -246,10 +247,7 @@ class _Slots:
 
     @staticmethod
     def _nbytes(slot: Slot) -> int:
-        n = slot.dtype.bytes
-        for e in slot.shape:
-            n *= e
-        return n
+        return prod(slot.shape, start=slot.dtype.bytes)
 
 
 def _donations(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from math import prod
 
 from weft.graph.node import Node, frozen
 from weft.schedule import reasons
@@ -30,10 +31,7 @@ def reduces(node: Node) -> bool:
     if kind not in ("reduce", "window"):
         return False
     if kind == "window":
-        size = 1
-        for n in node.params["window"]:
-            size *= n
-        return size > UNROLLED
+        return prod(node.params["window"]) > UNROLLED
     shape = node.inputs[0].shape
     return any(shape[a] != 1 for a in node.params["axes"])
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FROM_NUMPY
-from weft.graph.node import Cost, Node, Shape
+from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 
 Batched = tuple[Node, int | None]
@@ -131,10 +131,3 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     for position, axis in enumerate(axes):
         out[axis] = position
     return tuple(out)
-
-
-def product(shape: Shape | Sequence[int]) -> int:
-    n = 1
-    for e in shape:
-        n *= e
-    return n

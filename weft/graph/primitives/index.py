@@ -14,6 +14,7 @@ with the touched rows of a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -161,9 +162,7 @@ def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axe
             back = call.where(valid, back, number(0, back))
         return (hole, back, *none)
     # of several updates of one element only the last counts: find the writer of each element
-    count = 1
-    for n in shape:
-        count *= n
+    count = prod(shape)
     if count > 1:
         writer = reshape(call.iota(shape=(count,), dtype=INT64, axis=0), shape)
         board = full(0, tuple(x.shape[a] for a in axes), INT64)

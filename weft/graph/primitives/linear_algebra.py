@@ -9,6 +9,7 @@ singular matrices have derivatives, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
-from weft.graph.primitives.common import Batched, front, product, rank, traffic
+from weft.graph.primitives.common import Batched, front, rank, traffic
 from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import broadcast, dtype_error
 from weft.graph.primitives.table import register
@@ -65,7 +66,7 @@ def cubic_cost(operations: float) -> Callable[[Node], Cost]:
 
     def cost(node: Node) -> Cost:
         *lead, m, n = node.inputs[0].shape
-        return Cost(int(operations * product(lead) * m * n * min(m, n)), traffic(node))
+        return Cost(int(operations * prod(lead) * m * n * min(m, n)), traffic(node))
 
     return cost
 
@@ -85,7 +86,7 @@ def batch_rule(name: str) -> Callable[..., Batched]:
 
 def pack(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
     """Pack arrays with ``lead`` leading axes into one."""
-    flat = [np.reshape(p, (*p.shape[:lead], product(p.shape[lead:]))) for p in parts]
+    flat = [np.reshape(p, (*p.shape[:lead], prod(p.shape[lead:]))) for p in parts]
     return np.concatenate(flat, axis=-1)
 
 
@@ -93,7 +94,7 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
     """Return the parts of a packed result, whose shapes behind the leading extents are ``shapes``."""
     lead, at, out = node.shape[:-1], 0, []
     for shape in shapes:
-        size = product(shape)
+        size = prod(shape)
         start = (*(0 for _ in lead), at if size else 0)
         piece = call.slice(node, start=start, step=(1,) * len(start), shape=(*lead, size))
         out.append(reshape(piece, (*lead, *shape)))
@@ -103,7 +104,7 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
 
 def packed_length(*shapes: Shape) -> int:
     """Return the length of a packed result's last axis."""
-    return sum(map(product, shapes))
+    return sum(map(prod, shapes))
 
 
 # ---- nodes for derivatives

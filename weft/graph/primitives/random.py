@@ -6,6 +6,7 @@ The counter's 128 bits are (low word, high word, 0, 0) of ``base + (i >> 2)``, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp
+from weft.graph.primitives.common import Batched, Later, extent, front, zero_vjp
 from weft.graph.primitives.kinds import UINT32, UINT64
 from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
@@ -58,12 +59,12 @@ class _Nodes:
 
 
 def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return word(key, base, np.arange(product(shape), dtype=np.uint64)).reshape(shape)
+    return word(key, base, np.arange(prod(shape), dtype=np.uint64)).reshape(shape)
 
 
 def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> Batched:
     """Compute the same rounds by element-wise uint64 arithmetic over (batch, blocks)."""
-    count, n = extent(inputs, dims), product(shape)
+    count, n = extent(inputs, dims), prod(shape)
     key, base = (reshape(front(x, d), (count, 1)) if d is not None else x for x, d in zip(inputs, dims, strict=True))
     blocks = (n + 3) // 4
     if n == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
+from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import register
@@ -34,8 +35,8 @@ def _check_extents(name: str, shape: Ints) -> None:
 
 def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
     _check_extents("reshape", shape)
-    if product(shape) != x.size:
-        raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {product(shape)}.")
+    if prod(shape) != x.size:
+        raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {prod(shape)}.")
     return shape, x.dtype
 
 
