@@ -272,10 +272,8 @@ def pruned(graph: Graph) -> Graph:
         elif node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
             done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
-        elif all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-            done[node] = node
         else:
-            done[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            done[node] = node.on(inputs)
     smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
     return smaller if len(smaller.order) == len(graph.order) else pruned(smaller)
 

@@ -66,9 +66,7 @@ def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) ->
         if index.op is CONCAT and any(_inside(i, node, ranges) for i in index.inputs):  # each operand by itself
             parts = [cast(i, INT64) if _inside(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
-    if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-        return node
-    return Node(node.op, inputs, params, node.shape, node.dtype, node.where)
+    return node.on(inputs) if params is node.params else Node(node.op, inputs, params, node.shape, node.dtype, node.where)
 
 
 def _inside(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:
