@@ -16,21 +16,18 @@ from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 Batched = tuple[Node, int | None]
 
 
-class Later:
-    """A module that is imported when one of its functions is called.
-
-    Samples are needed only by tests, index rules only by kernels.
-    """
-
-    def __init__(self, module: str) -> None:
-        self._module = module
+class _IndexRules:
+    """The functions of ``index_rules``, which is imported when one of them is called: only kernels need it."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         @cache
         def load() -> Callable[..., Any]:
-            return getattr(import_module(f"weft.graph.primitives.{self._module}"), name)
+            return getattr(import_module("weft.graph.primitives.index_rules"), name)
 
         return lambda *args: load()(*args)
+
+
+read = _IndexRules()
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
@@ -101,6 +98,14 @@ def spread(x: Node, dim: int | None, count: int) -> Node:
 def rank(x: Node, dim: int | None) -> int:
     """Return the number of dimensions without the batch dimension."""
     return len(x.shape) - (dim is not None)
+
+
+def batch_along(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of a primitive of one operand along ``axis``."""
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, **params: Any) -> Batched:
+        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1, **params), 0
+
+    return rule
 
 
 def batch_elementwise(name: str) -> Callable[..., Batched]:

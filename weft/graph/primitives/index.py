@@ -24,13 +24,13 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
-    Later,
     batch_elementwise,
     extent,
     front,
     moving,
     per_element,
     rank,
+    read,
     shifted,
     spread,
     zero_vjp,
@@ -40,8 +40,6 @@ from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]

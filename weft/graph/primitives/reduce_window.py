@@ -17,12 +17,10 @@ from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, spread, traffic
+from weft.graph.primitives.common import Batched, extent, front, in_float32, read, spread, traffic
 from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]

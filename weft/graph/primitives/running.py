@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full
-from weft.graph.primitives.common import Batched, front, in_float32, per_input_element
+from weft.graph.primitives.common import batch_along, in_float32, per_input_element
 from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import TABLE, Primitive, register
@@ -22,13 +22,6 @@ def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
             raise dtype_error(name, (x,), ("x",), allowed)
         check_axis(name, axis, len(x.shape))
         return x.shape, x.dtype
-
-    return rule
-
-
-def _batch(name: str) -> Callable[..., Batched]:
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
-        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1), 0
 
     return rule
 
@@ -84,7 +77,7 @@ def _slice_axis(x: Node, axis: int, start: int, stop: int) -> Node:
 
 def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
-        name, "running", _rule(name, allowed), _reference(join), None, vjp, _batch(name), per_input_element,
+        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_along(name), per_input_element,
         monoid=monoid, last=True,
     ))
 

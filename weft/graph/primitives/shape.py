@@ -12,12 +12,10 @@ from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, shifted, spread, zero_vjp
+from weft.graph.primitives.common import Batched, extent, front, inverse, moving, read, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
