@@ -45,6 +45,17 @@ class Held:
     buffer: Buffer | None = None
 
 
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A store whose buffer has no number yet."""
+
+    node: Node
+    index: Index
+    guard: tuple[Guard, ...]
+    value: Value
+    mode: str = "set"
+
+
 class Scope:
     """The state of one phase under construction.
 

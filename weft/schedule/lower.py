@@ -11,11 +11,10 @@ from weft.kernel.hazards import in_place
 from weft.kernel.index import ZERO, Guard, Index, always
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
-from weft.schedule.expand import Expander, Held, Scope
+from weft.schedule.expand import Expander, Held, Pending, Scope
 from weft.schedule.fusion_graph import View
 from weft.schedule.group_structure import Structure, ends_kernel
 from weft.schedule.kernel_names import kernel_name
-from weft.schedule.open_stage import Pending
 from weft.schedule.reasons import Boundary
 from weft.schedule.traffic import traffic
 

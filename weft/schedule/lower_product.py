@@ -14,9 +14,8 @@ from weft.kernel.ir import Affine, Axis, Contraction, Phase, Stage, Value, along
 from weft.kernel.summation import product_order, window_order
 from weft.kernel.target import Order, Orders
 from weft.schedule.convolution_order import along_positions, dilation_phases, tap_phase
-from weft.schedule.expand import Expander, Scope
+from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure
-from weft.schedule.open_stage import Pending
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
