@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INEXACT, Format
+from weft.dtypes.formats import BOOL, INEXACT, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
@@ -23,7 +23,6 @@ from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
-from weft.graph.primitives.kinds import BOOL
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import bind, input_leaf
 

@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.index import IN_BOUNDS
-from weft.graph.primitives.kinds import BITS, INT64
+from weft.graph.primitives.kinds import BITS
 from weft.graph.primitives.shape import CONCAT
 from weft.graph.source_lines import ORIGIN
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import holds
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, holds
 from weft.graph.node import Graph, Node, Primitive, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
-from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 from weft.graph.primitives.shape import BROADCAST
 
 Rule = Callable[[Node], Node | None]

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
 from weft.graph.primitives.index import SCATTER
-from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.shape import BROADCAST, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind

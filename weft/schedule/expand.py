@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INT32
+from weft.dtypes.formats import FLOATS, INT32
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
-from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.expressions import INT64, Machine, tag

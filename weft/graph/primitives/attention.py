@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import BOOL, FLOATS, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split
 from weft.graph.primitives.call import call, cast, reshape
 from weft.graph.primitives.common import Batched, extent, front, spread, traffic
-from weft.graph.primitives.kinds import BOOL, FLOATS, UINT64
 from weft.graph.primitives.philox import word
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import TABLE, register

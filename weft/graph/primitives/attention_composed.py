@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.dtypes.formats import BOOL, FLOAT32, INT64, UINT64
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, full, number, permute, reshape
-from weft.graph.primitives.kinds import BOOL, FLOAT32, INT64, UINT64
 from weft.graph.primitives.table import constant
 
 

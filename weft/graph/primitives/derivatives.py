@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import FLOATS, Format
 from weft.graph.node import Node
 from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number
-from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT
 
 One = tuple[Node]

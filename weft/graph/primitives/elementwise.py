@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format, converted
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format, converted
 from weft.errors import DTypeError
 from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
 from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
-from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
+from weft.graph.primitives.kinds import ALL, BITS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, register
 

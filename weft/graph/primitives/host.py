@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
 from weft.graph.primitives.common import batch_along, traffic, zero_vjp
-from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import Rule, check_axis
 from weft.graph.primitives.table import register
 

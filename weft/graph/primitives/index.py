@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, INTEGERS, Format
 from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
@@ -36,7 +36,7 @@ from weft.graph.primitives.common import (
     zero_vjp,
 )
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
-from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register

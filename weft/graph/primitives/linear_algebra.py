@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, Format
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
 from weft.graph.primitives.common import Batched, front, rank, traffic
-from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import Rule, broadcast, dtype_error
 from weft.graph.primitives.table import register
 

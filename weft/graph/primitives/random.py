@@ -11,12 +11,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import UINT32, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, extent, front, read, zero_vjp
-from weft.graph.primitives.kinds import UINT32, UINT64
 from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import Batched, in_float32, inverse, per_input_element, zero_vjp
-from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
+from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.dtypes.formats import FROM_NUMPY, INT32, INT64, INTEGERS, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, extent, front, in_float32, read, spread, traffic
-from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, INT64, Format, complexed
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, batch_along, front, shifted, traffic
-from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import register
 
