@@ -85,17 +85,12 @@ class Code:
 
 def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
     """Compile a launch for a compute capability (90 is 9.0). aligned: alignment of all buffers' addresses."""
-    return code_of(here(job(launch, capability, aligned)))
+    return Code(*here(job(launch, capability, aligned)))
 
 
 def job(launch: Launch, capability: int, aligned: int) -> Job:
     """Return the job that a compiler process receives."""
     return launch.text, launch.signature, launch.warps, launch.stages, capability, aligned
-
-
-def code_of(answer: tuple[bytes, str, int, int, int, str]) -> Code:
-    """Return the code of a compiler's answer."""
-    return Code(*answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from weft.devices.cuda.row_reductions import (
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
 from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, power_of_two, program, unit_strides
-from weft.dtypes.formats import BOOL, FLOATS, INT64, Format
+from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
 from weft.kernel.stages import Part, place_of
 
@@ -122,11 +122,6 @@ def cuts(part: Part) -> bool:
         return False
     rows, _ = plan(part.shared, part.stages)
     return pieces(size_of(part.shared), rows) < FEW
-
-
-def can_cut(stage: Stage) -> bool:
-    """Return whether the stage's reductions can be cut; float products must be made in order."""
-    return all(not (r.monoid == "prod" and r.accum in FLOATS) for r in stage.reductions)
 
 
 @dataclass(frozen=True, slots=True)
