@@ -102,7 +102,7 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if image.buffer.dtype.bytes > c.accum.bytes or weights.buffer.dtype.bytes > c.accum.bytes:
         return None
     pairs = _pairs(image, m, c.k)
-    if pairs is None or not pairs:
+    if pairs is None:
         return None
     dot = c.order is None
     if not dot:  # taps are summed in the contraction's order, whatever the memory order of the image
@@ -162,9 +162,7 @@ def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tupl
             pairs.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
         elif len(o) + len(s) > 1:
             return None
-    if not pairs:
-        return None
-    return pairs
+    return pairs or None
 
 
 def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | None:

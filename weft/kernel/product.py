@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.dtypes.formats import FLOATS, Format
+from weft.dtypes.formats import Format
+from weft.kernel.convolution import plain_load
 from weft.kernel.expressions import Rewriter, access_values, each
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
 from weft.kernel.summation import order_of
@@ -119,12 +120,8 @@ def match_product(kernel: Kernel) -> Product | None:
 
 def loaded(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    if value.op == "cast" and value.dtype == accum:
-        value = value.args[0]
-    if value.op != "load" or value.dtype not in FLOATS or value.dtype.bytes > accum.bytes:
-        return None
-    access = value.attr
-    return None if access.guard or any(i.gather for i in access.index) else access
+    access = plain_load(value, accum.name)
+    return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 
 def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:

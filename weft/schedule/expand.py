@@ -121,7 +121,7 @@ class Expander:
         if op is CONSTANT:
             return self.m.const(node.params["value"], node.dtype)
         if is_reduction(node):
-            return self._expand_reduction(node, index, guards) if reduces(node) else self._inline_reduction(node, index, guards)
+            return self._expand_reduction(node, index) if reduces(node) else self._inline_reduction(node, index, guards)
         value = self._in_memory(node, index, guards) if op.same_memory else None
         if value is None:
             value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
@@ -221,7 +221,7 @@ class Expander:
             self.covered.add(node)
         return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
 
-    def _expand_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _expand_reduction(self, node: Node, index: Index) -> Value:
         """Return the value of a reduction: complete, loaded from memory, or computed in a stage of this phase."""
         facts = self.structure.facts[node]
         if not facts.needs:
