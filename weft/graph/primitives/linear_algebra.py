@@ -17,7 +17,7 @@ import numpy as np
 from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
-from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
+from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape, slice_axis, transposed
 from weft.graph.primitives.common import Batched, front, rank, traffic
 from weft.graph.primitives.rules import Rule, broadcast, dtype_error
 from weft.graph.primitives.table import register
@@ -115,11 +115,6 @@ def packed_length(*shapes: Shape) -> int:
 
 
 # ---- nodes for derivatives
-
-
-def transposed(x: Node) -> Node:
-    n = len(x.shape)
-    return permute(x, (*range(n - 2), n - 1, n - 2))
 
 
 def conj(x: Node) -> Node:
@@ -318,8 +313,7 @@ def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
 
 
 def _columns(x: Node, start: int, stop: int) -> Node:
-    lead = tuple(0 for _ in x.shape[:-1])
-    return call.slice(x, start=(*lead, start), step=(1,) * len(x.shape), shape=(*x.shape[:-1], stop - start))
+    return slice_axis(x, len(x.shape) - 1, start, stop)
 
 
 def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
