@@ -86,10 +86,6 @@ def results(scan: Node) -> list[tuple[Shape, Format]]:
     return last + stacked
 
 
-def _item_rule(scan: Node, index: int) -> tuple[Shape, Format]:
-    return results(scan)[index]
-
-
 def every(graph: Graph) -> list[Node]:
     """Return the nodes of a graph and of the bodies of its loops."""
     return [*graph.order, *(i for n in graph.order if n.op is SCAN for i in every(n.params["body"].graph))]
@@ -237,16 +233,11 @@ def _batch(
     return new, (*last, *stacked, *(None if d is None else 1 for d in last))
 
 
-def _item_batch(inputs: Sequence[Node], dims: Sequence[Any], index: int) -> tuple[Node, int | None]:
-    return item(inputs[0], index), dims[0][index]
-
-
-def _item_reference(values: list[np.ndarray], index: int) -> np.ndarray:
-    return values[index]
-
-
 SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
-ITEM = Primitive("item", "result", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
+ITEM = Primitive(
+    "item", "result", lambda scan, index: results(scan)[index], lambda values, index: values[index],
+    batch=lambda inputs, dims, index: (item(inputs[0], index), dims[0][index]),
+)
 
 
 def pruned(graph: Graph) -> Graph:

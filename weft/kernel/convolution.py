@@ -129,18 +129,9 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
     if any(axis not in summed_ids for axis, _ in weights.flat().terms):
         return None
-    return Conv(
-        c,
-        c.batch[0] if c.batch else NONE,
-        free[0] if free else NONE,
-        chan[0] if chan else NONE,
-        n[0] if n else NONE,
-        narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed),
-        dot,
-        image,
-        weights,
-        base,
-    )
+    group, only_free, only_chan, filters = (axes[0] if axes else NONE for axes in (c.batch, free, chan, n))
+    spatial = narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed)
+    return Conv(c, group, only_free, only_chan, filters, spatial, dot, image, weights, base)
 
 
 def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tuple[Axis, Axis, int, int, int]] | None:
