@@ -213,10 +213,6 @@ def _move_splat(node: Node) -> Node | None:
     return _broadcast_like(node, x if x.op is CONSTANT else x.inputs[0])
 
 
-def _no_padding(node: Node) -> Node | None:
-    return node.inputs[0] if not any(node.params["low"]) and not any(node.params["high"]) else None
-
-
 def _drop_empty_operands(node: Node) -> Node | None:
     """Remove empty operands of a concatenation, or the concatenation of one operand."""
     if len(node.inputs) == 1:
@@ -289,7 +285,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "broadcast_to": (_same_shape, _merge_shapes),
     "permute": (_permute, _permute_ones, _move_splat),
     "slice": (_whole_slice, _slice_of_slice, _move_splat),
-    "pad": (_no_padding,),
+    "pad": (_same_shape,),
     "concat": (_drop_empty_operands, _split_concat),
     **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"), (_no_axes,)),
 }

@@ -104,8 +104,8 @@ def _ordering_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
     shared = {a.id for a in kernel.phases[p].axes}
     if flat.gather and _within_row(kernel, p, write.access, shared, read.access):
         return ITERATIONS
-    same = _terms_along(flat, shared) == _terms_along(aim, shared) and _same_row(kernel, p, aim, shared, flat)
-    return ITERATIONS if same else None
+    along_shared, written = ([t for t in a.terms if t[0] in shared] for a in (flat, aim))
+    return ITERATIONS if along_shared == written and _same_row(kernel, p, aim, shared, flat) else None
 
 
 def _same_iteration_only(phase: Phase, read: _Read, write: _Write) -> bool:
@@ -148,10 +148,6 @@ def _rewrites(phase: Phase, stage: Stage | Contraction | Chain, store: Store) ->
     used = {a for index in store.access.index for a, _ in index.terms}
     loops = (*phase.axes, *stage.axes) if isinstance(stage, Stage) and store.mode != "own" else ()
     return any(a.extent > 1 and a.id not in used for a in loops)
-
-
-def _terms_along(flat: Affine, axes: set[int]) -> tuple:
-    return tuple(t for t in flat.terms if t[0] in axes)
 
 
 def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
