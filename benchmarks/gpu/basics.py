@@ -26,7 +26,7 @@ from weft.devices.cuda.adapter import compiled, toolchain
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.card_allocator import CardMemory
 from weft.devices.cuda.cards import cards
-from weft.devices.cuda.nvidia import NvidiaDriver, SecondStream
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.devices.faults import OutOfRoom
 from weft.dtypes.formats import FLOAT32, UINT8
 from weft.graph.node import Graph
@@ -243,13 +243,27 @@ def _threads(setting: Setting) -> dict[str, Any]:
     return {"says": "; ".join(wrong[:2]) or "4 threads ran at once, with right results", "right": not wrong}
 
 
+class _SecondStream:
+    """Another stream on a driver's card, such as another library has; it fills memory. number: CUDA's handle."""
+
+    def __init__(self, driver: NvidiaDriver) -> None:
+        self._driver, api = driver, driver._api
+        driver.enter()
+        self._stream = driver._call("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        self.number = int(self._stream)
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._driver.enter()
+        self._driver._call("cuMemsetD8Async", address, value, nbytes, self._stream)
+
+
 def _two_streams(setting: Setting) -> dict[str, Any]:
     """Check that weft and another stream, which writes between two runs, wait for each other by events, without the host."""
     device = setting.card
     driver = getattr(device, "driver", None)
     if not isinstance(driver, NvidiaDriver):
         return {"says": "not tested: this device has one stream", "right": True}
-    other, n = SecondStream(driver), 1 << 24
+    other, n = _SecondStream(driver), 1 << 24
     wrong = 0
     run, _ = _chain(setting)
     for turn in range(5):

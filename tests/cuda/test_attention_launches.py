@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.cuda.resources import usage
 from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
@@ -94,7 +95,7 @@ def test_compiles(capability: int, width: int, dtype: str) -> None:
     """Nothing is spilled, what a block has is its own, and narrow formats go to tensor cores."""
     for launch in launches(both(is_causal=True), *zeros(1024, width, dtype)):
         code = adapter.compiled(launch, capability)
-        used = adapter.usage(code)
+        used = usage(code)
         assert used.stack == 0 and code.scratch == 0, (launch.text, used)
         assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED[capability]
         assert ("mma" if dtype == "bfloat16" else "fma.rn.f32") in code.assembly
@@ -110,7 +111,7 @@ def test_width_128_goes_to_tensor_cores_of_64_rows(options: dict[str, Any]) -> N
     for launch in found:
         new, old = (adapter.compiled(launch, capability) for capability in (90, 80))
         assert "wgmma" in new.assembly and "mma.sync" not in new.assembly, launch.text
-        assert adapter.usage(new).stack == adapter.usage(old).stack == 0, launch.text
+        assert usage(new).stack == usage(old).stack == 0, launch.text
         assert old.shared <= SHARED[86]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import weft as wf
 from tests.cuda.on_device import check_kernel
+from tests.cuda.resources import usage
 from tests.cuda.test_programs import trained_in_16_bits
 from tests.fuzz.levels import perform
 from tests.graph.cnns import Net
@@ -130,7 +131,7 @@ def test_convolutions_load_16_bytes_at_once(capability: int, tmp_path: Any, monk
         found = widths(code.assembly)
         assert found[2] == 0 and found[16] >= 8, found
         assert "cp.async" in code.assembly and any(w in code.assembly for w in ("mma.sync", "wgmma", "tcgen05.mma"))
-        assert adapter.usage(code).stack == 0
+        assert usage(code).stack == 0
     if capability == 90:  # without the pass they are loads of two bytes
         before = [widths(code.assembly)[2] for code in products(graph, OFF, capability)]
         assert sum(n >= 16 for n in before) >= len(before) - 1, before

@@ -15,6 +15,7 @@ import pytest
 
 import weft as wf
 from tests.cuda.on_device import graph_of_program
+from tests.cuda.resources import usage
 from tests.cuda.samples import PRIMITIVES, derivatives, values
 from tests.fuzz import paths
 from tests.fuzz.families import grown
@@ -172,7 +173,7 @@ def test_templates(name: str, capability: int) -> None:
     found = _traced(f, *[wf.zeros(s, dtype=dtype) for s in shapes])
     codes = [adapter.compiled(launch, capability) for launch in found]
     for code in codes:
-        used = adapter.usage(code)
+        used = usage(code)
         assert used.stack == 0 and used.registers <= 255, (name, used)
         assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED[capability]
     if wanted == "mma":

@@ -232,7 +232,7 @@ def test_other_processes_emit_what_this_one_does(monkeypatch: pytest.MonkeyPatch
     with pool.state:
         assert pool.state.wait_for(lambda: all(task.done for task in tasks), 100)
     pool.end()
-    there = [adapter.code_of(task.answer) for task in tasks]
+    there = [adapter.Code(*task.answer) for task in tasks]
     assert [(c.binary, c.entry, c.shared) for c in there] == [(c.binary, c.entry, c.shared) for c in own]
 
 

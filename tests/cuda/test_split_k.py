@@ -15,6 +15,7 @@ import pytest
 
 import weft as wf
 from tests.cuda.on_device import check_kernel
+from tests.cuda.resources import usage
 from tests.cuda.samples import derivatives, values
 from tests.cuda.stub import made
 from tests.cuda.test_launcher import standing
@@ -382,7 +383,7 @@ def test_compiled(name: str, capability: int, tmp_path: Any, monkeypatch: pytest
     for first, second in pairs:
         codes = [adapter.compiled(launch, capability) for launch in (first, second)]
         for code in codes:
-            used = adapter.usage(code)
+            used = usage(code)
             # a number that is needed before the loop and behind it may wait on the stack
             assert used.registers * 32 * code.warps <= 65536 and code.scratch == 0
             assert used.stack <= (0 if code is codes[1] else 8) and not in_loops(code)

@@ -10,6 +10,7 @@ import pytest
 
 import weft as wf
 from tests import oracle
+from tests.cuda.resources import usage
 from weft.devices.cuda import adapter, split_work
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
@@ -201,5 +202,5 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     assert len([launch for launch in found if launch.grid[1] > 1]) >= 34
     for launch in {launch.text: launch for launch in found}.values():
         code = adapter.compiled(launch, capability)
-        used = adapter.usage(code)
+        used = usage(code)
         assert used.registers * 32 * code.warps <= 65536 and code.scratch == 0 and used.stack == 0, launch.text

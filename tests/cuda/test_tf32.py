@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.cuda.resources import usage
 from weft.devices.cuda import adapter
 from weft.devices.cuda.adapter import tf32
 from weft.devices.cuda.generate import generate
@@ -106,7 +107,7 @@ def test_code_uses_tensor_cores(
         graph = jit(f).trace(*[wf.zeros(s) for s in shapes]).graph
     launches = [launch for call in calls(build(graph, GPU)) for launch in generate(call.kernel).launches]
     codes = [adapter.compiled(launch, capability) for launch in launches]
-    used = [adapter.usage(code) for code in codes]
+    used = [usage(code) for code in codes]
     assert all(u.stack == 0 and u.registers <= 255 for u in used)
     words = [line for code in codes for line in code.assembly.splitlines() if "mma" in line and "tf32" in line]
     assert bool(words) == (precision != "float32")

@@ -29,10 +29,8 @@ def in_parts(graph: Graph, kept: Chaining) -> Graph:
         if node in composed:
             assert node.op.composed is not None
             done[node] = node.op.composed(*inputs, **node.params)
-        elif inputs == node.inputs:
-            done[node] = node
         else:
-            done[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            done[node] = node.on(inputs)
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 

@@ -26,18 +26,13 @@ ROOM = 8 << 20
 
 def hoisted(graph: Graph) -> Graph:
     """Return the graph with index checks moved in front of its loops where possible."""
-    if not _has_checks_in_loops(graph):
+    if not any(n.op is SCAN and any(i.op is IN_BOUNDS for i in every(n.params["body"].graph)) for n in graph.order):
         return graph
     before = ORIGIN.where
     try:
         return _hoist(graph)[0]
     finally:
         ORIGIN.where = before
-
-
-def _has_checks_in_loops(graph: Graph) -> bool:
-    """Return whether a loop of the graph checks an index."""
-    return any(n.op is SCAN and any(i.op is IN_BOUNDS for i in every(n.params["body"].graph)) for n in graph.order)
 
 
 def _hoist(graph: Graph) -> tuple[Graph, bool]:
@@ -49,10 +44,8 @@ def _hoist(graph: Graph) -> tuple[Graph, bool]:
         inputs = tuple([done[i] for i in node.inputs])
         if node.op is SCAN:
             done[node] = _hoist_from_scan(node, inputs)
-        elif all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-            done[node] = node
         else:
-            done[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            done[node] = node.on(inputs)
     same = all(a is b for a, b in done.items())
     return (graph, False) if same else (Graph(graph.inputs, [done[o] for o in graph.outputs]), True)
 
@@ -77,7 +70,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     room = max(ROOM, 2 * sum(o.size * o.dtype.bytes for o in operands[carries:]))
     checks = [n for n in _available_checks(body, set(available)) if length * n.size * n.dtype.bytes <= room]
     if not checks:
-        if not changed and all(a is b for a, b in zip(operands, scan.inputs, strict=True)):
+        if not changed and operands == scan.inputs:
             return scan
         return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.where)
     leaves = {n: input_leaf(n.shape, n.dtype) for n in checks}
@@ -132,7 +125,5 @@ def _substitute(outputs: Sequence[Node], order: Sequence[Node], leaves: dict[Nod
     done: dict[Node, Node] = dict(leaves)
     for node in order:
         if node not in done:
-            inputs = tuple([done[i] for i in node.inputs])
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            done[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            done[node] = node.on(tuple([done[i] for i in node.inputs]))
     return [done[o] for o in outputs]

@@ -50,11 +50,11 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
 def _evaluate(node: Node, operands: list[Any]) -> Any:
     """Evaluate one node. An index error names the user's line."""
     assert node.op.reference is not None
-    if node.op is not IN_BOUNDS:
-        return node.op.reference(*operands, **node.params)
     try:
         return node.op.reference(*operands, **node.params)
     except IndexError as error:
+        if node.op is not IN_BOUNDS:
+            raise
         raise IndexError(f"{error} ({user_line(node.where)})") from None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INEXACT, Format
+from weft.dtypes.formats import BOOL, INEXACT, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
@@ -23,7 +23,6 @@ from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
-from weft.graph.primitives.kinds import BOOL
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import bind, input_leaf
 
@@ -85,10 +84,6 @@ def results(scan: Node) -> list[tuple[Shape, Format]]:
     last = [(n.shape, n.dtype) for n in graph.outputs[:carries]]
     stacked = [((length, *n.shape), n.dtype) for n in (*graph.outputs[carries:], *graph.inputs[:carries])]
     return last + stacked
-
-
-def _item_rule(scan: Node, index: int) -> tuple[Shape, Format]:
-    return results(scan)[index]
 
 
 def every(graph: Graph) -> list[Node]:
@@ -238,16 +233,11 @@ def _batch(
     return new, (*last, *stacked, *(None if d is None else 1 for d in last))
 
 
-def _item_batch(inputs: Sequence[Node], dims: Sequence[Any], index: int) -> tuple[Node, int | None]:
-    return item(inputs[0], index), dims[0][index]
-
-
-def _item_reference(values: list[np.ndarray], index: int) -> np.ndarray:
-    return values[index]
-
-
 SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
-ITEM = Primitive("item", "result", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
+ITEM = Primitive(
+    "item", "result", lambda scan, index: results(scan)[index], lambda values, index: values[index],
+    batch=lambda inputs, dims, index: (item(inputs[0], index), dims[0][index]),
+)
 
 
 def pruned(graph: Graph) -> Graph:
@@ -272,10 +262,8 @@ def pruned(graph: Graph) -> Graph:
         elif node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
             done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
-        elif all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-            done[node] = node
         else:
-            done[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            done[node] = node.on(inputs)
     smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
     return smaller if len(smaller.order) == len(graph.order) else pruned(smaller)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -189,19 +190,19 @@ class Node:
         self.value = value
         self.holder: Any = None
 
+    def on(self, inputs: tuple[Node, ...]) -> Node:
+        """Return this operation on other operands of the same shapes and dtypes; the node itself if they are its own."""
+        if inputs == self.inputs:
+            return self
+        return Node(self.op, inputs, self.params, self.shape, self.dtype, self.where)
+
     @property
     def size(self) -> int:
-        n = 1
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        n = self.dtype.bytes
-        for extent in self.shape:
-            n *= extent
-        return n
+        return prod(self.shape, start=self.dtype.bytes)
 
     def __repr__(self) -> str:
         shape = ",".join(map(str, self.shape))

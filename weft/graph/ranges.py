@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.index import IN_BOUNDS
-from weft.graph.primitives.kinds import BITS, INT64
+from weft.graph.primitives.kinds import BITS
 from weft.graph.primitives.shape import CONCAT
 from weft.graph.source_lines import ORIGIN
 
@@ -66,9 +66,7 @@ def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) ->
         if index.op is CONCAT and any(_inside(i, node, ranges) for i in index.inputs):  # each operand by itself
             parts = [cast(i, INT64) if _inside(i, node, ranges) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
-    if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-        return node
-    return Node(node.op, inputs, params, node.shape, node.dtype, node.where)
+    return node.on(inputs) if params is node.params else Node(node.op, inputs, params, node.shape, node.dtype, node.where)
 
 
 def _inside(index: Node, check: Node, ranges: dict[Node, Range]) -> bool:

@@ -7,16 +7,15 @@ algebra: ``x + 0`` stays (it turns -0 into 0), ``x - 0`` goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import holds
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, holds
 from weft.graph.node import Graph, Node, Primitive, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
-from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 from weft.graph.primitives.shape import BROADCAST
 
 Rule = Callable[[Node], Node | None]
@@ -43,8 +42,7 @@ def simplify(graph: Graph) -> Graph:
         if node in done:
             continue
         inputs = tuple([done[i] for i in node.inputs])
-        new = node if inputs == node.inputs else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
-        done[node] = _merge(_apply_rules(new), merged)
+        done[node] = _merge(_apply_rules(node.on(inputs)), merged)
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 
@@ -77,8 +75,7 @@ def _merge(node: Node, merged: dict[tuple, Node]) -> Node:
         return node
     for i in node.inputs:
         if i.op is CONSTANT and _merge(i, merged) is not i:  # a rule created a constant
-            inputs = tuple([_merge(i, merged) if i.op is CONSTANT else i for i in node.inputs])
-            node = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            node = node.on(tuple([_merge(i, merged) if i.op is CONSTANT else i for i in node.inputs]))
             break
     key = (node.op.name, tuple(map(id, node.inputs)), frozen(node.params), node.dtype)  # ``merged`` keeps ids alive
     return merged.setdefault(key, node)
@@ -127,7 +124,6 @@ def _fold(node: Node) -> Node | None:
 
 def _neutral(number: float, sides: tuple[int, ...], negative_zero: bool = False, integers_only: bool = False) -> Rule:
     """Return a rule that replaces ``x op number`` by x."""
-
     def rule(node: Node) -> Node | None:
         if integers_only and node.dtype not in INTEGERS:
             return None
@@ -146,16 +142,11 @@ def _spread_operand(node: Node) -> Node | None:
         if operand.op is not BROADCAST or operand.value is not None:
             continue
         if any(other.shape == node.shape for j, other in enumerate(node.inputs) if j != k):
-            inputs = tuple(operand.inputs[0] if j == k else i for j, i in enumerate(node.inputs))
-            return Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+            return node.on(tuple(operand.inputs[0] if j == k else i for j, i in enumerate(node.inputs)))
     return None
 
 
 # removals
-
-
-def _operand(node: Node) -> Node:
-    return node.inputs[0]
 
 
 def _cancel_involution(node: Node) -> Node | None:
@@ -174,7 +165,8 @@ def _same_shape(node: Node) -> Node | None:
     return node.inputs[0] if node.inputs[0].shape == node.shape else None
 
 
-def _reshape(node: Node) -> Node | None:
+def _merge_shapes(node: Node) -> Node | None:
+    """Merge two reshapes, or two broadcasts."""
     inner = _inner(node)
     return _replacement(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
 
@@ -221,15 +213,6 @@ def _move_splat(node: Node) -> Node | None:
     return _broadcast_like(node, x if x.op is CONSTANT else x.inputs[0])
 
 
-def _broadcast_broadcast(node: Node) -> Node | None:
-    inner = _inner(node)
-    return _replacement(node, node.op.name, inner.inputs[0], shape=node.shape) if inner else None
-
-
-def _no_padding(node: Node) -> Node | None:
-    return node.inputs[0] if not any(node.params["low"]) and not any(node.params["high"]) else None
-
-
 def _drop_empty_operands(node: Node) -> Node | None:
     """Remove empty operands of a concatenation, or the concatenation of one operand."""
     if len(node.inputs) == 1:
@@ -243,14 +226,11 @@ def _split_concat(node: Node) -> Node | None:
     if len(node.inputs) <= LONG:
         return None
     parts = [node.inputs[k : k + PIECE] for k in range(0, len(node.inputs), PIECE)]
-    return _replacement(node, "concat", *(_concat_some(node, p) for p in parts), **node.params)
-
-
-def _concat_some(node: Node, operands: Sequence[Node]) -> Node:
-    """Return the concatenation of some neighbouring operands of ``node``."""
-    axis = node.params["axis"]
-    shape = (*node.shape[:axis], sum([x.shape[axis] for x in operands]), *node.shape[axis + 1 :])
-    return Node(TABLE["concat"], tuple(operands), node.params, shape, node.dtype, node.where)
+    axis, pieces = node.params["axis"], []
+    for part in parts:
+        shape = (*node.shape[:axis], sum([x.shape[axis] for x in part]), *node.shape[axis + 1 :])
+        pieces.append(Node(node.op, part, node.params, shape, node.dtype, node.where))
+    return _replacement(node, "concat", *pieces, **node.params)
 
 
 def _no_axes(node: Node) -> Node | None:
@@ -287,32 +267,25 @@ def _where(node: Node) -> Node | None:
     value = splat(condition)
     if value is None:
         return None
-    chosen = x if value else y
-    return _broadcast_like(node, chosen)
+    return _broadcast_like(node, x if value else y)
 
 
 _ELEMENTWISE: tuple[Rule, ...] = (_fold, _spread_operand)
 RULES: dict[str, tuple[Rule, ...]] = {
-    "identity": (_operand,),
-    "stop_gradient": (_operand,),
+    **dict.fromkeys(("identity", "stop_gradient"), (lambda node: node.inputs[0],)),
     "add": (_neutral(0, (0, 1), negative_zero=True), _neutral(0, (0, 1), integers_only=True)),
     "subtract": (_neutral(0, (1,)),),
     "multiply": (_neutral(1, (0, 1)),),
     "divide": (_neutral(1, (1,)),),
     "floor_divide": (_neutral(1, (1,), integers_only=True),),
     "where": (_where,),
-    "negative": (_cancel_involution,),
-    "logical_not": (_cancel_involution,),
-    "bitwise_invert": (_cancel_involution,),
+    **dict.fromkeys(("negative", "logical_not", "bitwise_invert"), (_cancel_involution,)),
     "cast": (_cast,),
-    "reshape": (_same_shape, _move_splat, _reshape),
-    "broadcast_to": (_same_shape, _broadcast_broadcast),
+    "reshape": (_same_shape, _move_splat, _merge_shapes),
+    "broadcast_to": (_same_shape, _merge_shapes),
     "permute": (_permute, _permute_ones, _move_splat),
     "slice": (_whole_slice, _slice_of_slice, _move_splat),
-    "pad": (_no_padding,),
+    "pad": (_same_shape,),
     "concat": (_drop_empty_operands, _split_concat),
-    "reduce_sum": (_no_axes,),
-    "reduce_prod": (_no_axes,),
-    "reduce_max": (_no_axes,),
-    "reduce_min": (_no_axes,),
+    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"), (_no_axes,)),
 }

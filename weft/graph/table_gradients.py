@@ -7,15 +7,14 @@ updates, so the rows are taken from the graph, and the large array is not comput
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
-from weft.graph.primitives.common import product
 from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
 from weft.graph.primitives.index import SCATTER
-from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.shape import BROADCAST, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind
@@ -130,7 +129,7 @@ def summed(parts: list[TouchedRows], extent: int) -> Rows:
 
 def _flatten(part: TouchedRows) -> TouchedRows:
     """Return the rows with one dimension of indices."""
-    count, lead = product(part.indices.shape), len(part.indices.shape)
+    count, lead = prod(part.indices.shape), len(part.indices.shape)
     return TouchedRows(cast(reshape(part.indices, (count,)), INT64), reshape(part.values, (count, *part.values.shape[lead:])))
 
 

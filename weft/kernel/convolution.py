@@ -102,7 +102,7 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if image.buffer.dtype.bytes > c.accum.bytes or weights.buffer.dtype.bytes > c.accum.bytes:
         return None
     pairs = _pairs(image, m, c.k)
-    if pairs is None or not pairs:
+    if pairs is None:
         return None
     dot = c.order is None
     if not dot:  # taps are summed in the contraction's order, whatever the memory order of the image
@@ -129,18 +129,9 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
     if any(axis not in summed_ids for axis, _ in weights.flat().terms):
         return None
-    return Conv(
-        c,
-        c.batch[0] if c.batch else NONE,
-        free[0] if free else NONE,
-        chan[0] if chan else NONE,
-        n[0] if n else NONE,
-        narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed),
-        dot,
-        image,
-        weights,
-        base,
-    )
+    group, only_free, only_chan, filters = (axes[0] if axes else NONE for axes in (c.batch, free, chan, n))
+    spatial = narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed)
+    return Conv(c, group, only_free, only_chan, filters, spatial, dot, image, weights, base)
 
 
 def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tuple[Axis, Axis, int, int, int]] | None:
@@ -162,9 +153,7 @@ def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tupl
             pairs.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
         elif len(o) + len(s) > 1:
             return None
-    if not pairs:
-        return None
-    return pairs
+    return pairs or None
 
 
 def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | None:

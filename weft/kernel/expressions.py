@@ -85,11 +85,7 @@ class Machine:
         return self._make("index", (), INT64, affine, tag(affine))
 
     def load(self, access: Access) -> Value:
-        key = (
-            access.buffer.id, access.buffer.scope, tuple(map(tag, access.index)),
-            tuple((tag(a), lo, hi) for a, lo, hi in access.guard), repr(access.fill),
-        )
-        return self._make("load", (), access.buffer.dtype, access, key)
+        return self._make("load", (), access.buffer.dtype, access, access_key(access))
 
     def scalar(self, position: int, dtype: Format) -> Value:
         return self._make("scalar", (), dtype, position, position)
@@ -112,6 +108,12 @@ def tag(affine: Affine) -> tuple:
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
 
 
+def access_key(access: Access) -> tuple:
+    """Return a hashable key of an access, with gathered Values by identity."""
+    guards = tuple((tag(a), lo, hi) for a, lo, hi in access.guard)
+    return access.buffer.id, access.buffer.scope, tuple(map(tag, access.index)), guards, repr(access.fill)
+
+
 class Rewriter:
     """Rewrites expressions. instead: accumulator -> the Value that replaces it."""
 
@@ -120,9 +122,10 @@ class Rewriter:
         self._done: dict[int, tuple[Value, Value]] = {}  # id -> (old, new): keeping the old value keeps its id valid
 
     def value(self, root: Value) -> Value:
-        for v in walk([root]):
-            if id(v) not in self._done:
-                self._done[id(v)] = v, self._rewrite_one(v)
+        if id(root) not in self._done:
+            for v in walk([root]):
+                if id(v) not in self._done:
+                    self._done[id(v)] = v, self._rewrite_one(v)
         return self._done[id(root)][1]
 
     def _rewrite_one(self, v: Value) -> Value:

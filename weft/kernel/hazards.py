@@ -8,6 +8,7 @@ a shared iteration run one after the other) and "elements" (an element is read b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple
 
 from weft.kernel.expressions import access_values, axes_of, loads, read_first, stores_of
@@ -49,8 +50,8 @@ class _Write(NamedTuple):
 def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, int]]:
     """Return the (input, output) positions that may share memory on a device that ``keeps`` these orders."""
     out = []
-    sizes = {_size(o.shape) for o in kernel.outputs}
-    candidates = {b.id for b in (*kernel.inputs, *kernel.outputs) if _size(b.shape) in sizes}
+    sizes = {prod(o.shape) for o in kernel.outputs}
+    candidates = {b.id for b in (*kernel.inputs, *kernel.outputs) if prod(b.shape) in sizes}
     reads: dict[int, list[_Read]] = {}
     writes: dict[int, list[_Write]] = {}
     for p, phase in enumerate(kernel.phases):
@@ -66,7 +67,7 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
                     writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, conditional, rewrites, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
-            if i.dtype.bits != o.dtype.bits or _size(i.shape) != _size(o.shape) or o.id not in writes:
+            if i.dtype.bits != o.dtype.bits or prod(i.shape) != prod(o.shape) or o.id not in writes:
                 continue
             changes = [w for w in writes[o.id] if w.source != i.id]  # a copy onto itself changes nothing
             if all(_ordering_of(kernel, r, w) in keeps for r in reads.get(i.id, ()) for w in changes):
@@ -103,8 +104,8 @@ def _ordering_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
     shared = {a.id for a in kernel.phases[p].axes}
     if flat.gather and _within_row(kernel, p, write.access, shared, read.access):
         return ITERATIONS
-    same = _terms_along(flat, shared) == _terms_along(aim, shared) and _same_row(kernel, p, aim, shared, flat)
-    return ITERATIONS if same else None
+    along_shared, written = ([t for t in a.terms if t[0] in shared] for a in (flat, aim))
+    return ITERATIONS if along_shared == written and _same_row(kernel, p, aim, shared, flat) else None
 
 
 def _same_iteration_only(phase: Phase, read: _Read, write: _Write) -> bool:
@@ -149,10 +150,6 @@ def _rewrites(phase: Phase, stage: Stage | Contraction | Chain, store: Store) ->
     return any(a.extent > 1 and a.id not in used for a in loops)
 
 
-def _terms_along(flat: Affine, axes: set[int]) -> tuple:
-    return tuple(t for t in flat.terms if t[0] in axes)
-
-
 def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
     """Return whether a gathered read of an earlier stage stays inside a row that its own shared iteration writes completely."""
     extents = {a.id: a.extent for s in kernel.phases[p].stages for a in axes_of(s)}
@@ -176,10 +173,3 @@ def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Af
     read_terms = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
     written_terms = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
     return read_terms == written_terms
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    n = 1
-    for e in shape:
-        n *= e
-    return n

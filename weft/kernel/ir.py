@@ -18,6 +18,7 @@ decides whether an output may overwrite an input: see ``hazards.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 from weft.dtypes.formats import Format
@@ -67,10 +68,7 @@ def along(axis: Axis | int, coef: int = 1) -> Affine:
 
 
 def size_of(axes: tuple[Axis, ...]) -> int:
-    n = 1
-    for a in axes:
-        n *= a.extent
-    return n
+    return prod([a.extent for a in axes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,20 +161,13 @@ def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
         _store(t, s, indent)
 
 
-def print_kernel(kernel: Kernel, name: bool = True) -> str:
-    """Return the kernel as text. Equal text (without the name) means the same computation.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    name : bool
-        Whether the first line contains the kernel's name.
-    """
+def print_kernel(kernel: Kernel) -> str:
+    """Return the kernel as text. Equal text means the same computation under the same name."""
     t = _Text()
     inputs = ", ".join(map(_buffer, kernel.inputs))
     outputs = ", ".join(map(_buffer, kernel.outputs))
     scalars = ", ".join(f"s{k} {d.name}" for k, d in enumerate(kernel.scalars))
-    head = f"kernel {kernel.name if name else ''}({inputs}{'; ' + scalars if scalars else ''}) -> {outputs}"
+    head = f"kernel {kernel.name}({inputs}{'; ' + scalars if scalars else ''}) -> {outputs}"
     t.lines.append(head)
     for b in kernel.scratch:
         t.lines.append(f"  scratch {_buffer(b)}")

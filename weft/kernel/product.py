@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
-from weft.dtypes.formats import FLOATS, Format
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
+from weft.dtypes.formats import Format
+from weft.kernel.convolution import plain_load
+from weft.kernel.expressions import Rewriter, access_values, each
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
 from weft.kernel.summation import order_of
 from weft.kernel.target import Order
 
@@ -58,10 +59,7 @@ class Product:
 
     @property
     def batch(self) -> int:
-        out = 1
-        for axis in self.outer:
-            out *= axis.extent
-        return out
+        return size_of(self.outer)
 
     @property
     def turns(self) -> int:
@@ -122,40 +120,16 @@ def match_product(kernel: Kernel) -> Product | None:
 
 def loaded(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    if value.op == "cast" and value.dtype == accum:
-        value = value.args[0]
-    if value.op != "load" or value.dtype not in FLOATS or value.dtype.bytes > accum.bytes:
-        return None
-    access = value.attr
-    return None if access.guard or any(i.gather for i in access.index) else access
+    access = plain_load(value, accum.name)
+    return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 
 def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
     """Return every affine index, flattened, that the stores evaluate."""
-    out: list[Affine] = []
-    seen: set[int] = set()
-    stack: list[Value] = [s.value for s in stores]
-
-    def access(a: Access) -> None:
-        out.append(a.flat())
-        for index in (*a.index, *(g[0] for g in a.guard)):
-            stack.extend(v for v, _ in index.gather)
-        out.extend(g[0] for g in a.guard)
-
-    for s in stores:
-        access(s.access)
-    while stack:
-        value = stack.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        stack.extend(value.args)
-        if value.op == "load":
-            access(value.attr)
-        elif value.op == "index":
-            out.append(value.attr)
-            stack.extend(v for v, _ in value.attr.gather)
-    return out
+    values = list(each([v for s in stores for v in (s.value, *access_values(s.access))]))
+    accesses = [*(s.access for s in stores), *(v.attr for v in values if v.op == "load")]
+    indices = [index for a in accesses for index in (a.flat(), *(g for g, _, _ in a.guard))]
+    return indices + [v.attr for v in values if v.op == "index"]
 
 
 def _merge(
@@ -177,41 +151,16 @@ def _merge(
     return tuple(live), inner, gone
 
 
-class _Flattener:
-    """Rewrites stores without the axes that are gone. Shared values stay shared."""
+class _Flattener(Rewriter):
+    """Rewrites stores without the axes that are gone."""
 
     def __init__(self, gone: set[int]) -> None:
-        self.gone = gone
-        self.done: dict[int, tuple[Value, Value]] = {}
+        super().__init__({})
+        self._gone = gone
 
-    def store(self, store: Store) -> Store:
-        return replace(store, access=self.access(store.access), value=self.value(store.value))
+    def access(self, a: Access) -> Access:
+        guard = tuple([(self.affine(index), lo, hi) for index, lo, hi in a.guard])
+        return Access(replace(a.buffer, shape=(prod(a.buffer.shape),)), (self.affine(a.flat()),), guard, a.fill)
 
-    def access(self, access: Access) -> Access:
-        buffer = access.buffer
-        flat = replace(buffer, shape=(prod(buffer.shape),))
-        guard = tuple((self.index(index), lo, hi) for index, lo, hi in access.guard)
-        return Access(flat, (self.index(access.flat()),), guard, access.fill)
-
-    def index(self, index: Affine) -> Affine:
-        gather = tuple((self.value(v), c) for v, c in index.gather)
-        return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in self.gone), gather)
-
-    def value(self, root: Value) -> Value:
-        stack = [root]
-        while stack:
-            value = stack[-1]
-            waiting = [v for v in value.args if id(v) not in self.done]
-            if id(value) in self.done or not waiting:
-                stack.pop()
-                if id(value) not in self.done:
-                    args = tuple(self.done[id(v)][1] for v in value.args)
-                    self.done[id(value)] = (value, Value(value.op, args, value.dtype, self._attribute(value)))
-            else:
-                stack.extend(waiting)
-        return self.done[id(root)][1]
-
-    def _attribute(self, value: Value) -> Any:
-        if value.op == "load":
-            return self.access(value.attr)
-        return self.index(value.attr) if value.op == "index" else value.attr
+    def affine(self, a: Affine) -> Affine:
+        return replace(super().affine(a), terms=tuple([t for t in a.terms if t[0] not in self._gone]))

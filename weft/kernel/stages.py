@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
-import numpy as np
-
-from weft.kernel.expressions import Rewriter, dependencies, each, roots, walk
+from weft.kernel.expressions import Rewriter, access_key, dependencies, each, roots, tag, walk
+from weft.kernel.index import Guard, always
 from weft.kernel.ir import (
     MACHINE,
     Access,
@@ -66,11 +66,7 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
                 r, free = reductions[v.attr]
                 number += 1
                 buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
-                step, place = 1, Affine()
-                for a in reversed(free):
-                    place = place.plus(along(a, step))
-                    step *= a.extent
-                exported[v.attr] = (buffer, place)
+                exported[v.attr] = (buffer, place_of(free))
                 scratch.append(buffer)
     parts = []
     for i, (shared, stages) in enumerate(cut_parts):
@@ -161,38 +157,28 @@ def _lower_contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[
     return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
 
 
-class _Rewriter:
+class _Rewriter(Rewriter):
     """Rewrites values: flat accesses, outer accumulators as loads, no merged axes, one object for equal values."""
 
     def __init__(self, outside: dict[int, tuple[Buffer, Affine]], extents: dict[int, int]) -> None:
+        super().__init__({})
         self.outside = outside
         self.extents = extents
         self.gone: set[int] = set()
-        self.by_id: dict[int, Value] = {}
         self.by_key: dict[tuple, Value] = {}
-        self.keep: list[Value] = []  # keeps ids valid
 
-    def value(self, root: Value) -> Value:
-        for v in walk([root]):
-            if id(v) not in self.by_id:
-                new = self._rewrite(v)
-                self.by_id[id(v)] = new
-                self.keep.append(v)
-        return self.by_id[id(root)]
-
-    def _rewrite(self, v: Value) -> Value:
-        attr = v.attr
-        op, args = v.op, tuple(self.by_id[id(a)] for a in v.args)
+    def _rewrite_one(self, v: Value) -> Value:
+        op, attr, args = v.op, v.attr, tuple([self._done[id(a)][1] for a in v.args])
         key_attr: object
         if op == "acc" and attr in self.outside:
             buffer, place = self.outside[attr]
             op, attr = "load", Access(buffer, (place,))
         if op == "load":
             attr = self.access(attr)
-            key_attr = self._access_key(attr)
+            key_attr = access_key(attr)
         elif op == "index":
             attr = self.affine(attr)
-            key_attr = self._affine_key(attr)
+            key_attr = tag(attr)
         elif op == "const":
             key_attr = (type(attr).__name__, repr(attr))
         else:
@@ -204,45 +190,25 @@ class _Rewriter:
         return result
 
     def affine(self, a: Affine) -> Affine:
-        gather = tuple((self.by_id[id(v)] if id(v) in self.by_id else self.value(v), c) for v, c in a.gather)
+        gather = tuple([(self.value(v), c) for v, c in a.gather])
         return Affine(a.const, tuple(t for t in a.terms if t[0] not in self.gone and self.extents[t[0]] > 1), gather)
 
     def access(self, a: Access) -> Access:
-        guard = []
-        for index, lo, hi in a.guard:
-            if not self._always_holds(index, lo, hi):
-                guard.append((self.affine(index), lo, hi))
-        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(int(np.prod(a.buffer.shape)), 1),), a.buffer.scope)
-        return Access(buffer, (self.affine(a.flat()),), tuple(guard), a.fill)
+        guard = tuple([(self.affine(g[0]), *g[1:]) for g in a.guard if not self.always_holds(g)])
+        buffer = Buffer(a.buffer.id, a.buffer.dtype, (max(prod(a.buffer.shape), 1),), a.buffer.scope)
+        return Access(buffer, (self.affine(a.flat()),), guard, a.fill)
 
-    def _always_holds(self, index: Affine, lo: int, hi: int) -> bool:
-        if index.gather:
-            return False
-        low = high = index.const
-        for a, c in index.terms:
-            reach = c * (self.extents[a] - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
-        return lo <= low and high < hi
-
-    @staticmethod
-    def _affine_key(a: Affine) -> tuple:
-        return (a.const, a.terms, tuple((id(v), c) for v, c in a.gather))
-
-    def _access_key(self, a: Access) -> tuple:
-        guards = tuple((self._affine_key(g), lo, hi) for g, lo, hi in a.guard)
-        return (a.buffer.id, a.buffer.scope, self._affine_key(a.index[0]), guards, repr(a.fill))
-
-    def store(self, s: Store) -> Store:
-        return Store(self.access(s.access), self.value(s.value), s.mode)
+    def always_holds(self, guard: Guard) -> bool:
+        return not guard[0].gather and always(guard, self.extents)
 
 
-def _affines(stages: tuple[Stage, ...], places: list[Affine], always) -> list[dict[int, int]]:
+def _affines(stages: tuple[Stage, ...], places: list[Affine], always_holds) -> list[dict[int, int]]:
     """Return the coefficients of every index expression in the stages."""
     coefficients = [dict(p.terms) for p in places]
 
     def access(a: Access) -> None:
         coefficients.append(dict(a.flat().terms))
-        coefficients.extend(dict(g.terms) for g, lo, hi in a.guard if not always(g, lo, hi))
+        coefficients.extend(dict(g[0].terms) for g in a.guard if not always_holds(g))
 
     for v in walk(roots(stages)):
         if v.op == "load":
@@ -278,7 +244,7 @@ def _simplify(
     rewriter = _Rewriter(outside, extents)
     places = [place for _, place in exports.values()]
     places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
-    coefficients = _affines(stages, places, rewriter._always_holds)
+    coefficients = _affines(stages, places, rewriter.always_holds)
     gone = rewriter.gone
     merged = _merge(shared, coefficients, gone)
     # an axis in the lists of several stages must merge the same way in all of them
@@ -401,10 +367,7 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
         flat = affine(a.flat())
         if flat is None:
             return None
-        size = 1
-        for extent in a.buffer.shape:
-            size *= extent
-        return Access(Buffer(a.buffer.id, a.buffer.dtype, (size,), a.buffer.scope), (flat,), a.guard, a.fill)
+        return Access(Buffer(a.buffer.id, a.buffer.dtype, (prod(a.buffer.shape),), a.buffer.scope), (flat,), a.guard, a.fill)
 
     memo: dict[int, Value | None] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from weft.dtypes.formats import Format
@@ -15,11 +16,7 @@ RELAY = "relay"  # the name of kernels that only copy an array into another memo
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the order in which dimension 1 runs fastest; () if that is the row-major order."""
-    rest = shape[2:]
-    size = 1
-    for n in rest:
-        size *= n
-    if len(shape) < 3 or shape[1] <= 1 or size <= 1:
+    if len(shape) < 3 or shape[1] <= 1 or prod(shape[2:]) <= 1:
         return ()
     return (0, *range(2, len(shape)), 1)
 

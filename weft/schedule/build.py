@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from weft.dtypes.formats import UINT8
@@ -112,13 +113,13 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     inputs = [slots.slot_of(i, i.shape) for i in scan.inputs]
     carries = []
     for k, node in enumerate(body.outputs[:n]):
-        last = result_slots[k] if k in result_slots else slots.new_slot(node.shape, node.dtype)
+        last = result_slots[k] if k in result_slots else slots.add("arena", node.shape, node.dtype)
         tape = result_slots.get(total + k, -1)
         swaps = tape < 0 and length > 1 and (k, k) not in in_place
-        spare = slots.new_slot(node.shape, node.dtype) if swaps else -1
+        spare = slots.add("arena", node.shape, node.dtype) if swaps else -1
         carries.append(Carry(inputs[k], last, spare, tape))
     ys = tuple([result_slots[k] for k in range(n, total)])
-    arena = slots.new_slot((program.arena,), UINT8) if program.arena else -1
+    arena = slots.add("arena", (program.arena,), UINT8) if program.arena else -1
     return Loop(
         program, length, scan.params["reverse"], tuple(carries), tuple(inputs[n : n + xs]), tuple(inputs[n + xs :]), ys, arena
     )
@@ -136,12 +137,12 @@ class _Slots:
         self.position: dict[Node, int] = {}
         for k, node in enumerate(graph.inputs):
             self.position.setdefault(node, k)
-            slot = self._add("input", node.shape, node.dtype, position=k)
+            slot = self.add("input", node.shape, node.dtype, position=k)
             if node.op is not SCALAR:  # a number has no memory: where memory is needed, a kernel stores it
                 self.memory.setdefault(node, slot)
         self.waiting: list[tuple[Node, int]] = []
         for k, node in enumerate(graph.outputs):
-            slot = self._add("output", node.shape, node.dtype, position=k)
+            slot = self.add("output", node.shape, node.dtype, position=k)
             base = strip(node)
             if base in self.memory or not view.is_real(base):
                 if node.size:
@@ -149,7 +150,7 @@ class _Slots:
             else:
                 self.memory[base] = slot
 
-    def _add(self, kind: str, shape: Shape, dtype: Any, **rest: int) -> int:
+    def add(self, kind: str, shape: Shape, dtype: Any, **rest: int) -> int:
         """Append a slot and return its number."""
         slot = Slot(len(self.slots), kind, shape, dtype, **rest)
         self.slots.append(slot)
@@ -161,15 +162,11 @@ class _Slots:
         """Return the slot of the memory below a node, under a shape."""
         base = strip(node)
         if base not in self.memory:
-            self.memory[base] = self._add("arena", base.shape, base.dtype)
+            self.memory[base] = self.add("arena", base.shape, base.dtype)
         root = self.memory[base]
         if (root, shape) not in self.by_shape:
-            self.by_shape[root, shape] = self._add("alias", shape, node.dtype, of=root)
+            self.by_shape[root, shape] = self.add("alias", shape, node.dtype, of=root)
         return self.by_shape[root, shape]
-
-    def new_slot(self, shape: Shape, dtype: Any) -> int:
-        """Return a slot for memory that only one step uses."""
-        return self._add("arena", shape, dtype)
 
     def copies(self) -> list[Step]:
         """Return the copies to outputs that are an input or another output."""
@@ -246,10 +243,7 @@ class _Slots:
 
     @staticmethod
     def _nbytes(slot: Slot) -> int:
-        n = slot.dtype.bytes
-        for e in slot.shape:
-            n *= e
-        return n
+        return prod(slot.shape, start=slot.dtype.bytes)
 
 
 def _donations(

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import INT32
+from weft.dtypes.formats import FLOATS, INT32
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
-from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.expressions import INT64, Machine, tag
@@ -43,6 +42,17 @@ class Held:
     value: Value
     stores: list[Store]
     buffer: Buffer | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A store whose buffer has no number yet."""
+
+    node: Node
+    index: Index
+    guard: tuple[Guard, ...]
+    value: Value
+    mode: str = "set"
 
 
 class Scope:
@@ -111,7 +121,7 @@ class Expander:
         if op is CONSTANT:
             return self.m.const(node.params["value"], node.dtype)
         if is_reduction(node):
-            return self._expand_reduction(node, index, guards) if reduces(node) else self._inline_reduction(node, index, guards)
+            return self._expand_reduction(node, index) if reduces(node) else self._inline_reduction(node, index, guards)
         value = self._in_memory(node, index, guards) if op.same_memory else None
         if value is None:
             value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
@@ -211,7 +221,7 @@ class Expander:
             self.covered.add(node)
         return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
 
-    def _expand_reduction(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _expand_reduction(self, node: Node, index: Index) -> Value:
         """Return the value of a reduction: complete, loaded from memory, or computed in a stage of this phase."""
         facts = self.structure.facts[node]
         if not facts.needs:

@@ -45,7 +45,7 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
     The analysis in ``group_structure`` decides which nodes belong together. If the kernel of a group cannot be built (rare: the
     analysis misses some index conflicts), the group is cut at its last edge and all nodes are grouped again.
     """
-    with _RECURSION_LIMIT.lock:
+    with _LOCK:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
         try:
@@ -54,19 +54,16 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
             sys.setrecursionlimit(limit)
 
 
-class _RecursionLimit:
-    """Serialises changes of the interpreter's recursion limit, which all threads share."""
-
-    def __init__(self) -> None:
-        self.renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.renew)  # the thread that holds the lock does not exist in the child
-
-    def renew(self) -> None:
-        self.lock = threading.RLock()
+_LOCK = threading.RLock()  # serialises changes of the interpreter's recursion limit, which all threads share
 
 
-_RECURSION_LIMIT = _RecursionLimit()
+def _renew_lock() -> None:
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)  # the thread that holds the lock does not exist in the child
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:

@@ -6,9 +6,9 @@ reader computes it again.
 
 from __future__ import annotations
 
+from weft.dtypes.formats import FLOATS
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.elementwise import CAST
-from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
+from math import prod
 
 from weft.graph.node import Node, frozen
 from weft.schedule import reasons
@@ -26,14 +28,10 @@ def is_reduction(node: Node) -> bool:
 
 def reduces(node: Node) -> bool:
     """Return whether a node needs a loop of its own. Reductions of one element and small windows do not."""
-    kind = node.op.kind
-    if kind not in ("reduce", "window"):
+    if not is_reduction(node):
         return False
-    if kind == "window":
-        size = 1
-        for n in node.params["window"]:
-            size *= n
-        return size > UNROLLED
+    if node.op.kind == "window":
+        return prod(node.params["window"]) > UNROLLED
     shape = node.inputs[0].shape
     return any(shape[a] != 1 for a in node.params["axes"])
 
@@ -43,6 +41,7 @@ def ends_kernel(node: Node) -> bool:
     return node.op.last or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
 
 
+@dataclass(eq=False, slots=True)
 class Facts:
     """Results of the analysis for one node of a group.
 
@@ -52,19 +51,14 @@ class Facts:
     number of positions at which one element reads the members below.
     """
 
-    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product", "views")
+    dims: Dims
+    full: int = 0
+    needs: Dims | None = None
+    depth: int = 0
+    product: bool = False
+    heavy: bool = False
+    views: int = 1
 
-    def __init__(
-        self, dims: Dims, full: int = 0, needs: Dims | None = None, depth: int = 0, product: bool = False, heavy: bool = False,
-        views: int = 1,
-    ) -> None:
-        self.dims = dims
-        self.full = full
-        self.needs = needs
-        self.depth = depth
-        self.product = product
-        self.heavy = heavy
-        self.views = views
 
 TALL = 16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
 
@@ -331,28 +325,20 @@ class Structure:
         if f is not None and f.product:
             raise Boundary(reasons.PRODUCT_REDUCED)
         if node.op.kind == "window":
-            kept = self._windows(node, f)
-            out = kept
+            kept = out = self._windows(node, f)
         else:
             axes = node.params["axes"]
-            if f is not None:
-                source = f.dims
-            else:
-                key = (operand, axes)
-                if key not in self._siblings:
-                    self._siblings[key] = self._fresh_dims(operand.shape)
-                source = self._siblings[key]
+            key = (operand, axes)
+            if f is None and key not in self._siblings:
+                self._siblings[key] = self._fresh_dims(operand.shape)
+            source = self._siblings[key] if f is None else f.dims
             kept = tuple([t for d, t in enumerate(source) if d not in axes])
             out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
         below = f or Facts(())
-        keep = {self.find(t) for t in kept if t}
-        if not keep:
-            if below.needs:
-                self.covered(below)
+        self.covered(below)
+        if not any(kept):
             return Facts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
-        if below.needs:
-            self.covered(below)
         return Facts(out, below.full, kept, below.depth + 1, views=0)
 
     def _single(self, node: Node) -> Facts:
@@ -374,19 +360,20 @@ class Structure:
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
-        if f is None:
-            key = (node.inputs[0], p["window"], p["stride"], p["padding"])
-            if key not in self._siblings:
-                self._siblings[key] = self._fresh_dims(node.shape)
-            return self._siblings[key]
-        if f.needs:
-            raise Boundary(reasons.OTHER_INDEX)
-        if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
-            raise Boundary(reasons.WINDOWED)
+        if f is not None:
+            self._check_windowed(node, f, bool(f.needs))
         key = (node.inputs[0], p["window"], p["stride"], p["padding"])
         if key not in self._siblings:
-            self._siblings[key] = f.dims[:lead] + self._fresh_dims(node.shape[lead:])
+            first = self._fresh_dims(node.shape[:lead]) if f is None else f.dims[:lead]
+            self._siblings[key] = first + self._fresh_dims(node.shape[lead:])
         return self._siblings[key]
+
+    def _check_windowed(self, node: Node, f: Facts, moved: bool) -> None:
+        """Raise Boundary if windows must read an operand from memory. moved: whether it would be read at another index."""
+        if moved:
+            raise Boundary(reasons.OTHER_INDEX)
+        if f.heavy or any(w > s for w, s in zip(node.params["window"], node.params["stride"], strict=True)):
+            raise Boundary(reasons.WINDOWED)
 
     def _unwindow(self, node: Node) -> Facts:
         """Return the facts of a gather from windows, whose strided axes are split."""
@@ -396,10 +383,7 @@ class Structure:
         operands = [f for f in map(self.read, node.inputs) if f is not None]
         dims = self._fresh_dims(node.shape)
         for f in operands:
-            if f.needs or f.product:
-                raise Boundary(reasons.OTHER_INDEX)
-            if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
-                raise Boundary(reasons.WINDOWED)
+            self._check_windowed(node, f, bool(f.needs or f.product))
             self._unite(dims[:lead], f.dims[:lead])
         for token, stride, (low, _) in zip(dims[lead:], p["stride"], p["padding"], strict=True):
             if token and stride > 1:

@@ -42,7 +42,8 @@ def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[in
         elif k < last or not isinstance(step, Call):
             out.append(False)
         else:
-            out.append(_last_check(step.kernel) < _first_write(step.kernel, i, o))
+            checking = max((p for p, phase in enumerate(step.kernel.phases) if has_checks(phase)), default=-1)
+            out.append(checking < _first_write(step.kernel, i, o))
     return out
 
 
@@ -57,11 +58,6 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
             out.append(any(n not in checked for n in f.sites) or (isinstance(step, Host) and step.raises))
         checked |= f.covered
     return out
-
-
-def _last_check(kernel: Kernel) -> int:
-    """Return the last phase that checks an index, or -1."""
-    return max((p for p, phase in enumerate(kernel.phases) if has_checks(phase)), default=-1)
 
 
 def has_checks(phase: Phase) -> bool:

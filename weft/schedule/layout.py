@@ -34,7 +34,7 @@ def laid_out(view: View, fused: list[Fused], target: Target) -> list[Fused]:
     if not products:
         return fused
     last = _choose_arrays(view, fused, products, target.channels_last)
-    relaid = _weights(view, fused, products, target, last)
+    relaid = _weights(view, fused, products, target)
     kernels: dict[tuple, tuple[Kernel, tuple[tuple[int, int], ...]]] = {}
     out: list[Fused] = []
     copied: set[Node] = set()
@@ -145,7 +145,7 @@ def _vote(node: Node, f: Fused, products: Sequence[_Product], last: set[Node], f
 
 
 def _weights(
-    view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], target: Target, last: set[Node],
+    view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], target: Target,
 ) -> dict[tuple[Node, Shape], Node]:
     """Map the weights to copy to channels last to the nodes that replace them."""
     saved: dict[tuple[Node, Shape], int] = {}

@@ -11,11 +11,10 @@ from weft.kernel.hazards import in_place
 from weft.kernel.index import ZERO, Guard, Index, always
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
-from weft.schedule.expand import Expander, Held, Scope
+from weft.schedule.expand import Expander, Held, Pending, Scope
 from weft.schedule.fusion_graph import View
 from weft.schedule.group_structure import Structure, ends_kernel
 from weft.schedule.kernel_names import kernel_name
-from weft.schedule.open_stage import Pending
 from weft.schedule.reasons import Boundary
 from weft.schedule.traffic import traffic
 
@@ -217,15 +216,13 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
     loops: tuple[Axis, ...] | None = tuple(domain.axes) if stores else None
     for n in fulls:
         index, loops = _operand_index(x, st, n, domain, loops)
-        value = x.at(n.inputs[0], index) if n.op.kind != "window" else None
-        monoid = n.op.monoid
-        if value is None:
+        if n.op.kind == "window":
+            axes = loops
             value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([along(a) for a in loops]))
-        own = [next((a for a in loops if along(a) == i), None) for i in index] if n.op.kind != "window" else list(loops)
-        axes = tuple([a for a in own if a is not None])
-        if n.op.kind != "window":
-            by_dim = dict(enumerate(own))
+        else:
+            by_dim = [next((a for a in loops if along(a) == i), None) for i in index]
             axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
+            value, monoid = x.at(n.inputs[0], index), n.op.monoid
         x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
     return Phase((), (Stage(loops or (), tuple(reductions), tuple(pending)),))  # type: ignore[arg-type]
 

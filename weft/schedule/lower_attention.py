@@ -9,9 +9,8 @@ from weft.dtypes.formats import BOOL, FLOAT32, UINT32, UINT64
 from weft.graph.node import Node
 from weft.kernel.index import ZERO, Index
 from weft.kernel.ir import Affine, Axis, Chain, Inner, Outer, Phase, Softmax, Value, along
-from weft.schedule.expand import Expander
+from weft.schedule.expand import Expander, Pending
 from weft.schedule.group_structure import Structure
-from weft.schedule.open_stage import Pending
 
 NEVER = -math.inf
 

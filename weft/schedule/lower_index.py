@@ -14,31 +14,28 @@ from weft.kernel.index import ZERO, Index, broadcast
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, along, size_of
 from weft.kernel.summation import reduction_order
 from weft.kernel.target import Order, Target
-from weft.schedule.expand import Expander, Scope
+from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure, ends_kernel, reduces
-from weft.schedule.open_stage import Pending
 
 Pairs = tuple[tuple[int, int], ...]
 SMALLER = 4  # an update is kept in scratch if it is at least this many times smaller than its array
+
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
     """Return the phases of a group that ends in a write."""
     node = next(n for n in st.nodes if ends_kernel(n))
     return {
-        "running": _lower_running, "board": _last_equal, "scatter": _lower_scatter, "write": _lower_write,
+        "running": _lower_running, "board": _last_equal, "scatter": _lower_write, "write": _lower_write,
     }[node.op.kind](x, st, node)
 
 
-def _lower_scatter(x: Expander, st: Structure, node: Node) -> list[Phase]:
-    if node.params["mode"] == "own":
-        return _scatter_rows(x, st)
-    base = node.inputs[0]
-    return [*_checks(x, node.inputs[2:]), *_copy_and_write(x, node, _small_chain(st, base), base), _scatter(x, node)]
-
-
 def _lower_write(x: Expander, st: Structure, node: Node) -> list[Phase]:
-    base = node.inputs[0]
-    return [*_copy_and_write(x, node, _small_chain(st, base), base), _write(x, node, node)]
+    base, is_scatter = node.inputs[0], node.op.kind == "scatter"
+    if is_scatter and node.params["mode"] == "own":
+        return _scatter_rows(x, st)
+    checks = _checks(x, node.inputs[2:]) if is_scatter else []
+    copied = _copy_and_write(x, node, _small_chain(st, base), base)
+    return [*checks, *copied, _scatter(x, node) if is_scatter else _write(x, node, node)]
 
 
 def small_writes(st: Structure) -> list[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -14,9 +15,8 @@ from weft.kernel.ir import Affine, Axis, Contraction, Phase, Stage, Value, along
 from weft.kernel.summation import product_order, window_order
 from weft.kernel.target import Order, Orders
 from weft.schedule.convolution_order import along_positions, dilation_phases, tap_phase
-from weft.schedule.expand import Expander, Scope
+from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure
-from weft.schedule.open_stage import Pending
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -110,12 +110,9 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
     filters, inner = (w.shape[d] for d in w_perm[:2])
     groups = p["groups"]
     rank = len(p["stride"])
-    choices: list[list[int]] = [[]]
-    for d in range(rank):
-        dilation, extent = p["lhs_dilation"][d], node.shape[out_perm[2 + d]]
-        choices = [[*c, r] for c in choices for r in range(min(dilation_phases(dilation, p["stride"][d]), extent))]
+    periods = [dilation_phases(dilation, stride) for dilation, stride in zip(p["lhs_dilation"], p["stride"], strict=True)]
     out: list[tuple] = []
-    for phase in choices:
+    for phase in product(*[range(min(n, node.shape[d])) for n, d in zip(periods, out_perm[2:], strict=True)]):
         g = [x.axis(groups)] if groups > 1 else []
         image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)
         spots, taps = [], []
@@ -128,8 +125,7 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
             stride, ld, rd = p["stride"][d], p["lhs_dilation"][d], p["rhs_dilation"][d]
             low = p["padding"][d][0]
             size, window, extent = a.shape[x_perm[2 + d]], w.shape[w_perm[2 + d]], node.shape[out_perm[2 + d]]
-            step = dilation_phases(ld, stride)
-            r = phase[d]
+            step, r = periods[d], phase[d]
             spot = x.axis(-(-(extent - r) // step))
             # output position = step * spot + r; the dilated input is read at position * stride + tap * rd - low,
             # which must be a multiple of ld: taps first, first + every, ...
@@ -150,20 +146,13 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
         if groups > 1:
             channel = along(g[0], inner).plus(channel)
             filter_ = along(g[0], filters // groups).plus(filter_)
-        index = _permute_index(out_perm, [along(image), filter_, *positions])
+        index = ix.permute((along(image), filter_, *positions), out_perm)
         batch, m, n, k = g, [image, *spots], [o], [c, *taps]
         if empty or c.extent == 0:
             out.append((batch, m, n, k, None, None, index))
             continue
         x.scope = Scope()
-        left = x.guarded(a, _permute_index(x_perm, [along(image), channel, *source]), (), tuple(guards), 0)
-        right = x.at(w, _permute_index(w_perm, [filter_, along(c), *kernel]))
+        left = x.guarded(a, ix.permute((along(image), channel, *source), x_perm), (), tuple(guards), 0)
+        right = x.at(w, ix.permute((filter_, along(c), *kernel), w_perm))
         out.append((batch, m, n, k, left, right, index))
     return out
-
-
-def _permute_index(places: tuple[int, ...], parts: list[Affine]) -> Index:
-    out = [ix.ZERO] * len(places)
-    for place, part in zip(places, parts, strict=True):
-        out[place] = part
-    return tuple(out)

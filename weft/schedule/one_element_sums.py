@@ -6,7 +6,7 @@ The loss of a label thus costs one load a row instead of one comparison a class.
 from __future__ import annotations
 
 from weft.dtypes.formats import FLOATS, INTEGERS
-from weft.kernel.expressions import INT64, Machine, each, operands
+from weft.kernel.expressions import INT64, Machine, each, walk
 from weft.kernel.ir import Access, Affine, Axis, Value, along
 
 LEAST = 64  # positions: a shorter loop costs no more than computing the position
@@ -70,16 +70,8 @@ def _substitute(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
         coefficient = dict(affine.terms).get(axis.id, 0)
         return Affine(affine.const, terms, (*gather, (place, coefficient)) if coefficient else gather)
 
-    stack = [value]
-    while stack:
-        v = stack[-1]
-        waiting = [x for x in operands(v) if id(x) not in done]
-        if id(v) in done or not waiting:
-            stack.pop()
-            if id(v) not in done:
-                done[id(v)] = v if not _varies(v, axis) else _rebuild(m, v, [done[id(x)] for x in v.args], replace_axis)
-        else:
-            stack.extend(waiting)
+    for v in walk([value]):
+        done[id(v)] = v if not _varies(v, axis) else _rebuild(m, v, [done[id(x)] for x in v.args], replace_axis)
     return done[id(value)]
 
 

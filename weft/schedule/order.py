@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
 
 from weft.graph.node import Node
 from weft.kernel.hazards import copies
@@ -78,21 +77,13 @@ def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[
         wished[update] |= readers - before[update] - {update}
     for plain in (False, True):
         behind = [u for u in updates if not (plain and fused[u].sites)]
-        updating = _bits(behind)
+        updating = sum([1 << u for u in behind])
         checks = {k for k, f in enumerate(fused) if f.sites and not (updating >> k & 1 or ancestors[k] & updating)}
         wished.append(checks)
         if checks:
             for u in behind:
                 wished[u].add(len(wished) - 1)
     return wished
-
-
-def _bits(numbers: Collection[int]) -> int:
-    """Return a set of kernels as bits of an integer."""
-    mask = 0
-    for k in numbers:
-        mask |= 1 << k
-    return mask
 
 
 def _copies(f: Fused) -> list[tuple[int, int]]:

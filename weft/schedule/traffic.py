@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
 from weft.kernel.expressions import axes_of, loads, roots, stores_of
 from weft.kernel.ir import Access, Kernel
@@ -33,10 +34,7 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
                     regions.append(box)
     total = 0
     for buffer in (*kernel.inputs, *kernel.outputs):
-        size = 1
-        for n in buffer.shape:
-            size *= n
-        total += min(size, _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.bytes
+        total += min(prod(buffer.shape), _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.bytes
     return total
 
 
@@ -65,9 +63,7 @@ def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: i
 
     A negative mask other than -1 means that the positions were not listed.
     """
-    work = 1
-    for _, n in terms:
-        work *= n
+    work = prod([n for _, n in terms])
     if work > _MAX_LISTED or extent > _MAX_LISTED:
         reach = sum(abs(c) * (n - 1) for c, n in terms) + 1
         count = min(high - low, reach, work)
@@ -117,9 +113,4 @@ def _union(boxes: list[Box], extents: tuple[int, ...]) -> int:
                 break
         else:
             merged.append(box)
-    for box in merged:
-        count = 1
-        for n, _ in box:
-            count *= n
-        total += count
-    return total
+    return total + sum([prod([n for n, _ in box]) for box in merged])

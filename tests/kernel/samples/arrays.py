@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
-from weft.graph.primitives.kinds import (
-    BOOL,
-    FLOAT32,
-    INTEGERS,
-    UNSIGNED,
-)
+from weft.dtypes.formats import BOOL, FLOAT32, INTEGERS, Format
+from weft.graph.primitives.kinds import UNSIGNED
 
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-40, 3e38, -7.0)
 

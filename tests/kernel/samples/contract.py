@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
+from weft.dtypes.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.kinds import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
 
 
 def _pair(contract: Any, batch: Any = ((), ())) -> dict[str, Any]:

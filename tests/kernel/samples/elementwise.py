@@ -8,22 +8,24 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided, wide_formats
 from tests.kernel.samples.sample import ErrorSample, Sample
-from weft.dtypes.formats import INT8, UINT8, Format
-from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Domain
-from weft.graph.primitives.kinds import (
+from weft.dtypes.formats import (
     BFLOAT16,
     BOOL,
     FLOAT16,
     FLOAT32,
     FLOAT64,
     FLOATS,
+    INT8,
     INT32,
     INT64,
     INTEGERS,
+    UINT8,
     UINT32,
     UINT64,
+    Format,
 )
+from weft.errors import DTypeError, ShapeError
+from weft.graph.node import Domain
 
 
 def elementwise(domain: Domain, rng: np.random.Generator) -> Iterable[Sample]:

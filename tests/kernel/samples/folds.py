@@ -9,13 +9,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided, wide_formats
 from tests.kernel.samples.sample import ErrorSample, Sample
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import BOOL, FLOAT32, INT32, Format
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.kinds import (
-    BOOL,
-    FLOAT32,
-    INT32,
-)
 
 
 def reductions(allowed: frozenset[Format], identity: bool, rng: np.random.Generator) -> Iterable[Sample]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
+from weft.dtypes.formats import INT32
 from weft.errors import AxisError
-from weft.graph.primitives.kinds import INT32
 
 
 def argsort(rng: np.random.Generator) -> Iterable[Sample]:

@@ -9,9 +9,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
-from weft.dtypes.formats import FROM_NUMPY
+from weft.dtypes.formats import BOOL, FROM_NUMPY, INT32
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.kinds import BOOL, INT32
 from weft.graph.primitives.meeting import ADDITIONS
 
 

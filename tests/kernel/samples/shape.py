@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
+from weft.dtypes.formats import BOOL, FLOAT32, INT32, INT64
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.kinds import BOOL, FLOAT32, INT32, INT64
 
 _X = np.ones((2, 3), np.float32)
 Rng = np.random.Generator

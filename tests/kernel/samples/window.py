@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
+from weft.dtypes.formats import INT32
 from weft.errors import DTypeError, ShapeError
-from weft.graph.primitives.kinds import INT32
 
 
 def _at(window: tuple[int, ...], stride: tuple[int, ...], *padding: tuple[int, int]) -> dict[str, Any]:

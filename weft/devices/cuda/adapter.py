@@ -12,9 +12,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import re
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,40 +82,12 @@ class Code:
 
 def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
     """Compile a launch for a compute capability (90 is 9.0). aligned: alignment of all buffers' addresses."""
-    return code_of(here(job(launch, capability, aligned)))
+    return Code(*here(job(launch, capability, aligned)))
 
 
 def job(launch: Launch, capability: int, aligned: int) -> Job:
     """Return the job that a compiler process receives."""
     return launch.text, launch.signature, launch.warps, launch.stages, capability, aligned
-
-
-def code_of(answer: tuple[bytes, str, int, int, int, str]) -> Code:
-    """Return the code of a compiler's answer."""
-    return Code(*answer)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Resources of a thread: registers, and bytes of local memory (spills and arrays)."""
-
-    registers: int
-    stack: int
-
-
-def usage(code: Code) -> Usage:
-    """Return the resources of code, as reported by the cuobjdump that Triton includes."""
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(code.binary)
-        file.flush()
-        output = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"REG:(\d+) STACK:(\d+)", output)
-    if match is None:
-        raise RuntimeError(f"cuobjdump reports no resource usage: {output!r}")
-    return Usage(int(match[1]), int(match[2]))
 
 
 # ---- interpreted

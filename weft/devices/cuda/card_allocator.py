@@ -10,7 +10,7 @@ import ctypes
 import gc
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
@@ -118,13 +118,10 @@ class Memories:
 
     def borrow(self, pointer: int, nbytes: int, owner: Any) -> CardMemory:
         """Return memory of another library, which is never written. ``owner`` is kept until the card has read it."""
-        memory = self._memory_class(pointer, nbytes, nbytes, partial(self._return, owner))
+        memory = self._memory_class(pointer, nbytes, nbytes, lambda piece: self.borrowed.add(owner))
         memory.lent = True
         self.odd = self.odd or pointer % 16 != 0
         return memory
-
-    def _return(self, owner: Any, piece: Piece) -> None:
-        self.borrowed.add(owner)
 
     def _allocate_new(self, size: int, nbytes: int) -> int:
         self.misses += 1

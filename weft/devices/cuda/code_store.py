@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.devices.cache import Cache
-from weft.devices.cuda.adapter import Code, code_of, job, toolchain
+from weft.devices.cuda.adapter import Code, job, toolchain
 from weft.devices.cuda.adapter import compiled as compiled_by_triton
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Pool, Word
@@ -83,7 +83,7 @@ class Codes:
 
             def store(k: int, answer: Any) -> None:
                 launch, aligned = uncompiled[k]
-                code = self._store(launch, aligned, code_of(answer))
+                code = self._store(launch, aligned, Code(*answer))
                 self._loaded.put(_key(launch, aligned), self._load(launch, code))
 
             self._pool.all([job(launch, self._driver.capability, aligned) for launch, aligned in uncompiled], store, notice.look)
@@ -109,7 +109,7 @@ class Codes:
             for (launch, n), task in zip(missing, tasks or (), strict=False):
                 if task.answer is not None:
                     with self._lock:
-                        code = self._store(launch, n, code_of(task.answer))
+                        code = self._store(launch, n, Code(*task.answer))
                         try:
                             self._loaded.put(_key(launch, n), self._load(launch, code))
                         except RuntimeError:  # this card rejects it; loaded() will raise the error

@@ -36,37 +36,29 @@ class Driver(Protocol):
 
     def enter(self) -> None:
         """Make the card current in the calling thread."""
-        ...
 
     # memory of the card, and pinned memory of the host
 
     def allocate(self, nbytes: int) -> int:
         """Return memory of the card. Raises OutOfMemory."""
-        ...
 
     def release(self, address: int) -> None:
         """Free memory after the operations issued so far."""
-        ...
 
     def trim(self) -> None:
         """Return released memory that the driver keeps to the system."""
-        ...
 
     def free(self) -> int:
         """Return the bytes of free memory."""
-        ...
 
     def pinned(self, nbytes: int) -> int:
         """Return host memory that the card accesses directly. It lives as long as the process."""
-        ...
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
         """Copy from pinned memory to the card."""
-        ...
 
     def download(self, target: int, source: int, nbytes: int) -> None:
         """Copy from the card to pinned memory."""
-        ...
 
     def copy(self, target: int, source: int, nbytes: int) -> None: ...
 
@@ -76,37 +68,29 @@ class Driver(Protocol):
 
     def load(self, code: Code) -> Any:
         """Load a function; it stays loaded until :meth:`unload`."""
-        ...
 
     def unload(self, function: Any) -> None:
         """Unload a function. No launch of it may be running."""
-        ...
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
         """Launch a function. parameters: address of an array of addresses of values, which are read before it returns."""
-        ...
 
     # time
 
     def mark(self, mark: Any = None) -> Any:
         """Record an event, in ``mark`` or a new one."""
-        ...
 
     def wait(self, mark: Any) -> None:
         """Return when all operations before a mark are done."""
-        ...
 
     def reached(self, mark: Any) -> bool:
         """Return whether all operations before a mark are done."""
-        ...
 
     def stamp(self) -> Any:
         """Record an event with a time."""
-        ...
 
     def passed(self, first: Any, second: Any) -> float:
         """Return the seconds between two such events, both reached, and destroy them."""
-        ...
 
     def synchronise(self) -> None: ...
 
@@ -114,29 +98,23 @@ class Driver(Protocol):
 
     def lead(self, stream: int) -> None:
         """Make later operations of another stream wait for the operations issued here so far."""
-        ...
 
     def follow(self, stream: int) -> None:
         """Make later operations here wait for the operations of another stream so far."""
-        ...
 
     def settle(self) -> None:
         """Return when all operations on this card, of all libraries, are done."""
-        ...
 
     def lies(self, address: int) -> int | None:
         """Return the number of the card that an address belongs to; None if it is not a card's memory."""
-        ...
 
     # graphs
 
     def record(self) -> None:
         """Begin recording: operations are recorded, not run. Memory must not be allocated."""
-        ...
 
     def recorded(self) -> Any:
         """End recording and return the operations as a graph."""
-        ...
 
     def replay(self, graph: Any) -> None: ...
 

@@ -9,13 +9,13 @@ from functools import lru_cache
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.attention import chain_launches
 from weft.devices.cuda.product import sides
-from weft.devices.cuda.row_reductions import REGISTERS, map_launch, row_launch
+from weft.devices.cuda.row_reductions import REGISTERS, keeps_order, map_launch, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
-from weft.devices.cuda.split_work import can_cut, cuts, partial_launches, running_launches
+from weft.devices.cuda.split_work import cuts, partial_launches, running_launches
 from weft.devices.cuda.tile_choices import product_launches
 from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
-from weft.kernel.expressions import each, roots
-from weft.kernel.ir import Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, size_of
+from weft.kernel.expressions import axes_of, each, roots
+from weft.kernel.ir import Axis, Buffer, Chain, Kernel, Phase, Stage, size_of
 from weft.kernel.stages import Part, by_stage, split
 from weft.schedule.index_checks import has_checks
 
@@ -50,7 +50,8 @@ def owned(kernel: Kernel) -> Kernel:
     """
     phases: list[Phase] = []
     group: list[tuple[Phase, list[Stage]]] = []
-    row = Axis(1 + max([a.id for p in kernel.phases for a in _axes(p)], default=0), 1)
+    axes = [a for p in kernel.phases for a in (*p.axes, *(x for s in p.stages for x in axes_of(s)))]
+    row = Axis(1 + max([a.id for a in axes], default=0), 1)
 
     def reduced() -> bool:
         return any(stage.reductions for _, stages in group for stage in stages)
@@ -74,19 +75,6 @@ def owned(kernel: Kernel) -> Kernel:
                 flush()
     flush()
     return replace(kernel, phases=tuple(phases))
-
-
-def _axes(phase: Phase) -> list[Axis]:
-    """Return all axes of a phase."""
-    axes = list(phase.axes)
-    for stage in phase.stages:
-        if isinstance(stage, Stage):
-            axes += stage.axes
-        elif isinstance(stage, Contraction):
-            axes += [*stage.batch, *stage.m, *stage.n, *stage.k]
-        else:
-            axes += [*stage.batch, *stage.rows, *stage.columns]
-    return axes
 
 
 def _stages(phase: Phase) -> list[Stage] | None:
@@ -124,9 +112,9 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     if not part.ordered and not cuts(part):
         return [row_launch(part)], []
     if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
-        return partial_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
+        return ([row_launch(part)], []) if keeps_order(part.stages[0]) else partial_launches(part, number)
     if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
-        return running_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
+        return ([row_launch(part)], []) if keeps_order(part.stages[0]) else running_launches(part, number)
     pieces, scratch = by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:

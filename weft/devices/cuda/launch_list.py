@@ -23,7 +23,7 @@ from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, scalar
 from weft.kernel.ir import Kernel
-from weft.schedule.program import Call, Loop, Program, Slot, calls, hosts
+from weft.schedule.program import Call, Loop, Program, calls, hosts
 
 MOST = 4096  # limit of launches and copies
 _COPIED = 1024  # elements that one program of a restoring launch copies
@@ -99,8 +99,6 @@ class _Number(NamedTuple):
 class _NoPlan(Exception):
     """The program has to be walked at each run."""
 
-    pass
-
 
 def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
     """Return the plan of a program; None if each run has to be walked. printed: returns a kernel as launches."""
@@ -162,14 +160,10 @@ class _Recorder:
         if nbytes:
             self._append(Move(target, source, nbytes))
 
-    def number(self, value: Any, slot: Slot) -> Any:
+    def number(self, *_: Any) -> Any:
         raise _NoPlan
 
-    def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
-        raise _NoPlan
-
-    def put(self, array: np.ndarray, memory: Any) -> None:
-        raise _NoPlan
+    fetch = put = number
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> None:
         printed: Printed = self._printed(call.kernel)

@@ -57,46 +57,33 @@ def _bool(op: str, t: list[str]) -> str:
     raise ValueError(f"machine operation {op} is not defined for bool")
 
 
+# {own}: Triton's division of float64 is less accurate on some cards. neg: negates zero, too.
+_FLOAT = {
+    "div": "{own}.div_rn({0}, {1})", "sqrt": "{own}.sqrt_rn({0})", "neg": "({0} * -1.0)", "abs": "tl.abs({0})",
+    "floor": "tl.floor({0})", "ceil": "tl.ceil({0})", "fma": "tl.fma({0}, {1}, {2})", "rem": "float_rem({0}, {1})",
+    "floordiv": "float_floordiv({0}, {1})", "pow": "float_pow({0}, {1})",
+}
+_INTEGER = {
+    "neg": "(-{0})", "not": "(~{0})", "fma": "({0} * {1} + {2})", "pow": "int_pow({0}, {1}, {bits})",
+    "shl": "shift_left({0}, {1}, {bits})", "shr": "shift_right({0}, {1}, {bits})",
+}
+_SIGNED = {"abs": "tl.abs({0})", **{op: f"int_{op}({{0}}, {{1}})" for op in ("div", "floordiv", "rem")}}
+_UNSIGNED = {"div": "uint_div({0}, {1})", "floordiv": "uint_div({0}, {1})", "rem": "uint_rem({0}, {1})"}
+
+
 def _float(op: str, form: Format, v: Value, t: list[str]) -> str:
-    own = "tl" if form is FLOAT32 else "ld"  # Triton's division of float64 is less accurate on some cards
-    if op == "div":
-        return f"{own}.div_rn({t[0]}, {t[1]})"
-    if op == "sqrt":
-        return f"{own}.sqrt_rn({t[0]})"
-    if op == "neg":
-        return f"({t[0]} * -1.0)"  # negates zero, too
-    if op in ("abs", "floor", "ceil"):
-        return f"tl.{op}({t[0]})"
-    if op == "fma":
-        return f"tl.fma({t[0]}, {t[1]}, {t[2]})"
-    if op in ("rem", "floordiv"):
-        return f"float_{op}({t[0]}, {t[1]})"
-    if op == "pow":
-        square = v.args[1].op == "const" and float(v.args[1].attr) == 2.0
-        return f"({t[0]} * {t[0]})" if square else f"float_pow({t[0]}, {t[1]})"
-    return f"ld.{op}({', '.join(t)})"
+    if op == "pow" and v.args[1].op == "const" and float(v.args[1].attr) == 2.0:
+        return f"({t[0]} * {t[0]})"
+    text = _FLOAT.get(op)
+    return f"ld.{op}({', '.join(t)})" if text is None else text.format(*t, own="tl" if form is FLOAT32 else "ld")
 
 
 def _integer(op: str, form: Format, t: list[str]) -> str:
-    signed = form.kind == "signed"
-    if op == "neg":
-        return f"(-{t[0]})"
-    if op == "not":
-        return f"(~{t[0]})"
-    if op == "abs" and signed:
-        return f"tl.abs({t[0]})"
+    text = _INTEGER.get(op) or (_SIGNED if form.kind == "signed" else _UNSIGNED).get(op)
+    if text is not None:
+        return text.format(*t, bits=form.bits)
     if op in _IDENTITIES:
         return t[0]
-    if op == "fma":
-        return f"({t[0]} * {t[1]} + {t[2]})"
-    if op in ("div", "floordiv", "rem"):
-        name = {"div": "int_div", "floordiv": "int_floordiv", "rem": "int_rem"} if signed else {
-            "div": "uint_div", "floordiv": "uint_div", "rem": "uint_rem"}
-        return f"{name[op]}({t[0]}, {t[1]})"
-    if op == "pow":
-        return f"int_pow({t[0]}, {t[1]}, {form.bits})"
-    if op in ("shl", "shr"):
-        return f"shift_{'left' if op == 'shl' else 'right'}({t[0]}, {t[1]}, {form.bits})"
     raise ValueError(f"machine operation {op} is not defined for {form}")
 
 

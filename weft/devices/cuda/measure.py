@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ChoosesByMeasuring
+from weft.devices.base import ChoosesByMeasuring, Device
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.table import TABLE, bind, input_leaf
-from weft.kernel.target import Target
 from weft.schedule.build import build
 
 SIZES = (1 << 16, 1 << 20, 1 << 23, 1 << 26, 1 << 28)  # working sets in bytes
@@ -32,18 +31,7 @@ _LONG = 0.05  # limit of a series in seconds
 CHAIN = 8  # dependent kernels in a program
 
 
-class Measured(Protocol):
-    """The part of a device that measurements use."""
-
-    target: Target
-
-    def compile(self, program: Any) -> Any: ...
-    def upload(self, array: np.ndarray) -> Any: ...
-    def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
-    def synchronise(self) -> None: ...
-
-
-def measure(device: Measured, sizes: Sequence[int] = SIZES, edges: Sequence[int] = EDGES, repeat: int = 20) -> dict[str, Any]:
+def measure(device: Device, sizes: Sequence[int] = SIZES, edges: Sequence[int] = EDGES, repeat: int = 20) -> dict[str, Any]:
     """Measure a device; return the figures that ``placement.device_figures.Machine`` defines.
 
     Takes some seconds, most of them for compilation.
@@ -67,7 +55,7 @@ def measure(device: Measured, sizes: Sequence[int] = SIZES, edges: Sequence[int]
     }
 
 
-def _seconds(device: Measured, run: Callable[[], Any], repeat: int) -> float:
+def _seconds(device: Device, run: Callable[[], Any], repeat: int) -> float:
     """Return the seconds of a run in a long series: the best of three series, shortened if a run takes long."""
 
     def series(count: int) -> float:
@@ -83,14 +71,14 @@ def _seconds(device: Measured, run: Callable[[], Any], repeat: int) -> float:
     return max(min([series(count) for _ in range(3)]), 1e-9)
 
 
-def _run(device: Measured, inputs: Sequence[Node], output: Node) -> Callable[[], Any]:
+def _run(device: Device, inputs: Sequence[Node], output: Node) -> Callable[[], Any]:
     """Compile a graph and return a function that runs it on ones."""
     run = device.compile(build(Graph(list(inputs), [output]), device.target))
     memory = [device.upload(np.ones(prod(i.shape), i.dtype.numpy)) for i in inputs]
     return lambda: run(list(memory))
 
 
-def _chain(device: Measured, length: int) -> Callable[[], Any]:
+def _chain(device: Device, length: int) -> Callable[[], Any]:
     """Return a function that runs a program of ``length`` dependent products."""
     x = node = input_leaf((16, 16), FLOAT32)
     for _ in range(length):
@@ -102,7 +90,7 @@ def _matmul(a: Node, b: Node, precision: str = "float32") -> Node:
     return bind(TABLE["dot_general"], a, b, contract=((1,), (0,)), batch=((), ()), **given(precision))
 
 
-def _product(device: Measured, stored: Format, accum: Format, precision: str, n: int, repeat: int) -> float:
+def _product(device: Device, stored: Format, accum: Format, precision: str, n: int, repeat: int) -> float:
     """Return the operations per second of a product of n x n matrices."""
     operands = [input_leaf((n, n), stored) for _ in range(2)]
     a, b = [x if stored is accum else bind(TABLE["cast"], x, dtype=accum) for x in operands]
@@ -112,13 +100,13 @@ def _product(device: Measured, stored: Format, accum: Format, precision: str, n:
     return 2.0 * n**3 / _seconds(device, run, repeat)
 
 
-def _copying(device: Measured, size: int, repeat: int) -> float:
+def _copying(device: Device, size: int, repeat: int) -> float:
     """Return the bytes per second of an elementwise operation on ``size`` bytes."""
     x = input_leaf((size // 4,), FLOAT32)
     return 2 * size / _seconds(device, _run(device, [x], bind(TABLE["negative"], x)), repeat)
 
 
-def _link(device: Measured, size: int, repeat: int) -> tuple[float, float]:
+def _link(device: Device, size: int, repeat: int) -> tuple[float, float]:
     """Return the seconds of transferring one number, in the slower direction, and the bytes per second of large transfers."""
     small, large = np.zeros(1, np.float32), np.zeros(size // 4, np.float32)
     memories = [device.upload(x) for x in (small, large)]

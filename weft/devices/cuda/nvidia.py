@@ -209,17 +209,3 @@ def elapsed_before(first: Any, second: Any) -> float:
     if error:
         raise DriverError(f"cuEventElapsedTime: error {error}")
     return milliseconds.value
-
-
-class SecondStream:
-    """Another stream on a driver's card, such as another library has; it fills memory. number: CUDA's handle."""
-
-    def __init__(self, driver: NvidiaDriver) -> None:
-        self._driver, api = driver, driver._api
-        driver.enter()
-        self._stream = driver._call("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
-        self.number = int(self._stream)
-
-    def fill(self, address: int, value: int, nbytes: int) -> None:
-        self._driver.enter()
-        self._driver._call("cuMemsetD8Async", address, value, nbytes, self._stream)

@@ -53,7 +53,7 @@ def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int
     else:
         tiles = [power_of_two(length) if length <= REGISTERS else ELEMENTS for length in lengths]
         rows = max(1, min(ELEMENTS // max(tiles), power_of_two(n)))
-    return rows, [1 if _keeps_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
+    return rows, [1 if keeps_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
 
 
 def memory_along_rows(shared: Sequence[Axis], stages: Sequence[Stage]) -> bool:
@@ -62,7 +62,7 @@ def memory_along_rows(shared: Sequence[Axis], stages: Sequence[Stage]) -> bool:
     return any(a.id in units for a in shared[-1:]) and not any(a.id in units for s in stages for a in s.axes[-1:])
 
 
-def _keeps_order(stage: Stage) -> bool:
+def keeps_order(stage: Stage) -> bool:
     """Return whether elements must be reduced in order, as float products must: one lane could reach 0 and another infinity."""
     return any(r.monoid == "prod" and r.accum in FLOATS for r in stage.reductions)
 

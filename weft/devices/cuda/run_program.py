@@ -66,7 +66,9 @@ class CardExecutable:
         self._plan = plan(program, device.printed)
         steps = None if self._plan is None else [self._choose_tile(s) if isinstance(s, Start) else s for s in self._plan.steps]
         device.codes.prepare(_aligned_launches(program, steps, device.printed))
-        self._ready: _Steps = [_prepare_step(device, s) if isinstance(s, Start) else s for s in steps or ()]
+        self._ready: _Steps = [
+            s if isinstance(s, Move) else _Ready(device.code, s) if s.others is None else _Tuned(device, s) for s in steps or ()
+        ]
         # steps whose best tiles are unknown
         self._undecided = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]
         self._restores: dict[tuple[tuple[int, int], ...], _Steps] = {}
@@ -253,10 +255,6 @@ def _aligned_launches(
     if steps is not None:
         return [(step.launch, _alignment(step)) for step in steps if isinstance(step, Start)]
     return [(launch, 16) for call in calls(program) for launch in printed(call.kernel).launches]
-
-
-def _prepare_step(device: Card, start: Start) -> _Ready | _Tuned:
-    return _Ready(device.code, start) if start.others is None else _Tuned(device, start)
 
 
 class _Ready:

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from weft.devices.cuda import row_reductions
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.product import Sides, Tile, begin_tile, first_tile, follow, inside_of, sum_of, tiles_of, units_of
-from weft.devices.cuda.row_reductions import (
-    begin,
-    best,
-    export,
-    gathered,
-    identity,
-    memory_along_rows,
-    plan,
-    positional,
-    row_launch,
-    run_stage,
-    warps,
-)
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
 from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, power_of_two, program, unit_strides
-from weft.dtypes.formats import BOOL, FLOATS, INT64, Format
+from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
 from weft.kernel.stages import Part, place_of
 
@@ -45,14 +33,14 @@ def division(s: Sides, r: Reduction) -> int:
     if not tiles or not inside:
         return 0
     iterations = size_of(s.k) // inside * pieces(inside, tile.k)
-    sums, operands = tile.m * tile.n * gathered(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
+    sums, operands = tile.m * tile.n * row_reductions.gathered(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
     count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), units_of(s, tile))
     return count if count >= WORTH else 0
 
 
 def sums_of(part: Part, count: int, number: int) -> Buffer:
     """Return the scratch for the sums of all pieces."""
-    return Buffer(number, gathered(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel")
+    return Buffer(number, row_reductions.gathered(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel")
 
 
 def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
@@ -84,7 +72,7 @@ def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
     p = Printer(elements)
     n = size_of(elements)
     rows, ahead = min(ROWS, power_of_two(n)), min(AHEAD, power_of_two(count))
-    programs = begin(p, elements, rows)
+    programs = row_reductions.begin(p, elements, rows)
     first = p.put(f"{p.arguments.buffer(sums)} + {p.places[0].text}", (0,)).text
     total, counter, end = p.fresh("sum"), p.fresh("i"), p.arguments.integer(count)
     p.line(f"{total} = tl.full([{rows}, 1], 0, tl.{sums.dtype.name})")
@@ -118,15 +106,10 @@ def cuts(part: Part) -> bool:
     """Return whether a part runs faster stage by stage, with its reductions in two steps."""
     if not any(s.reductions for s in part.stages):
         return False
-    if max(size_of(s.axes) for s in part.stages) <= LONG[memory_along_rows(part.shared, part.stages)]:
+    if max(size_of(s.axes) for s in part.stages) <= LONG[row_reductions.memory_along_rows(part.shared, part.stages)]:
         return False
-    rows, _ = plan(part.shared, part.stages)
+    rows, _ = row_reductions.plan(part.shared, part.stages)
     return pieces(size_of(part.shared), rows) < FEW
-
-
-def can_cut(stage: Stage) -> bool:
-    """Return whether the stage's reductions can be cut; float products must be made in order."""
-    return all(not (r.monoid == "prod" and r.accum in FLOATS) for r in stage.reductions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +150,7 @@ def cut_of(part: Part) -> Cut:
     """Return how the rows of a part of one stage are cut."""
     (stage,) = part.stages
     n = size_of(stage.axes)
-    along_rows = memory_along_rows(part.shared, part.stages)
+    along_rows = row_reductions.memory_along_rows(part.shared, part.stages)
     count = min(MOST_PIECES[along_rows], pieces(n, LEAST[along_rows]))
     length = pieces(pieces(n, count), ELEMENTS) * ELEMENTS
     axis = Axis(1 + max([a.id for a in (*part.shared, *stage.axes)]), pieces(n, length))
@@ -177,11 +160,11 @@ def cut_of(part: Part) -> Cut:
 def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int, Buffer], dict[int, Buffer]]:
     """Return the first step, and the buffers of each reduction's result and, if it is an argmax or argmin, of its position."""
     (stage,) = part.stages
-    rows, (width,) = plan(part.shared, part.stages)
+    rows, (width,) = row_reductions.plan(part.shared, part.stages)
     p = Printer((*part.shared, *stage.axes))
-    programs = begin(p, part.shared, rows)
+    programs = row_reductions.begin(p, part.shared, rows)
     piece, low, high = cut.begin(p, size_of(stage.axes))
-    run_stage(p, stage, rows, width, (low, high))
+    row_reductions.run_stage(p, stage, rows, width, (low, high))
     results: dict[int, Buffer] = {}
     positions: dict[int, Buffer] = {}
 
@@ -190,11 +173,11 @@ def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int
         p.write(cut.pointer(p, into[r.id], piece), value.text, form, p.masks.get(0))
 
     for r in stage.reductions:
-        if positional(r):
+        if row_reductions.positional(r):
             store(positions, r, INT64, p.accs[r.id])
-            store(results, r, gathered(r), best(p, r))
+            store(results, r, row_reductions.gathered(r), row_reductions.best(p, r))
         else:
-            store(results, r, gathered(r), p.accs[r.id])
+            store(results, r, row_reductions.gathered(r), p.accs[r.id])
     return p.launch((programs, cut.axis.extent)), results, positions
 
 
@@ -204,21 +187,21 @@ def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer
     first, results, positions = reduction_piece(part, cut, number)
     joins = tuple([_join(r, cut.at(results[r.id]), cut.axis) for r in part.stages[0].reductions])
     stage = Stage((cut.axis,), joins)
-    rows, (width,) = plan(part.shared, (stage,))
+    rows, (width,) = row_reductions.plan(part.shared, (stage,))
     p = Printer((*part.shared, cut.axis))
-    programs = begin(p, part.shared, rows)
-    run_stage(p, stage, rows, width)
+    programs = row_reductions.begin(p, part.shared, rows)
+    row_reductions.run_stage(p, stage, rows, width)
     for k, buffer in positions.items():  # the reduction found the best piece: read its position
         piece = Affine(gather=((Value("acc", (), INT64, k), cut.rows),))
         p.accs[k] = p.value(Value("load", (), INT64, Access(buffer, (cut.place.plus(piece),))))
-    export(p, part)
-    return [first, p.launch((programs, 1), warps(rows, (width,)))], [*results.values(), *positions.values()]
+    row_reductions.export(p, part)
+    return [first, p.launch((programs, 1), row_reductions.warps(rows, (width,)))], [*results.values(), *positions.values()]
 
 
 def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
     """Return the reduction over the results of the pieces of each row."""
     value = Value("load", (), access.buffer.dtype, access)
-    if r.accum is BOOL and not positional(r):
+    if r.accum is BOOL and not row_reductions.positional(r):
         value = Value("ne", (value, Value("const", (), value.dtype, 0)), BOOL)
     return replace(r, axes=(axis,), value=value, monoid="sum" if r.monoid == "dot" else r.monoid)
 
@@ -229,24 +212,24 @@ def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer
     cut = cut_of(part)
     without_folds = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
     first, totals, _ = reduction_piece(replace(part, stages=(without_folds,)), cut, number)
-    folded = {r.id: cut.scratch(number + len(totals) + k, gathered(r)) for k, r in enumerate(stage.reductions)}
+    folded = {r.id: cut.scratch(number + len(totals) + k, row_reductions.gathered(r)) for k, r in enumerate(stage.reductions)}
     folds, stores = [], []
     for r in stage.reductions:
-        form = gathered(r)
+        form = row_reductions.gathered(r)
         value = Value("load", (), form, cut.at(totals[r.id]))
         folds.append(replace(r, axes=(cut.axis,), value=value, accum=form, dtype=form))
         stores.append(Store(cut.at(folded[r.id]), Value("acc", (), form, r.id)))
-    second = row_launch(Part(part.shared, (Stage((cut.axis,), tuple(folds), tuple(stores)),), {}, False))
+    second = row_reductions.row_launch(Part(part.shared, (Stage((cut.axis,), tuple(folds), tuple(stores)),), {}, False))
 
-    rows, (width,) = plan(part.shared, part.stages)
+    rows, (width,) = row_reductions.plan(part.shared, part.stages)
     p = Printer((*part.shared, *stage.axes))
-    programs = begin(p, part.shared, rows)
+    programs = row_reductions.begin(p, part.shared, rows)
     piece, low, high = cut.begin(p, size_of(stage.axes))
     inside = f"{piece} > 0" + (f" & {p.masks[0].text}" if 0 in p.masks else "")
     before = {}
     for r in stage.reductions:
         where = cut.pointer(p, folded[r.id], f"({piece} - 1)")
-        before[r.id] = p.put(f"tl.load({where}, mask={inside}, other={identity(r)})", (0,))
-    run_stage(p, stage, rows, width, (low, high), before)
-    third = p.launch((programs, cut.axis.extent), warps(rows, (width,)))
+        before[r.id] = p.put(f"tl.load({where}, mask={inside}, other={row_reductions.identity(r)})", (0,))
+    row_reductions.run_stage(p, stage, rows, width, (low, high), before)
+    third = p.launch((programs, cut.axis.extent), row_reductions.warps(rows, (width,)))
     return [first, second, third], [*totals.values(), *folded.values()]

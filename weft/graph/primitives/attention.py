@@ -16,18 +16,18 @@ Operations that differ only in ``result`` share one kernel. Derivatives of the g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import BOOL, FLOATS, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives import attention_composed as composed
 from weft.graph.primitives.attention_composed import split
 from weft.graph.primitives.call import call, cast, reshape
-from weft.graph.primitives.common import Batched, extent, front, product, spread, traffic
-from weft.graph.primitives.kinds import BOOL, FLOATS, UINT64
+from weft.graph.primitives.common import Batched, extent, front, spread, traffic
 from weft.graph.primitives.philox import word
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import TABLE, register
@@ -214,7 +214,7 @@ def _cost(node: Node) -> Cost:
     """Two products, or five for the gradient, divided among results that are computed together."""
     q, v = node.inputs[0].shape, node.inputs[2].shape
     each = {"out": (1, 1), "lse": (0, 0), "query": (1, 1), "key": (1, 0), "value": (1, 1)}[node.params["result"]]
-    flops = 2 * product(q[:-1]) * v[-2] * (each[0] * q[-1] + each[1] * v[-1] + 8)
+    flops = 2 * prod(q[:-1]) * v[-2] * (each[0] * q[-1] + each[1] * v[-1] + 8)
     return Cost(flops, traffic(node))
 
 

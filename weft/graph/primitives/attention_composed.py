@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.dtypes.formats import BOOL, FLOAT32, INT64, UINT64
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import broadcast_to, call, cast, full, number, permute, reshape
-from weft.graph.primitives.kinds import BOOL, FLOAT32, INT64, UINT64
+from weft.graph.primitives.call import broadcast_to, call, cast, full, number, reshape, transposed
 from weft.graph.primitives.table import constant
 
 
@@ -28,11 +28,6 @@ def _product(a: Node, b: Node, turned: bool) -> Node:
     rank = len(a.shape)
     lead = tuple(range(rank - 2))
     return call.dot_general(a, b, contract=((rank - 1,), (rank - 1 if turned else rank - 2,)), batch=(lead, lead))
-
-
-def _transpose(x: Node) -> Node:
-    rank = len(x.shape)
-    return permute(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
 def _broadcast_lead(x: Node, lead: Shape) -> Node:
@@ -135,12 +130,12 @@ def gradient(*operands: Node, result: str, scale: float, causal: bool, keep: flo
     _, words = split(operands[6:], keep)
     weights, through = _weights_and_cotangent(operands, causal, scale, keep)
     if result == "value":
-        weights = _transpose(_apply_dropout(weights, words, keep))
+        weights = transposed(_apply_dropout(weights, words, keep))
         return cast(_sum_to(_product(weights, _wide(g)[0], False), v.shape), q.dtype)
     ds = call.multiply(through(), number(scale, weights))
     if result == "query":
         return cast(_product(ds, _broadcast_lead(_wide(k)[0], q.shape[:-2]), False), q.dtype)
-    return cast(_sum_to(_product(_transpose(ds), _wide(q)[0], False), k.shape), q.dtype)
+    return cast(_sum_to(_product(transposed(ds), _wide(q)[0], False), k.shape), q.dtype)
 
 
 def mask_gradient(mask: Node, operands: Sequence[Node], params: dict[str, Any]) -> Node:
@@ -160,7 +155,7 @@ def sums_vjp(g: Node, inputs: Sequence[Node], params: dict[str, Any]) -> tuple[N
     scaled = call.multiply(ds, number(params["scale"], ds))
     derivatives: list[Node | None] = [
         cast(_product(scaled, _broadcast_lead(k, q.shape[:-2]), False), inputs[0].dtype),
-        cast(_sum_to(_product(_transpose(scaled), q, False), k.shape), inputs[1].dtype), None,
+        cast(_sum_to(_product(transposed(scaled), q, False), k.shape), inputs[1].dtype), None,
     ]
     derivatives += [None if m.dtype is BOOL else cast(_sum_to(ds, m.shape), m.dtype) for m in masks]
     return (*derivatives, *(None,) * (len(inputs) - len(derivatives)))

@@ -53,5 +53,18 @@ def flip(x: Node, axes: tuple[int, ...]) -> Node:
     return call.slice(x, start=start, step=step, shape=x.shape) if axes else x
 
 
+def slice_axis(x: Node, axis: int, start: int, stop: int) -> Node:
+    """Return a range of x along one axis."""
+    rank = len(x.shape)
+    shape = tuple([stop - start if d == axis else n for d, n in enumerate(x.shape)])
+    return call.slice(x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=(1,) * rank, shape=shape)
+
+
+def transposed(x: Node) -> Node:
+    """Exchange the last two axes."""
+    n = len(x.shape)
+    return permute(x, (*range(n - 2), n - 1, n - 2))
+
+
 def cast(x: Node, dtype: Format) -> Node:
     return x if x.dtype is dtype else call.cast(x, dtype=dtype)

@@ -10,27 +10,24 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import FROM_NUMPY
-from weft.graph.node import Cost, Node, Shape
+from weft.graph.node import Cost, Node
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
 
 Batched = tuple[Node, int | None]
 
 
-class Later:
-    """A module that is imported when one of its functions is called.
-
-    Samples are needed only by tests, index rules only by kernels.
-    """
-
-    def __init__(self, module: str) -> None:
-        self._module = module
+class _IndexRules:
+    """The functions of ``index_rules``, which is imported when one of them is called: only kernels need it."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         @cache
         def load() -> Callable[..., Any]:
-            return getattr(import_module(f"weft.graph.primitives.{self._module}"), name)
+            return getattr(import_module("weft.graph.primitives.index_rules"), name)
 
         return lambda *args: load()(*args)
+
+
+read = _IndexRules()
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
@@ -103,6 +100,14 @@ def rank(x: Node, dim: int | None) -> int:
     return len(x.shape) - (dim is not None)
 
 
+def batch_along(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of a primitive of one operand along ``axis``."""
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, **params: Any) -> Batched:
+        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1, **params), 0
+
+    return rule
+
+
 def batch_elementwise(name: str) -> Callable[..., Batched]:
     """Return the batching rule of an element-wise primitive."""
     def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
@@ -131,10 +136,3 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     for position, axis in enumerate(axes):
         out[axis] = position
     return tuple(out)
-
-
-def product(shape: Shape | Sequence[int]) -> int:
-    n = 1
-    for e in shape:
-        n *= e
-    return n

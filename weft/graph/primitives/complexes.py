@@ -19,6 +19,7 @@ from weft.errors import DTypeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, number
 from weft.graph.primitives.common import batch_elementwise, per_element, zero_vjp
+from weft.graph.primitives.derivatives import without_zeros
 from weft.graph.primitives.kinds import words
 from weft.graph.primitives.rules import broadcast, dtype_error, shapes_error
 from weft.graph.primitives.table import INPUT, register
@@ -29,21 +30,13 @@ mul, div, neg, sub = call.multiply, call.divide, call.negative, call.subtract
 # ---- derivatives that differ from those of reals
 
 
-def _wide(g: Node, like: Node) -> Node:
-    return cast(g, like.dtype)
-
-
-def _not_zero(x: Node) -> Node:
-    return call.where(call.equal(x, number(0, x)), number(1, x), x)
-
-
 def _abs_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
-    return (mul(_wide(div(g, _not_zero(out)), x), call.conj(x)),)
+    return (mul(cast(div(g, without_zeros(out)), x.dtype), call.conj(x)),)
 
 
 def _sign_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Only the direction changes: along i times the sign."""
-    turn = div(call.imag(mul(g, out)), _not_zero(call.abs(x)))
+    turn = div(call.imag(mul(g, out)), without_zeros(call.abs(x)))
     return (mul(call.complex(number(0, turn), turn), call.conj(out)),)
 
 
@@ -139,11 +132,11 @@ def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
 # ---- complex numbers and their parts
 
 
-def _part_rule(name: str, allowed: frozenset[Format], out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
+def _part_rule(name: str, out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
     """Return the rule of a primitive that takes complex numbers apart."""
     def rule(x: Node) -> tuple[Shape, Format]:
-        if x.dtype not in allowed:
-            raise DTypeError(f"{name}: x is {x.dtype}, but must be {words(allowed)}: cast it with astype.")
+        if x.dtype not in COMPLEX:
+            raise DTypeError(f"{name}: x is {x.dtype}, but must be {words(COMPLEX)}: cast it with astype.")
         return x.shape, out(x.dtype)
 
     return rule
@@ -183,11 +176,11 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
     ))
 
 
-_entry("real", _part_rule("real", COMPLEX, lambda f: f.part), lambda x: x.real,
+_entry("real", _part_rule("real", lambda f: f.part), lambda x: x.real,
        lambda g, out, x: (call.complex(g, number(0, g)),))
-_entry("imag", _part_rule("imag", COMPLEX, lambda f: f.part), lambda x: x.imag,
+_entry("imag", _part_rule("imag", lambda f: f.part), lambda x: x.imag,
        lambda g, out, x: (call.complex(number(0, g), neg(g)),))
-_entry("conj", _part_rule("conj", COMPLEX, lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
+_entry("conj", _part_rule("conj", lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
 _entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
 _CONSTANT = register(Primitive(
     "complex_constant", "host", _constant_rule, lambda value: np.asarray(value), None, zero_vjp,

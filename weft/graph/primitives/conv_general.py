@@ -9,6 +9,7 @@ the output channels reads part g of the input channels. ``precision``: see ``pre
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import Batched, front, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, front, in_float32, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
@@ -105,7 +106,7 @@ def _reference(
     out_spatial = [
         (e - dilated_extent(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
     ]
-    out = np.zeros([n, groups, o // groups, product(out_spatial)], x.dtype)
+    out = np.zeros([n, groups, o // groups, prod(out_spatial)], x.dtype)
     for at in np.ndindex(*kernel):
         window = x[(slice(None), slice(None), *(
             slice(p * d, p * d + (e - 1) * s + 1, s) for p, d, e, s in zip(at, rhs_dilation, out_spatial, stride, strict=True)
@@ -211,7 +212,7 @@ def _batch(
 
 def _cost(node: Node) -> Cost:
     w, dims = node.inputs[1], node.params["dims"]
-    per_output = product([w.shape[d] for d in dims[1][1:]])
+    per_output = prod([w.shape[d] for d in dims[1][1:]])
     return Cost(2 * node.size * per_output, traffic(node))
 
 

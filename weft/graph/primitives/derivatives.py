@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import FLOATS, Format
 from weft.graph.node import Node
 from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number
-from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT
 
 One = tuple[Node]
@@ -90,7 +89,7 @@ def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
     return mul(part, call.where(first, one, e)), mul(part, call.where(first, e, one))
 
 
-def _without_zeros(denominator: Node) -> Node:
+def without_zeros(denominator: Node) -> Node:
     """Return a denominator with 1 in place of 0.
 
     A numerator of 0 then results in 0 and not NaN, in derivatives of any order.
@@ -99,20 +98,20 @@ def _without_zeros(denominator: Node) -> Node:
 
 
 def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
-    part = div(g, _without_zeros(plus(call.square(x), call.square(y))))
+    part = div(g, without_zeros(plus(call.square(x), call.square(y))))
     return mul(part, x), neg(mul(part, y))
 
 
 def hypot(g: Node, out: Node, x: Node, y: Node) -> Two:
     """Both derivatives are 0 at the origin. Each operand is divided, not g: g / out is infinite if out is subnormal."""
-    length = _without_zeros(out)
+    length = without_zeros(out)
     return mul(g, div(x, length)), mul(g, div(y, length))
 
 
 def root_of_squares(g: Node, out: Node, x: Node) -> One:
     """The derivative of a square root, but 0 at 0: that of a norm or a deviation with zero terms only."""
     zero = call.equal(out, number(0, out))
-    return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), _without_zeros(out))),)
+    return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), without_zeros(out))),)
 
 
 def copysign(g: Node, out: Node, x: Node, y: Node) -> Two:

@@ -7,6 +7,7 @@ rounded once; products of integers wrap. ``precision``: see ``precision.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, permute, reshape
-from weft.graph.primitives.common import Batched, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, in_float32, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
@@ -58,9 +59,9 @@ def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair, precis
     free_a, free_b = free_axes(a.ndim, contract[0], batch[0]), free_axes(b.ndim, contract[1], batch[1])
     nb = [a.shape[d] for d in batch[0]]
     m, n = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
-    k = product([a.shape[d] for d in contract[0]])
-    left = a.transpose(batch[0] + free_a + contract[0]).reshape(product(nb), product(m), k)
-    right = b.transpose(batch[1] + contract[1] + free_b).reshape(product(nb), k, product(n))
+    k = prod([a.shape[d] for d in contract[0]])
+    left = a.transpose(batch[0] + free_a + contract[0]).reshape(prod(nb), prod(m), k)
+    right = b.transpose(batch[1] + contract[1] + free_b).reshape(prod(nb), k, prod(n))
     return np.matmul(left, right).reshape(nb + m + n)
 
 
@@ -134,7 +135,7 @@ def _batch(
 
 def _cost(node: Node) -> Cost:
     a = node.inputs[0]
-    return Cost(2 * node.size * product([a.shape[d] for d in node.params["contract"][0]]), traffic(node))
+    return Cost(2 * node.size * prod([a.shape[d] for d in node.params["contract"][0]]), traffic(node))
 
 
 register(Primitive(

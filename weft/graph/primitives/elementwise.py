@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format, converted
+from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format, converted
 from weft.errors import DTypeError
 from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
 from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
-from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
+from weft.graph.primitives.kinds import ALL, BITS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, register
 
@@ -155,10 +155,6 @@ def _bitcast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
     return x.shape, dtype
 
 
-def _where(c: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.where(c, x, y)
-
-
 def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # equal zeros return y, as in C; NumPy's float16 returns x
         return np.where(x == y, y, np.nextafter(x, y))
@@ -182,7 +178,7 @@ register(Primitive(
     batch_elementwise("nextafter"), per_element(6), True, domain=Domain(2, FLOATS),
 ))
 register(Primitive(
-    "where", "elementwise", where_rule, _where, f.where, d.where,
+    "where", "elementwise", where_rule, np.where, f.where, d.where,
     batch_elementwise("where"), per_element(1), True,
 ))
 CAST = register(Primitive(

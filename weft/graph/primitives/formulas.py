@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
-from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, SIGNED
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format
+from weft.graph.primitives.kinds import SIGNED
 
 Formula = Callable[..., Any]
 

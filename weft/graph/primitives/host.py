@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
-from weft.graph.primitives.common import Batched, front, traffic, zero_vjp
-from weft.graph.primitives.kinds import INT64
-from weft.graph.primitives.rules import check_axis
+from weft.graph.primitives.common import batch_along, traffic, zero_vjp
+from weft.graph.primitives.rules import Rule, check_axis
 from weft.graph.primitives.table import register
 
 
-def _argsort_rule(x: Node, axis: int) -> tuple[Shape, Format]:
-    check_axis("argsort", axis, len(x.shape))
-    return x.shape, INT64
+def _rule(name: str, out: Format | None = None) -> Rule:
+    def rule(x: Node, axis: int) -> tuple[Shape, Format]:
+        check_axis(name, axis, len(x.shape))
+        return x.shape, out or x.dtype
+
+    return rule
 
 
 def _argsort(x: np.ndarray, axis: int) -> np.ndarray:
     return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
-
-
-def _argsort_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
-    return call.argsort(front(inputs[0], dims[0]), axis=axis + 1), 0
-
-
-def _sort_rule(x: Node, axis: int) -> tuple[Shape, Format]:
-    check_axis("sort", axis, len(x.shape))
-    return x.shape, x.dtype
-
-
-def _sort(x: np.ndarray, axis: int) -> np.ndarray:
-    return np.sort(x, axis=axis)  # without indices NumPy sorts in vector registers
 
 
 def _sort_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node | None, ...]:
@@ -49,10 +36,6 @@ def _sort_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node | None, ...]
     return (call.scatter(full(0, x.shape, x.dtype), g, *places, axes=tuple(range(len(x.shape))), mode="own"),)
 
 
-def _sort_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
-    return call.sort(front(inputs[0], dims[0]), axis=axis + 1), 0
-
-
 def _argsort_cost(node: Node) -> Cost:
     """n log n comparisons, each as long as 75 operations of LAPACK: NumPy's stable sort of indices is not vectorised."""
     return Cost(75 * node.size * max(1, node.shape[node.params["axis"]].bit_length()), traffic(node))
@@ -65,8 +48,8 @@ def _sort_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "argsort", "host", _argsort_rule, _argsort, None, zero_vjp, _argsort_batch, _argsort_cost, True,
+    "argsort", "host", _rule("argsort", INT64), _argsort, None, zero_vjp, batch_along("argsort"), _argsort_cost, True,
 ))
 register(Primitive(
-    "sort", "host", _sort_rule, _sort, None, _sort_vjp, _sort_batch, _sort_cost, True,
+    "sort", "host", _rule("sort"), lambda x, axis: np.sort(x, axis=axis), None, _sort_vjp, batch_along("sort"), _sort_cost, True,
 ))

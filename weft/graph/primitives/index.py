@@ -14,33 +14,32 @@ with the touched rows of a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, INTEGERS, Format
 from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
-    Later,
     batch_elementwise,
     extent,
     front,
     moving,
     per_element,
     rank,
+    read,
     shifted,
     spread,
     zero_vjp,
 )
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
-from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
@@ -161,9 +160,7 @@ def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axe
             back = call.where(valid, back, number(0, back))
         return (hole, back, *none)
     # of several updates of one element only the last counts: find the writer of each element
-    count = 1
-    for n in shape:
-        count *= n
+    count = prod(shape)
     if count > 1:
         writer = reshape(call.iota(shape=(count,), dtype=INT64, axis=0), shape)
         board = full(0, tuple(x.shape[a] for a in axes), INT64)

@@ -5,8 +5,8 @@ Loaded with the first kernel, since arrays and graphs do not need the kernel IR.
 
 from __future__ import annotations
 
+from weft.dtypes.formats import INT64, UINT64
 from weft.graph.node import Along, Node, Reader
-from weft.graph.primitives.kinds import INT64, UINT64
 from weft.kernel import index as ix
 from weft.kernel.expressions import each
 from weft.kernel.index import Guard, Guards, Index

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from weft.dtypes.formats import (
-    BFLOAT16,
-    BOOL,
-    COMPLEX,
-    FLOAT16,
-    FLOAT32,
-    FLOAT64,
-    FLOATS,
-    INT32,
-    INT64,
-    INTEGERS,
-    UINT32,
-    UINT64,
-    Format,
-    of_kind,
-)
-
-__all__ = [
-    "ALL", "BFLOAT16", "BITS", "BOOL", "COMPLEX", "FLOAT16", "FLOAT32", "FLOAT64", "FLOATS", "INT32", "INT64", "INTEGERS",
-    "NUMBERS", "SIGNED", "UINT32", "UINT64", "UNSIGNED", "words",
-]
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, of_kind
 
 SIGNED, UNSIGNED = frozenset(of_kind("signed")), frozenset(of_kind("unsigned"))
 NUMBERS = INTEGERS | FLOATS

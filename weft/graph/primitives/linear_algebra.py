@@ -9,21 +9,20 @@ singular matrices have derivatives, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, Format
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
-from weft.graph.primitives.call import broadcast_to, call, cast, number, permute, reshape
-from weft.graph.primitives.common import Batched, front, product, rank, traffic
-from weft.graph.primitives.kinds import INT64
-from weft.graph.primitives.rules import broadcast, dtype_error
+from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape, slice_axis, transposed
+from weft.graph.primitives.common import Batched, front, rank, traffic
+from weft.graph.primitives.rules import Rule, broadcast, dtype_error
 from weft.graph.primitives.table import register
 
 LAPACK = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # formats of its routines
-Parts = Sequence[Shape]
 
 
 class MatrixError(ShapeError, np.linalg.LinAlgError):
@@ -47,6 +46,15 @@ def check(name: str, x: Node, square: bool = False, argument: str | None = None)
     return x.shape[:-2]
 
 
+def _square_rule(name: str) -> Rule:
+    """Return the rule of a function of square matrices whose result has their shape and dtype."""
+    def rule(x: Node) -> tuple[Shape, Format]:
+        check(name, x, True)
+        return x.shape, x.dtype
+
+    return rule
+
+
 def without_warnings(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reference without NumPy's warnings."""
 
@@ -65,7 +73,7 @@ def cubic_cost(operations: float) -> Callable[[Node], Cost]:
 
     def cost(node: Node) -> Cost:
         *lead, m, n = node.inputs[0].shape
-        return Cost(int(operations * product(lead) * m * n * min(m, n)), traffic(node))
+        return Cost(int(operations * prod(lead) * m * n * min(m, n)), traffic(node))
 
     return cost
 
@@ -85,7 +93,7 @@ def batch_rule(name: str) -> Callable[..., Batched]:
 
 def pack(parts: Sequence[np.ndarray], lead: int) -> np.ndarray:
     """Pack arrays with ``lead`` leading axes into one."""
-    flat = [np.reshape(p, (*p.shape[:lead], product(p.shape[lead:]))) for p in parts]
+    flat = [np.reshape(p, (*p.shape[:lead], prod(p.shape[lead:]))) for p in parts]
     return np.concatenate(flat, axis=-1)
 
 
@@ -93,7 +101,7 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
     """Return the parts of a packed result, whose shapes behind the leading extents are ``shapes``."""
     lead, at, out = node.shape[:-1], 0, []
     for shape in shapes:
-        size = product(shape)
+        size = prod(shape)
         start = (*(0 for _ in lead), at if size else 0)
         piece = call.slice(node, start=start, step=(1,) * len(start), shape=(*lead, size))
         out.append(reshape(piece, (*lead, *shape)))
@@ -103,15 +111,10 @@ def unpacked(node: Node, *shapes: Shape) -> tuple[Node, ...]:
 
 def packed_length(*shapes: Shape) -> int:
     """Return the length of a packed result's last axis."""
-    return sum(map(product, shapes))
+    return sum(map(prod, shapes))
 
 
 # ---- nodes for derivatives
-
-
-def transposed(x: Node) -> Node:
-    n = len(x.shape)
-    return permute(x, (*range(n - 2), n - 1, n - 2))
 
 
 def conj(x: Node) -> Node:
@@ -161,14 +164,16 @@ def diagonal_of(x: Node) -> Node:
     return call.reduce_sum(masked(x, "equal"), axes=(len(x.shape) - 1,), keepdims=False)
 
 
+def _inverse(x: Node) -> Node:
+    """Return 1 / x, but 0 where x is 0."""
+    zero, one = number(0, x), number(1, x)
+    equal = call.equal(x, zero)
+    return call.where(equal, zero, call.divide(one, call.where(equal, one, x)))
+
+
 def symmetric(x: Node) -> Node:
     """Return the symmetric (Hermitian) part."""
     return call.multiply(call.add(x, adjoint(x)), number(0.5, x))
-
-
-def real_format(dtype: Format) -> Format:
-    """Return the format of the parts of a complex number; a float format itself."""
-    return dtype.part
 
 
 def real_part(x: Node) -> Node:
@@ -183,11 +188,6 @@ def cast_derivative(derivative: Node, x: Node) -> Node:
 
 
 # ---- cholesky
-
-
-def _cholesky_rule(x: Node) -> tuple[Shape, Format]:
-    check("cholesky", x, True)
-    return x.shape, x.dtype
 
 
 def _cholesky_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
@@ -215,19 +215,9 @@ def _eigh(x: np.ndarray, lower: bool) -> np.ndarray:
 def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
     n = x.shape[-1]
     (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
-    gaps = call.subtract(row(w), column(w))
-    equal = call.equal(gaps, number(0, gaps))
-    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
+    over = _inverse(call.subtract(row(w), column(w)))
     inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
     return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
-
-
-def _eigvalsh_rule(x: Node, lower: bool) -> tuple[Shape, Format]:
-    return (*check("eigvalsh", x, True), x.shape[-1]), real_format(x.dtype)
-
-
-def _eigvalsh(x: np.ndarray, lower: bool) -> np.ndarray:
-    return np.linalg.eigvalsh(x, "L" if lower else "U")
 
 
 def _eigvalsh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
@@ -256,10 +246,6 @@ def _svd(x: np.ndarray, full: bool) -> np.ndarray:
     return pack([u, s.astype(x.dtype), vh], x.ndim - 2)
 
 
-def _skew(x: Node) -> Node:
-    return call.subtract(x, adjoint(x))
-
-
 def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     """Giles, 2008. Full matrices have no derivative, since their additional vectors are not determined."""
     m, n = x.shape[-2:]
@@ -271,10 +257,8 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
     v, gv = adjoint(vh), adjoint(gvh)
     square = call.square(s)
-    gaps = call.subtract(row(square), column(square))
-    equal = call.equal(gaps, number(0, gaps))
-    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
-    of_u, of_v = _skew(matmul(adjoint(u), gu)), _skew(matmul(vh, gv))
+    over = _inverse(call.subtract(row(square), column(square)))
+    of_u, of_v = (call.subtract(y, adjoint(y)) for y in (matmul(adjoint(u), gu), matmul(vh, gv)))
     inner = call.add(
         call.add(call.multiply(call.multiply(of_u, over), row(s)), call.multiply(column(s), call.multiply(of_v, over))),
         diagonal_matrix(real_part(gs)),
@@ -289,10 +273,6 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
         outside = call.divide(gvh, column(s))
         derivative = call.add(derivative, matmul(u, call.subtract(outside, matmul(matmul(outside, v), vh))))
     return (conj(derivative),)
-
-
-def _svdvals_rule(x: Node) -> tuple[Shape, Format]:
-    return (*check("svdvals", x), min(x.shape[-2:])), real_format(x.dtype)
 
 
 def _svdvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
@@ -315,10 +295,6 @@ def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
     return (*lead, packed_length(*qr_parts(x.shape, mode))), x.dtype
 
 
-def _qr(x: np.ndarray, mode: Any) -> np.ndarray:
-    return pack(np.linalg.qr(x, mode), x.ndim - 2)
-
-
 def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
     m, n = x.shape[-2:]
     if mode == "complete" and m > n:
@@ -337,8 +313,7 @@ def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
 
 
 def _columns(x: Node, start: int, stop: int) -> Node:
-    lead = tuple(0 for _ in x.shape[:-1])
-    return call.slice(x, start=(*lead, start), step=(1,) * len(x.shape), shape=(*x.shape[:-1], stop - start))
+    return slice_axis(x, len(x.shape) - 1, start, stop)
 
 
 def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
@@ -371,23 +346,13 @@ def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     """Return the derivative for eigenvectors of length one. Parts that change their phase or length are projected out."""
     n = x.shape[-1]
     (w, v), (gw, gv) = (unpacked(p, (n,), (n, n)) for p in (out, conj(g)))
-    gaps = conj(call.subtract(row(w), column(w)))
-    equal = call.equal(gaps, number(0, gaps))
-    over = call.where(equal, number(0, gaps), call.divide(number(1, gaps), call.where(equal, number(1, gaps), gaps)))
+    over = _inverse(conj(call.subtract(row(w), column(w))))
     gram = matmul(adjoint(v), v)
     inner = matmul(adjoint(v), gv)
     along = real_part(diagonal_of(inner))
     inner = call.multiply(over, call.subtract(inner, call.multiply(gram, row(along))))
     derivative = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
     return (cast_derivative(conj(derivative), x),)
-
-
-def _eigvals_rule(x: Node) -> tuple[Shape, Format]:
-    return (*check("eigvals", x, True), x.shape[-1]), _complex(x.dtype)
-
-
-def _eigvals(x: np.ndarray) -> np.ndarray:
-    return np.linalg.eigvals(x).astype(np.result_type(x.dtype, np.complex64))
 
 
 def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
@@ -406,18 +371,23 @@ def _entry(
     ))
 
 
-_entry("cholesky", 2 / 3, _cholesky_rule, np.linalg.cholesky, _cholesky_vjp)
+_entry("cholesky", 2 / 3, _square_rule("cholesky"), np.linalg.cholesky, _cholesky_vjp)
 _entry("eigh", 9, _eigh_rule, _eigh, _eigh_vjp)
-_entry("eigvalsh", 3, _eigvalsh_rule, _eigvalsh, _eigvalsh_vjp)
+_entry(
+    "eigvalsh", 3, lambda x, lower: ((*check("eigvalsh", x, True), x.shape[-1]), x.dtype.part),
+    lambda x, lower: np.linalg.eigvalsh(x, "L" if lower else "U"), _eigvalsh_vjp,
+)
 _entry("svd", 22, _svd_rule, _svd, _svd_vjp)
-_entry("svdvals", 8, _svdvals_rule, lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp)
-_entry("qr", 4, _qr_rule, _qr, _qr_vjp)
+_entry(
+    "svdvals", 8, lambda x: ((*check("svdvals", x), min(x.shape[-2:])), x.dtype.part),
+    lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp,
+)
+_entry("qr", 4, _qr_rule, lambda x, mode: pack(np.linalg.qr(x, mode), x.ndim - 2), _qr_vjp)
 _entry("eig", 26, _eig_rule, _eig, _eig_vjp)
-_entry("eigvals", 10, _eigvals_rule, _eigvals, _eigvals_vjp)
-
-__all__ = ["qr_parts", "svd_parts"]
-
-
+_entry(
+    "eigvals", 10, lambda x: ((*check("eigvals", x, True), x.shape[-1]), _complex(x.dtype)),
+    lambda x: np.linalg.eigvals(x).astype(np.result_type(x.dtype, np.complex64)), _eigvals_vjp,
+)
 
 # ---- solve, inv
 
@@ -437,11 +407,6 @@ def _solve_vjp(g: Node, out: Node, a: Node, b: Node) -> tuple[Node, Node]:
     return call.negative(matmul(back, transposed(out))), back
 
 
-def _inv_rule(x: Node) -> tuple[Shape, Format]:
-    check("inv", x, True)
-    return x.shape, x.dtype
-
-
 def _inv_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     turned = transposed(out)
     return (call.negative(matmul(turned, matmul(g, turned))),)
@@ -450,17 +415,8 @@ def _inv_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 # ---- determinants
 
 
-def _det_rule(x: Node) -> tuple[Shape, Format]:
-    return check("det", x, True), x.dtype
-
-
 def _det_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     return (call.multiply(reshape(g, (*g.shape, 1, 1)), call.cofactors(x)),)
-
-
-def _cofactors_rule(x: Node) -> tuple[Shape, Format]:
-    check("cofactors", x, True)
-    return x.shape, x.dtype
 
 
 def _cofactors(x: np.ndarray) -> np.ndarray:
@@ -478,14 +434,6 @@ def _cofactors_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     turned = transposed(call.inv(x))
     inner = call.reduce_sum(call.multiply(g, turned), axes=(len(x.shape) - 2, len(x.shape) - 1), keepdims=True)
     return (call.subtract(call.multiply(out, inner), matmul(out, matmul(transposed(g), turned))),)
-
-
-def _slogdet_rule(x: Node) -> tuple[Shape, Format]:
-    return (*check("slogdet", x, True), 2), x.dtype
-
-
-def _slogdet(x: np.ndarray) -> np.ndarray:
-    return np.stack(np.linalg.slogdet(x), axis=-1).astype(x.dtype)
 
 
 def _slogdet_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
@@ -532,11 +480,6 @@ def _pinv_batch(inputs: Sequence[Node], dims: Sequence[int | None]) -> Batched:
     return call.pinv(front(x, dims[0]), rcond), 0
 
 
-def _expm_rule(x: Node) -> tuple[Shape, Format]:
-    check("expm", x, True)
-    return x.shape, x.dtype
-
-
 def _expm(x: np.ndarray) -> np.ndarray:
     from scipy.linalg import expm
 
@@ -555,9 +498,12 @@ def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 _entry("solve", 2 / 3, _solve_rule, np.linalg.solve, _solve_vjp)
-_entry("inv", 2, _inv_rule, np.linalg.inv, _inv_vjp)
-_entry("det", 2 / 3, _det_rule, np.linalg.det, _det_vjp)
-_entry("cofactors", 22, _cofactors_rule, _cofactors, _cofactors_vjp)
-_entry("slogdet", 2 / 3, _slogdet_rule, _slogdet, _slogdet_vjp)
+_entry("inv", 2, _square_rule("inv"), np.linalg.inv, _inv_vjp)
+_entry("det", 2 / 3, lambda x: (check("det", x, True), x.dtype), np.linalg.det, _det_vjp)
+_entry("cofactors", 22, _square_rule("cofactors"), _cofactors, _cofactors_vjp)
+_entry(
+    "slogdet", 2 / 3, lambda x: ((*check("slogdet", x, True), 2), x.dtype),
+    lambda x: np.stack(np.linalg.slogdet(x), axis=-1).astype(x.dtype), _slogdet_vjp,
+)
 _entry("pinv", 26, _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
-_entry("expm", 40, _expm_rule, _expm, _expm_vjp)
+_entry("expm", 40, _square_rule("expm"), _expm, _expm_vjp)

@@ -5,6 +5,7 @@ Salmon and others, 2011: "Parallel random numbers: as easy as 1, 2, 3".
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,31 +30,15 @@ def philox(w: Any, counter: Any, key: Any) -> list[Any]:
     return c
 
 
-class _Arrays:
-    """Arithmetic on uint64 numbers in NumPy arrays."""
-
-    def number(self, value: int) -> Any:
-        return np.uint64(value)
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        return a * b
-
-    def add(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def xor(self, a: Any, b: Any) -> Any:
-        return a ^ b
-
-    def low(self, a: Any) -> Any:
-        return a & np.uint64(0xFFFFFFFF)
-
-    def high(self, a: Any) -> Any:
-        return a >> np.uint64(32)
+_ARRAYS = SimpleNamespace(  # arithmetic on uint64 numbers in NumPy arrays
+    number=np.uint64, multiply=np.multiply, add=np.add, xor=np.bitwise_xor,
+    low=lambda a: a & np.uint64(0xFFFFFFFF), high=lambda a: a >> np.uint64(32),
+)
 
 
 def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
     """Return word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
     key, base, element = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (key, base, element)))
     with np.errstate(over="ignore"):
-        words = philox(_Arrays(), base + (element >> np.uint64(2)), key)
+        words = philox(_ARRAYS, base + (element >> np.uint64(2)), key)
     return np.choose((element & np.uint64(3)).astype(np.int64), np.broadcast_arrays(*words)).astype(np.uint32)

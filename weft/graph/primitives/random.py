@@ -6,19 +6,18 @@ The counter's 128 bits are (low word, high word, 0, 0) of ``base + (i >> 2)``, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from types import SimpleNamespace
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import UINT32, UINT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp
-from weft.graph.primitives.kinds import UINT32, UINT64
+from weft.graph.primitives.common import Batched, extent, front, read, zero_vjp
 from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 
 def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]:
@@ -32,44 +31,28 @@ def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]
     return shape, UINT32
 
 
-class _Nodes:
-    """Arithmetic on uint64 numbers in nodes."""
-
-    def __init__(self, like: Node) -> None:
-        self._like = like
-
-    def number(self, value: int) -> Node:
-        return number(value, self._like)
-
-    def multiply(self, a: Node, b: Node) -> Node:
-        return call.multiply(a, b)
-
-    def add(self, a: Node, b: Node) -> Node:
-        return call.add(a, b)
-
-    def xor(self, a: Node, b: Node) -> Node:
-        return call.bitwise_xor(a, b)
-
-    def low(self, a: Node) -> Node:
-        return call.bitwise_and(a, self.number(0xFFFFFFFF))
-
-    def high(self, a: Node) -> Node:
-        return call.bitwise_right_shift(a, self.number(32))
+def _arithmetic(like: Node) -> SimpleNamespace:
+    """Return arithmetic on uint64 numbers in nodes, for :func:`philox`."""
+    return SimpleNamespace(
+        number=lambda value: number(value, like), multiply=call.multiply, add=call.add, xor=call.bitwise_xor,
+        low=lambda a: call.bitwise_and(a, number(0xFFFFFFFF, like)),
+        high=lambda a: call.bitwise_right_shift(a, number(32, like)),
+    )
 
 
 def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return word(key, base, np.arange(product(shape), dtype=np.uint64)).reshape(shape)
+    return word(key, base, np.arange(prod(shape), dtype=np.uint64)).reshape(shape)
 
 
 def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> Batched:
     """Compute the same rounds by element-wise uint64 arithmetic over (batch, blocks)."""
-    count, n = extent(inputs, dims), product(shape)
+    count, n = extent(inputs, dims), prod(shape)
     key, base = (reshape(front(x, d), (count, 1)) if d is not None else x for x, d in zip(inputs, dims, strict=True))
     blocks = (n + 3) // 4
     if n == 0:
         return call.broadcast_to(cast(number(0, key), UINT32), shape=(count, *shape)), 0
     counter = call.add(base, call.iota(shape=(1, blocks), dtype=UINT64, axis=1))
-    columns = philox(_Nodes(key), counter, key)
+    columns = philox(_arithmetic(key), counter, key)
     words = [reshape(cast(broadcast_to(w, (count, blocks)), UINT32), (count, blocks, 1)) for w in columns]
     flat = reshape(call.concat(*words, axis=2), (count, blocks * 4))
     flat = call.slice(flat, start=(0, 0), step=(1, 1), shape=(count, n))

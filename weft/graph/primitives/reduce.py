@@ -1,18 +1,19 @@
-"""Reductions: sum, product, max and min (any and all on bool), positions of extremes."""
+"""Reductions: sum, max and min (any and all on bool), positions of extremes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
-from weft.graph.primitives.common import Batched, in_float32, inverse, per_input_element, product, zero_vjp
-from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
+from weft.graph.primitives.common import Batched, in_float32, inverse, per_input_element, zero_vjp
+from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
 
@@ -73,7 +74,7 @@ def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool
     free = tuple(d for d in range(len(x.shape)) if d not in axes)
     order = free + axes
     lead = tuple(x.shape[d] for d in free)
-    n = product([x.shape[d] for d in axes])
+    n = prod([x.shape[d] for d in axes])
     level = reshape(permute(x, order), (*lead, n))
     swapped: list[tuple[int, Node]] = []  # (extent, each element's partner)
     axis = len(lead)
@@ -90,7 +91,7 @@ def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool
         down = reshape(call.multiply(reshape(down, (*lead, half, 1)), partner), (*lead, half * 2))
         if n % 2:
             down = call.slice(down, start=(0,) * (axis + 1), step=(1,) * (axis + 1), shape=(*lead, n))
-    down = broadcast_to(down, (*lead, product([x.shape[d] for d in axes])))  # n == 0
+    down = broadcast_to(down, (*lead, prod([x.shape[d] for d in axes])))  # n == 0
     return (permute(reshape(down, tuple(x.shape[d] for d in order)), inverse(order)),)
 
 
@@ -105,7 +106,7 @@ def _reduction_reference(fn: Any) -> Callable[..., np.ndarray]:
 def _position_reference(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def reference(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         free = tuple(d for d in range(x.ndim) if d not in axes)
-        flat = x.transpose(free + axes).reshape([x.shape[d] for d in free] + [product([x.shape[d] for d in axes])])
+        flat = x.transpose(free + axes).reshape([x.shape[d] for d in free] + [prod([x.shape[d] for d in axes])])
         out = np.asarray(fn(flat, axis=-1)).astype(np.int64)
         return out.reshape(kept_shape(x.shape, axes)) if keepdims else out
 

@@ -8,20 +8,19 @@ element sums the values of the windows that contain it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import FROM_NUMPY, Format
+from weft.dtypes.formats import FROM_NUMPY, INT32, INT64, INTEGERS, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic
-from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.common import Batched, extent, front, in_float32, read, spread, traffic
+from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -62,7 +61,7 @@ def _windows(x: np.ndarray, window: Ints, stride: Ints, padding: Pads, fill: Any
     x = np.pad(x, [(0, 0)] * lead + list(padding), constant_values=fill)
     views = np.lib.stride_tricks.sliding_window_view(x, window, axis=tuple(range(lead, lead + k)))
     views = views[(slice(None),) * lead + tuple(slice(None, None, s) for s in stride)]
-    return views.reshape(views.shape[: lead + k] + (product(window),))
+    return views.reshape(views.shape[: lead + k] + (prod(window),))
 
 
 def _reference(x: np.ndarray, kind: str, window: Ints, stride: Ints, padding: Pads) -> np.ndarray:
@@ -137,7 +136,7 @@ def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, pad
     for d in range(lead):
         line = call.iota(shape=(shape[d],), dtype=INT64, axis=0)
         indices.append(reshape(line, tuple(shape[d] if k == d else 1 for k in range(len(shape)))))
-    below = product(window)
+    below = prod(window)
     for d, (k, s, (low, _)) in enumerate(zip(window, stride, padding, strict=True)):
         below //= k
         part = call.remainder(call.floor_divide(place, number(below, place)), number(k, place))
@@ -165,11 +164,11 @@ def _gather_batch(inputs: Sequence[Node], dims: Sequence[int | None], **params: 
 
 
 def _cost(node: Node) -> Cost:
-    return Cost(node.size * product(node.params["window"]), traffic(node))
+    return Cost(node.size * prod(node.params["window"]), traffic(node))
 
 
 def _gather_cost(node: Node) -> Cost:
-    return Cost(node.inputs[0].size * product(node.params["window"]), traffic(node))
+    return Cost(node.inputs[0].size * prod(node.params["window"]), traffic(node))
 
 
 register(Primitive(

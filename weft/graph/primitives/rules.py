@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from weft.dtypes.formats import Format
+from weft.dtypes.formats import BOOL, Format
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.kinds import BOOL, words
+from weft.graph.primitives.kinds import words
 
 Rule = Callable[..., tuple[Shape, Format]]
 

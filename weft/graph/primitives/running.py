@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import call, flip, full
-from weft.graph.primitives.common import Batched, front, in_float32, per_input_element
+from weft.graph.primitives.call import call, flip, full, slice_axis
+from weft.graph.primitives.common import batch_along, in_float32, per_input_element
 from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import TABLE, Primitive, register
@@ -22,13 +22,6 @@ def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
             raise dtype_error(name, (x,), ("x",), allowed)
         check_axis(name, axis, len(x.shape))
         return x.shape, x.dtype
-
-    return rule
-
-
-def _batch(name: str) -> Callable[..., Batched]:
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
-        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1), 0
 
     return rule
 
@@ -50,15 +43,15 @@ def _vjp(join: str) -> Callable[..., tuple[Node]]:
         n = x.shape[axis]
         if n < 2:
             return (g,)
-        new = _slice_axis(x, axis, 1, n)
+        new = slice_axis(x, axis, 1, n)
         derivative = TABLE[join].vjp
         assert derivative is not None
-        one, before = full(1, new.shape, g.dtype), _slice_axis(out, axis, 0, n - 1)
-        passed, from_new = derivative(one, _slice_axis(out, axis, 1, n), before, new)
+        one, before = full(1, new.shape, g.dtype), slice_axis(out, axis, 0, n - 1)
+        passed, from_new = derivative(one, slice_axis(out, axis, 1, n), before, new)
         assert passed is not None and from_new is not None
         reached = _reverse_recurrence(g, passed, axis)
-        rest = call.multiply(_slice_axis(reached, axis, 1, n), from_new)
-        return (call.concat(_slice_axis(reached, axis, 0, 1), rest, axis=axis),)
+        rest = call.multiply(slice_axis(reached, axis, 1, n), from_new)
+        return (call.concat(slice_axis(reached, axis, 0, 1), rest, axis=axis),)
 
     return rule
 
@@ -67,24 +60,17 @@ def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
     """Return h with h[i] = g[i] + passed[i] * h[i + 1], by doubling. ``passed`` has one element less."""
     n, by = g.shape[axis], 1
     while by < n:
-        more = call.multiply(passed, _slice_axis(g, axis, by, n))
-        g = call.concat(call.add(_slice_axis(g, axis, 0, n - by), more), _slice_axis(g, axis, n - by, n), axis=axis)
+        more = call.multiply(passed, slice_axis(g, axis, by, n))
+        g = call.concat(call.add(slice_axis(g, axis, 0, n - by), more), slice_axis(g, axis, n - by, n), axis=axis)
         if 2 * by < n:
-            passed = call.multiply(_slice_axis(passed, axis, 0, n - 2 * by), _slice_axis(passed, axis, by, n - by))
+            passed = call.multiply(slice_axis(passed, axis, 0, n - 2 * by), slice_axis(passed, axis, by, n - by))
         by *= 2
     return g
 
 
-def _slice_axis(x: Node, axis: int, start: int, stop: int) -> Node:
-    """Return a range of x along one axis."""
-    rank = len(x.shape)
-    shape = tuple([stop - start if d == axis else n for d, n in enumerate(x.shape)])
-    return call.slice(x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=(1,) * rank, shape=shape)
-
-
 def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
-        name, "running", _rule(name, allowed), _reference(join), None, vjp, _batch(name), per_input_element,
+        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_along(name), per_input_element,
         monoid=monoid, last=True,
     ))
 

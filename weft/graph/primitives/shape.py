@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,10 @@ from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
+from weft.graph.primitives.common import Batched, extent, front, inverse, moving, read, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import register
-
-read = Later("index_rules")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
@@ -34,13 +33,9 @@ def _check_extents(name: str, shape: Ints) -> None:
 
 def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
     _check_extents("reshape", shape)
-    if product(shape) != x.size:
-        raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {product(shape)}.")
+    if prod(shape) != x.size:
+        raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {prod(shape)}.")
     return shape, x.dtype
-
-
-def _reshape_vjp(g: Node, out: Node, x: Node, shape: Ints) -> tuple[Node]:
-    return (reshape(g, x.shape),)
 
 
 def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
@@ -51,24 +46,12 @@ def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 # permute
 
 
-def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, Format]:
-    return _permuted_shape(x.shape, axes), x.dtype
-
-
 @memoised
 def _permuted_shape(shape: Shape, axes: Ints) -> Shape:
     check_axes("permute", axes, len(shape))
     if len(axes) != len(shape):
         raise ShapeError(f"permute: axes {axes} must name each of the {len(shape)} dimensions of x {shape} once.")
     return tuple([shape[a] for a in axes])
-
-
-def _permute_vjp(g: Node, out: Node, x: Node, axes: Ints) -> tuple[Node]:
-    return (permute(g, inverse(axes)),)
-
-
-def _permute_batch(inputs: Inputs, dims: Dims, axes: Ints) -> Batched:
-    return permute(front(inputs[0], dims[0]), (0, *shifted(axes))), 0
 
 
 # broadcast_to
@@ -242,10 +225,6 @@ def _iota(shape: Ints, dtype: Format, axis: int) -> np.ndarray:
     return np.broadcast_to(line.reshape([-1 if d == axis else 1 for d in range(len(shape))]), shape)
 
 
-def _iota_batch(inputs: Inputs, dims: Dims, **params: Any) -> Batched:
-    return call.iota(**params), None
-
-
 # slice_set
 
 
@@ -278,15 +257,18 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, kind: str
 
 
 RESHAPE = _entry(
-    "reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch,
+    "reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape),
+    lambda g, out, x, shape: (reshape(g, x.shape),), _reshape_batch,
     view=True, same_memory=True, at=read.reshape, along=read.reshape_along,
 )
 PERMUTE = _entry(
-    "permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch,
+    "permute", lambda x, axes: (_permuted_shape(x.shape, axes), x.dtype), np.transpose,
+    lambda g, out, x, axes: (permute(g, inverse(axes)),),
+    lambda inputs, dims, axes: (permute(front(inputs[0], dims[0]), (0, *shifted(axes))), 0),
     view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],),
 )
 BROADCAST = _entry(
-    "broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
+    "broadcast_to", _broadcast_rule, np.broadcast_to, _broadcast_vjp, _broadcast_batch,
     view=True, at=read.broadcast_to, along=_broadcast_along,
 )
 _entry(
@@ -298,7 +280,7 @@ CONCAT = _entry(
     "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch,
     moves=True, at=read.concat, along=_where_equal,
 )
-IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, at=read.iota)
+IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, "write", at=read.slice_set)
 _PARTS = frozenset(("slice", "permute"))  # moves that ``repeated`` looks through
 

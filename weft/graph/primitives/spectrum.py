@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, INT64, Format, complexed
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, front, traffic
-from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.common import Batched, batch_along, front, shifted, traffic
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import register
 
@@ -55,12 +54,8 @@ def _fft(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> np.n
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm).astype(x.dtype, copy=False)
 
 
-def _fft_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], inverse: bool, norm: str) -> tuple[Node]:
-    return (call.fft(g, axes=axes, inverse=inverse, norm=norm),)
-
-
-def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], inverse: bool, norm: str) -> Batched:
-    return call.fft(front(inputs[0], dims[0]), axes=tuple(a + 1 for a in axes), inverse=inverse, norm=norm), 0
+def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], **params: Any) -> Batched:
+    return call.fft(front(inputs[0], dims[0]), axes=shifted(axes), **params), 0
 
 
 # ---- rfft, irfft: (axis, norm); n: number of real elements
@@ -79,10 +74,6 @@ def _rfft_vjp(g: Node, out: Node, x: Node, axis: int, norm: str) -> tuple[Node]:
     rest = tuple(x.shape[d] - n if d == axis else 0 for d, n in enumerate(g.shape))
     whole = call.pad(g, low=(0,) * len(rest), high=rest, value=0)
     return (call.real(call.fft(whole, axes=(axis,), inverse=False, norm=norm)),)
-
-
-def _rfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, norm: str) -> Batched:
-    return call.rfft(front(inputs[0], dims[0]), axis=axis + 1, norm=norm), 0
 
 
 def _irfft_rule(x: Node, axis: int, n: int, norm: str) -> tuple[Shape, Format]:
@@ -107,14 +98,10 @@ def _irfft_vjp(g: Node, out: Node, x: Node, axis: int, n: int, norm: str) -> tup
     return (call.multiply(call.conj(call.rfft(g, axis=axis, norm=SWAPPED[norm])), times),)
 
 
-def _irfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, n: int, norm: str) -> Batched:
-    return call.irfft(front(inputs[0], dims[0]), axis=axis + 1, n=n, norm=norm), 0
-
-
 def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any) -> None:
     register(Primitive(name, "host", rule, reference, None, vjp, batch, _cost))
 
 
-_entry("fft", _fft_rule, _fft, _fft_vjp, _fft_batch)
-_entry("rfft", _rfft_rule, _rfft, _rfft_vjp, _rfft_batch)
-_entry("irfft", _irfft_rule, _irfft, _irfft_vjp, _irfft_batch)
+_entry("fft", _fft_rule, _fft, lambda g, out, x, **params: (call.fft(g, **params),), _fft_batch)
+_entry("rfft", _rfft_rule, _rfft, _rfft_vjp, batch_along("rfft"))
+_entry("irfft", _irfft_rule, _irfft, _irfft_vjp, batch_along("irfft"))
