@@ -4,4 +4,7 @@
 step's file (``record``). ``steps`` lists the steps, each implemented in a file of its own. ``timing`` measures sides in turns,
 ``peers`` runs PyTorch if it is installed, ``closeness`` checks numbers, and ``samples`` has the programs of single primitives,
 which the tests of the device use as well.
+
+Each step is a process, and its file is complete after every row: an illegal address ends everything that a process can do on a
+card.
 """

@@ -2,6 +2,9 @@
 
 An Array is the Cell of its own content, or a view: it refers to another Array (``_base``) and reads and writes it through the
 steps in ``_path``. A Scalar is an Array without dimensions whose content never changes.
+
+``wrap`` gives a Scalar for a node without dimensions; what can be written to is always an ndarray. A computed result without
+dimensions is always a Scalar; NumPy's ``where``, ``roll``, ``pad``, ``isin`` and ``tensordot`` give arrays there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The number methods of Scalar, as Python's and NumPy's numbers have them."""
+"""The number methods of Scalar, as Python's and NumPy's numbers have them.
+
+All scalars are one class, so native calls make one without looking at the dtype; ``__class__`` reports the class of the dtype
+to ``isinstance``, ``match`` and ``numbers``. These classes hash as NumPy's ``x.dtype.type``.
+"""
 
 from __future__ import annotations
 

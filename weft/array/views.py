@@ -4,6 +4,9 @@ and imaginary parts, and the bytes read as another dtype.
 A read applies the steps in order; a write goes back along them and replaces each part functionally.
 
 Inside a jitted function a slice may start at a run-time number (``Given``). It is read by a gather and written by a scatter.
+
+Neighbouring steps of one kind are joined, so a queue that drops its head again and again stays one slice. A reshape of a view
+is a view if strides lead through its elements in order, else a copy, as in NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Number: a Python float argument of a traced function, a run-time number without a dtype of its own."""
+"""Number: a Python float argument of a traced function, a run-time number without a dtype of its own.
+
+A Number is computed in float64 with other numbers, and passed to the Program once for each dtype that it meets.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Promotion follows NumPy with one difference: where NumPy promotes integers to fl
 ``sqrt`` of integers), weft uses float32. uint64 with a signed integer is float64, as in NumPy: float32 could represent
 neither. Python numbers take the dtype of the array; a Python float with an integer array gives float32. Comparisons use
 :func:`compared`: their result is bool, so they can be as exact as NumPy's.
+
+Nothing that becomes no float32 is rounded to it on the way: comparisons of integers with floats are made in float64, means of
+integers add up in float64, and Python floats in a list beside float64 are float64 at once.
 """
 
 from __future__ import annotations

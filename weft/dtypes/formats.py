@@ -2,6 +2,9 @@
 
 Graphs, kernels, schedules and devices use formats only. ``np.dtype`` is the form in which users name a dtype
 (``weft/dtypes/api.py``) and in which NumPy sees memory.
+
+The default float format is the process's: native calls are guarded by one count, which the process shares. Nothing that depends
+on it is cached by dtype alone. The sign of a NaN is kept by casts only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Parse what users write for a dtype, an order, a shape or axes."""
+"""Parse what users write for a dtype, an order, a shape or axes.
+
+Arguments of functions refuse the other byte order; readers of memory accept it and convert.
+"""
 
 from __future__ import annotations
 

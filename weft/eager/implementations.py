@@ -2,6 +2,11 @@
 
 A small operation is not compiled: it is one call of NumPy or of a native function that takes sizes as arguments. The results have
 the same bits as those of compiled programs.
+
+NumPy computes what only moves data and what is rounded exactly, except the signs of zeros in max and min and casts of floats
+that an integer cannot hold. Inexact functions, sums and products are functions of the device. An exact element-wise operation
+that is called often also gets one: called natively it costs less than NumPy's call; called from Python NumPy's is faster (1.8
+us and 5.3).
 """
 
 from __future__ import annotations

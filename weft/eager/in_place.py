@@ -1,4 +1,9 @@
-"""Writing in place to memory that has no other reference."""
+"""Writing in place to memory that has no other reference.
+
+A write touches only the elements that it writes if nothing else refers to node and buffer. The reference counts of an object
+that is certainly unshared are measured at start, so that no count of a Python version is written down. A view remembers the
+node that it was read from by a weak reference, which is no reference in this sense.
+"""
 
 from __future__ import annotations
 

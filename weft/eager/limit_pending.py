@@ -1,4 +1,9 @@
-"""Computation of pending work that nothing has read yet, once much of it has gathered."""
+"""Computation of pending work that nothing has read yet, once much of it has gathered.
+
+A pending graph is computed at the line where the last one was computed: from 128 nodes on if several turns of a loop are
+pending, else from 1,000. So each turn of a loop gives the same graphs, and they are compiled once. A read after which nothing
+is pending starts the count again.
+"""
 
 from __future__ import annotations
 

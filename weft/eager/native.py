@@ -2,6 +2,11 @@
 
 Operators, indexing and reads of numbers call them first. They return None until the device provides them, and for every case that
 is not plain; the Python implementation then takes over.
+
+Before and after native functions, in one run on a busy machine: an addition of ten floats 2.5 and 0.34 us (NumPy 0.37),
+``tanh`` of them 2.6 and 0.37, ``a[3]`` 2.4 and 0.27, ``a[3] = x`` 1.85 and 0.17, ``float((a + 1).sum())`` 10 and 0.95, a
+product of 100 x 100 by a vector 5.8 and 1.0. They read the thread's limit (0 if eager execution is off) from the thread's own
+dict. Filling CPython's operator slots (``nb_add``) instead would save less than 0.1 us and need an entry for each operator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The choice between compiling pending nodes and, while their graph is new, computing them one primitive at a time."""
+"""The choice between compiling pending nodes and, while their graph is new, computing them one primitive at a time.
+
+Views stay NumPy's views, and memory is freed after its last reader. If memory is short, the fused program is tried.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ A node has one shape and dtype and a scan has many results, so the ``scan`` node
 
 Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry before every step. Results that are not
 read are not computed (see :func:`pruned`), so the tape costs nothing unless a derivative reads it.
+
+A body that may raise makes the loop a check, so what a jitted call writes outside stays as it was. An error of a host step
+names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
 """
 
 from __future__ import annotations

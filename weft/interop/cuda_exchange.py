@@ -3,6 +3,9 @@
 Nothing is copied and the host never waits: each side tells the other on which stream the memory is written or read. weft never
 writes again to memory that it has exported, and never to memory that it has imported. NumPy creates the capsules, over memory
 that it never reads, because its capsules are released safely at interpreter exit; the device is patched in afterwards.
+
+Memory of others may begin at any address; then code for any address runs. A piece that was shown to others is reused when
+everything on the card is done.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 Lanes and blocks follow from extents alone, so neither the schedule nor the machine changes the bits. Blocks bound the error: a
 chain of n roundings has an error of about sqrt(n) roundings, and blocks are joined pairwise (see ``Order``).
+
+Reductions have 32 lanes and blocks of 4,096 along the last dimension, else blocks of 64 rows. Products with at most a million
+multiplications have 2 to 4 blocks even if k is short, to be as accurate as OpenBLAS, which sums in lanes. Putting the sums of a
+tile aside after each block costs 1 % of a product in the median, and 3 to 4 % where all sizes are 64 to 100. Joined pairwise,
+float32 products of uniform numbers are off by 4e-8 at k = 3e7 (one chain: wrong in the second digit; OpenBLAS: 2e-6).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""ModuleTree: nested modules whose Array attributes are parameters and buffers."""
+"""ModuleTree: nested modules whose Array attributes are parameters and buffers.
+
+A parameter that several layers share is one variable: it has one name, one gradient and one place in the optimizer.
+"""
 
 from __future__ import annotations
 

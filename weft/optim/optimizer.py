@@ -1,4 +1,7 @@
-"""The base class of optimizers: state for each parameter, stored in Cells, so that a jitted step updates it."""
+"""The base class of optimizers: state for each parameter, stored in Cells, so that a jitted step updates it.
+
+jit knows an optimizer by its options (``__structure__``), except ``lr``, which is a Cell: setting it compiles nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Estimate the time of a program on a device.
 
 Each kernel takes the larger of its memory time and its arithmetic time, and its launch.
+
+Of 85 programs on one CPU the estimates are within a factor of 2 (``tests/placement/measured.json``, by
+``benchmarks/placement.py``, which also fitted the figures). Every launch of a card's kernel is counted.
 """
 
 from __future__ import annotations

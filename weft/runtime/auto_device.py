@@ -6,6 +6,10 @@ never a clock, so runs repeat.
 
 A program that does not fit into a device's memory runs on the CPU. So does one that runs out of memory: such a run has changed
 nothing, so it is repeated on the CPU, with a warning.
+
+A read of a small graph is not planned: its largest possible time on the CPU is below the time of anything elsewhere. A decision
+is found by one look-up, by the classes of memory of the arrays. A run that has begun to write over its inputs cannot be
+repeated on the CPU; it raises MemoryError.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Offsets of temporaries in one arena."""
+"""Offsets of temporaries in one arena.
+
+Temporaries between several writes of one array use the memory of the last result, so a chain of scatters is in place.
+"""
 
 from __future__ import annotations
 

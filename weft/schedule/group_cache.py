@@ -3,6 +3,9 @@
 Layers of a net, steps of an unrolled loop and updates of parameters differ only in the arrays they read. A form contains
 everything on which the analysis and the kernel of a group depend: its operations in order, their operands down to memory, with
 parameters, shapes, formats and wiring, and which nodes are stored. It refers to no node, so a cached form keeps no graph alive.
+
+A verdict may rest only on what a form contains (tests also plan without the cache). A rule that asks something new of a node
+that a group reads adds it to the form.
 """
 
 from __future__ import annotations

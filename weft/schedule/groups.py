@@ -1,4 +1,8 @@
-"""Grouping: merge nodes along the edges of the graph while one kernel can compute them."""
+"""Grouping: merge nodes along the edges of the graph while one kernel can compute them.
+
+An element-wise result that only one other kernel reads is computed in that kernel if this reads no more memory: the square of a
+gradient, for the norm, is never stored. Reductions down many rows stay separate from groups that store other arrays.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Kernels that end in writes at other positions: scatter, strided partial writes, running folds."""
+"""Kernels that end in writes at other positions: scatter, strided partial writes, running folds.
+
+A scatter copies its base and then writes. In place the copy changes nothing, and the CPU's code skips it if input and output
+have one address, so an update costs what it touches. If it cannot be shown that an element is read before it is written in the
+same iteration, the updates are computed in scratch in an earlier phase. A write of a small static part (``t[1] = x``) is
+lowered like a scatter.
+"""
 
 from __future__ import annotations
 

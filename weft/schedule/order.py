@@ -1,4 +1,8 @@
-"""Order of kernels: a kernel that may write over an input runs after the input's other readers and after index checks."""
+"""Order of kernels: a kernel that may write over an input runs after the input's other readers and after index checks.
+
+A kernel that reads a few elements of an array runs before a kernel that writes the array, so that ``t[i], t[j] = t[j], t[i]``
+copies nothing.
+"""
 
 from __future__ import annotations
 

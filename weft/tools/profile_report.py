@@ -1,4 +1,8 @@
-"""Records of a profile, made from the times and the work of the steps."""
+"""Records of a profile, made from the times and the work of the steps.
+
+A step belongs to the update if an optimizer made it, or if it depends on a gradient; then it belongs to that gradient's layer.
+Times are minima, because other programs only add.
+"""
 
 from __future__ import annotations
 

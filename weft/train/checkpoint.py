@@ -3,6 +3,10 @@
 A checkpoint is a safetensors file with checksums. Everything that is not an array is JSON in a tensor of bytes, ``state.json``,
 and every field of it is validated before it is used. ``weft/process/files.py`` replaces files atomically; a lock file beside the
 checkpoint allows one writer at a time.
+
+The file has the arrays of model, optimizer and step, the random key, the state of the data's generator before the epoch's
+permutation with the position in the epoch, running totals, history, and the ``state_dict`` of callbacks. Callbacks that decide
+read the history and keep nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Find the origin of a loss that is not finite by running its step again, operation by operation."""
+"""Find the origin of a loss that is not finite by running its step again, operation by operation.
+
+The origin is the first node with a bad result and without bad inputs, behind the loss, the gradients or the update. Infinite
+constants, as in masks, are no origin.
+"""
 
 from __future__ import annotations
 

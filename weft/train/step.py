@@ -1,4 +1,8 @@
-"""The training step: forward, backward and update as one native call, with metrics, 16-bit activations and accumulation."""
+"""The training step: forward, backward and update as one native call, with metrics, 16-bit activations and accumulation.
+
+Metrics are further results of the step. Accumulation adds gradients times their share of the rows, so an update is the mean for
+any size of the last batch. float16 skips an update whose gradients overflow, by ``where`` on every array.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ A warm call compares the current state with lists prepared by the call before, o
 their nodes are those of the last call, the nodes to be written have no other references, the Program wrote in place.
 Each node has a buffer of its own, so every reference to a content is a reference to its node, and a node's reference count
 shows whether its buffer may be donated.
+
+Results that share memory share it as without jit; parts of which nobody can see that they are one array are arrays of their
+own. NumPy arguments are copied in, and get what was written to them after the call.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 The function is called once, with the shapes of one example; its graph is then rewritten for all examples by the batching rules
 of the primitives.
+
+vmap writes into each example's part of a mapped argument; the function of ``scan`` gets copies. A write to memory with two
+names (a variable of grad, one example of vmap) is refused, since its meaning is not defined.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""The entry point of the CPU code generator: a Kernel in, LLVM text out."""
+"""The entry point of the CPU code generator: a Kernel in, LLVM text out.
+
+ABI. A kernel is ``void @symbol(ptr args)``. ``args`` is an array of 8-byte slots: the addresses of ``kernel.inputs`` and
+``kernel.outputs``, the run-time scalars (each in its own dtype in the low bytes), the address of the scratch memory
+(``scratch`` bytes shared, then ``worker_scratch`` bytes, 64-byte aligned, for each worker), and, if the kernel checks indices,
+the address of the run's record. Imported symbols: ``weft_parallel(body, context, chunks)`` runs ``body(context, chunk,
+worker)`` for each chunk and returns when all are done; ``weft_counters``: each kernel adds 1 to element 0. The number of chunks
+depends on extents only.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ runs in NumPy over host memory. Triton's interpreter is corrected where it diffe
 in min and max, libdevice. Every access is checked against the buffer of its pointer.
 
 Works with Triton 3.6 to 3.9.
+
+``gpu-sim`` and the launcher use the same text, by hash. The interpreter's patches are in place only while a launch runs, so
+both ways work in one process without ``TRITON_INTERPRET``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ A program owns some rows, or columns, and holds one tile of the intermediate mat
 
 Tiles depend on extents and formats alone. Tiles that are masked completely are skipped. The CPU checks the skipped values and
 returns NaN if one is infinite; the GPU does not.
+
+float32, float16 and bfloat16 to a width of 128; else array code. Narrow formats above a width of 64 get 128 rows a program if
+there are enough of them for a card, else tiles of 64. 128 columns, or 128 rows where numbers are drawn, spill on compute
+capability 8.0. The weights of narrow formats are powers of two (``exp2``).
 """
 
 from __future__ import annotations

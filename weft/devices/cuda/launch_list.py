@@ -6,6 +6,10 @@ programs have no such list and are walked at each run.
 Index checks do not need the host between launches either. Each kernel that checks has a record of its own, initialised with the
 state of the previous kernel's record. All launches after a check read the latest record first and do nothing if an index was out
 of range. So the host reads the records once, at the end of a run; the first record with a fault identifies the index.
+
+Loops are unrolled to 4,096 launches; longer ones, and host steps, are walked at each run. A run waits at its end if its records
+of checks are longer than 1 KB, if more than 16 arrays would need their old content, if a step runs in NumPy, or if arrays
+exchange contents.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ number stays; then the iteration that finds its own number writes. Integer addit
 if cards support their format. Float additions are made in order: a program owns some columns and some positions of the buffer,
 and goes through the rows one after another. It reads the positions of many rows at a time and handles those that it owns.
 If any order is permitted, float additions are atomic, too; storage-only floats are added in float32, in scratch.
+
+All programs look at all indices. This is little beside a row that is read, added and written: 8,192 rows into a table of 50,000
+are 64 looks a program (an estimate; nothing was measured).
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 A second launch adds the pieces. A running fold takes three: pieces are reduced, their totals are folded, and each piece continues
 from the total before it. The number of pieces depends on extents, formats and precision alone.
+
+A turn takes 0.3 us or so and a second launch 2 us; there are 3 to 128 pieces, as many as give each processor two programs, each
+of 8 turns or more. A quarter more traffic, and two pieces would gain nothing. Scratch is at most 17 MB. Products of floats
+(``prod``) are not divided: of two pieces one may reach 0 and the other infinity.
 """
 
 from __future__ import annotations

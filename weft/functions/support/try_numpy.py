@@ -1,4 +1,7 @@
-"""Call NumPy if the operands are small and its result has the same bits."""
+"""Call NumPy if the operands are small and its result has the same bits.
+
+A call (``take``, ``stack``, ``outer``) costs NumPy's call and about 5 us.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ A node with a complex operand or result is bound to the *twin* of its primitive,
 unless another is defined here, derivative. No pass of the scheduler meets complex numbers in a kernel, and primitives without a
 twin raise. Derivatives follow JAX's convention: the cotangent of z = x + iy stands for df/dx - i df/dy, so rules of holomorphic
 functions are the same as for reals, without a conjugate.
+
+A complex number of the program's text is a node (``complex_constant``), because kernels read constants and run-time scalars. A
+cast that would lose imaginary parts is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reductions: sum, max and min (any and all on bool), positions of extremes."""
+"""Reductions: sum, max and min (any and all on bool), positions of extremes.
+
+``prod`` of floats multiplies the elements in order, as NumPy does: of partial products one may reach 0 and another infinity,
+whose product is NaN. Sums of float16 and bfloat16 accumulate in float32.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The entry of a kernel: it counts the launch and runs the chunks in the pool or one after another."""
+"""The entry of a kernel: it counts the launch and runs the chunks in the pool or one after another.
+
+A kernel of less than about 20 us of work runs its chunks on the calling thread.
+"""
 
 from __future__ import annotations
 

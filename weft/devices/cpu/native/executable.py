@@ -1,4 +1,7 @@
-"""Executables of the CPU: a compiled Program with loaded kernels and numbered slots, run by one native call if possible."""
+"""Executables of the CPU: a compiled Program with loaded kernels and numbered slots, run by one native call if possible.
+
+The interpreter lock is released if the estimated time exceeds 50 us; signals are handled every 20 ms.
+"""
 
 from __future__ import annotations
 

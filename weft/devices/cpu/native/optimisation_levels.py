@@ -3,6 +3,11 @@
 Measured over the kernels of training steps: compiling at level 3 of LLVM's code generation instead of 0 takes 0.2 to 0.5 us more
 per byte of text. Code of level 0 takes twice the time. Estimates of a kernel's time are three times the actual time, so the loss
 is a third of the estimate (more for gradients of convolutions).
+
+A kernel with long estimated time starts at level 3 (convolutions, large products). A Program's kernels are compiled again after
+2 to 256 runs, the fewer the more is lost. Both levels give equal bits, since only SROA changes the text, and it runs at both.
+The old code stays as long as its kernel, because a thread may be running it. ``weft.devices.settle()`` waits for the better
+code.
 """
 
 from __future__ import annotations

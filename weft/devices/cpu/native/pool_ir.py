@@ -9,6 +9,8 @@ program for 0.4 ms, then sleep.
 chunk, run their chunks inline as worker 0. A program that started without the pool is a guest: it takes the pool for a single
 kernel if the pool is free, with no more workers than it has scratch for. ``guests`` is (number of guests << 32) | the smallest
 number of workers that a guest has scratch for.
+
+A call takes what it needs of its table before it releases the interpreter lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Prefetches of table rows: the hardware cannot foresee rows that an index array selects."""
+"""Prefetches of table rows: the hardware cannot foresee rows that an index array selects.
+
+Scatters into rows keep the order of the rows and share the columns among threads.
+"""
 
 from __future__ import annotations
 
