@@ -32,6 +32,43 @@ def test_arguments_that_make_no_sense(change, error, pattern) -> None:
         wf.train.fit(**{"model": net(), "x": X, "y": Y, "epochs": 1, "show": False, **change})
 
 
+def integers():
+    """Yield (what is called, in the message; the argument; its least value; a call with a value)."""
+    for name in ("epochs", "batch_size", "accumulate", "seed"):
+        options = {"epochs": 1, "show": False}
+        yield "fit", name, int(name != "seed"), lambda v, o=options, name=name: wf.train.fit(net(), X, Y, **{**o, name: v})
+    batches = wf.data.Loader((X, Y), 8)
+    yield "fit", "steps_per_epoch", 1, lambda v: wf.train.fit(net(), batches, epochs=1, steps_per_epoch=v, show=False)
+    yield "predict", "batch_size", 1, lambda v: wf.train.predict(net(), X, batch_size=v)
+    for name, least in (("batch_size", 1), ("workers", 0), ("prefetch", 1), ("seed", 0)):
+        yield "Loader", name, least, lambda v, name=name: next(iter(wf.data.Loader(X, shuffle=True, **{name: v})))
+    for name in ("epoch", "start"):
+        yield "Loader.batches", name, 0, lambda v, name=name: list(wf.data.Loader(X, shuffle=True).batches(**{name: v}))
+    yield "EarlyStopping", "patience", 1, lambda v: wf.train.EarlyStopping(patience=v)
+    yield "ReduceLROnPlateau", "patience", 1, lambda v: wf.train.ReduceLROnPlateau(patience=v)
+
+
+@pytest.mark.parametrize("function,name,least,call", list(integers()))
+def test_integer_arguments(function, name, least, call) -> None:
+    r = np.random.default_rng()
+    for _ in range(3):
+        below = least - int(r.integers(1, 10 ** int(r.integers(1, 12))))
+        with pytest.raises(ValueError, match=f"{function}: {name} must be at least {least}, not {below}"):
+            call(r.choice([below, np.int64(below)]))
+    for value in (float(r.integers(1, 9)), "3", True, np.True_, [2], np.float64(2), 1j):
+        with pytest.raises(TypeError, match=f"{function}: {name} must be an integer, not"):
+            call(value)
+    for kind in (int, np.int64, np.uint8):
+        call(kind(r.integers(max(least, 1), 4)))
+
+
+def test_numpy_integers_in_a_checkpoint(tmp_path) -> None:
+    options = {"epochs": np.int64(1), "batch_size": np.int32(8), "seed": np.uint8(3), "show": False}
+    options["checkpoint_every"] = np.int64(2)
+    wf.train.fit(net(), X, Y, checkpoint=tmp_path / "run", **options)
+    wf.train.fit(net(), X, Y, checkpoint=tmp_path / "run", resume=True, **{**options, "epochs": 2, "seed": 3})
+
+
 def test_an_optimizer_of_another_model() -> None:
     optimizer = wf.optim.Adam(lr=0.01)
     wf.train.fit(net(), X, Y, epochs=1, optimizer=optimizer, show=False)

@@ -13,6 +13,7 @@ from numpy.random import default_rng
 from weft.array import Array
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
+from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.size_arguments import waits_for_a_batch
@@ -115,7 +116,7 @@ def fit(
     >>> len(history.loss), len(history["accuracy"])
     (2, 2)
     """
-    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate)
+    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     wanted = named(metrics)
     called = hooks(callbacks)
     due = checkpoints.every(checkpoint_every)
@@ -124,6 +125,7 @@ def fit(
     if checkpoint is not None:
         target(checkpoint, "fit: checkpoint")  # what cannot be written is refused before the data are read
         arguments.apart(called.all, checkpoint)
+    epochs, batch_size, accumulate, seed = map(int, (epochs, batch_size, accumulate, seed))
     rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)
@@ -174,8 +176,8 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
 
     Raises
     ------
-    ShapeError
-        ``x`` is empty.
+    ShapeError, TypeError, ValueError
+        ``x`` is empty; ``batch_size`` is no positive integer.
 
     Examples
     --------
@@ -185,6 +187,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     """
     if not len(x):
         raise ShapeError("predict: x holds no samples")
+    integer_from(1, batch_size, "predict", "batch_size")
     narrow = _narrow(model)
     run = jit(lambda batch: model(batch))
     parts = []
@@ -251,8 +254,8 @@ def _feeds(
             raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
         if fraction and validation:
             raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
-        if steps is not None and steps < 1:
-            raise ValueError(f"fit: steps_per_epoch must be at least 1, not {steps}")
+        if steps is not None:
+            integer_from(1, steps, "fit", "steps_per_epoch")
         feed = Stream(x, narrow, steps)
     else:
         if steps is not None:
