@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from weft.array import Array
+from weft.data.loader import Loader
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
@@ -30,6 +31,7 @@ from weft.train.state import State, hooks
 from weft.train.step import Stepper, training_step
 from weft.train.validate import ROWS, Validation, evaluating
 from weft.transforms.jit import jit
+from weft.transforms.traced import trace
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]
 
@@ -100,7 +102,8 @@ def fit(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        when data are empty, lengths differ, labels are out of range or arguments make no sense.
+        when data are empty, lengths differ, labels are out of range, arguments make no sense, or the last batch has one row and
+        the model has batch norm.
     DataError
         when the checkpoint is damaged or another run's, or another run is writing it.
     FileNotFoundError, PermissionError
@@ -132,6 +135,7 @@ def fit(
     feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
     arguments.watching(called.all, held is not None)
     _first_look(model, feed, held, loss)
+    _try_single_row(model, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
@@ -306,6 +310,38 @@ def _first_look(model: Module, feed: Feed, held: Feed | None, loss: Callable) ->
                 check_labels(part.y, _width(out))
     elif waits_for_a_batch(model):
         _run(model, feed.batch(np.arange(1))[0])
+
+
+def _try_single_row(model: Module, feed: Feed) -> None:
+    """Refuse a last batch of one row that the model cannot be trained on, as batch norm cannot.
+
+    The model is traced, not run: its statistics and the random state stay as they are.
+    """
+    size = _last_batch_size(feed)
+    if size != 1:
+        return
+    sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
+    with evaluating(model):
+        model.train()
+        try:
+            trace(model, [sample[:1]], lambda leaves: ((leaves[0],), {}))
+        except ShapeError as error:
+            raise ShapeError(
+                f"fit: the last batch of an epoch has 1 row ({feed.samples} samples), on which the model cannot be trained: "
+                f"{error}. Give another batch_size, or wf.data.Loader((x, y), batch_size, drop_last=True) in place of x and y"
+            ) from error
+        except Exception:
+            pass  # the first step raises it
+
+
+def _last_batch_size(feed: Feed) -> int | None:
+    """Return how many rows the last batch of an epoch has, or None if that is not known."""
+    source = feed.source if isinstance(feed, Stream) else feed
+    if not isinstance(source, Arrays | Loader) or getattr(source, "drop_last", False):
+        return None
+    if isinstance(feed, Stream) and feed.limit is not None and feed.limit < len(feed.source):
+        return source.batch_size
+    return (source.samples - 1) % source.batch_size + 1
 
 
 def _labels_checked(model: Module) -> Callable[[Array, Array], None]:
