@@ -48,7 +48,7 @@ class _Argument:
         self.copies: list[tuple[Array, Array, Node]] = []  # array given, handle passed, the fresh node
         given: list[Any] = []
         for leaf in self.leaves:
-            if not isinstance(leaf, Array | float | complex | np.ndarray) or not is_inexact(_dtype(leaf)):
+            if not isinstance(leaf, Array | float | complex | np.ndarray | np.generic) or not is_inexact(_dtype(leaf)):
                 if self.structure is None:
                     raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
                 self.nodes.append(None)
