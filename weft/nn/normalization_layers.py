@@ -191,7 +191,7 @@ class RMSNorm(Module):
     Parameters
     ----------
     normalized_shape : int or tuple, the last dimensions
-    eps : float
+    eps : float, 1e-6 for all dtypes; PyTorch's default is that of the dtype, 1.2e-7 for float32
     elementwise_affine : bool, whether there is a weight
 
     Raises
