@@ -185,7 +185,7 @@ X = np.zeros((10, 3), np.float32)
     (lambda: Loader(()), ShapeError, "holds no array"),
     (lambda: Loader(iter([X])), TypeError, "must be an array, a tuple of arrays, or have __len__ and __getitem__"),
     (lambda: Loader(X, X), TypeError, r"pass several arrays as a tuple, Loader\(\(x, y\), 32\)"),
-    (lambda: Loader(X, 0), ValueError, "batch_size must be an int, at least 1, not 0"),
+    (lambda: Loader(X, 0), ValueError, "Loader: batch_size must be at least 1, not 0"),
     (lambda: Loader(X, 4, workers=-1), ValueError, "workers"),
     (lambda: Loader(X, 4, prefetch=0), ValueError, "prefetch"),
     (lambda: Loader(X, 11, drop_last=True), ValueError, "10 samples make no batch of 11"),

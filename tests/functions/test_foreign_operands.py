@@ -104,6 +104,77 @@ def test_of_scalars_lists_and_traces() -> None:
         x += NoUfuncs()
 
 
+REFLECTED = {"lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__", "eq": "__eq__", "ne": "__ne__"}
+OPERATORS = tuple(n.strip("_") for n in NAMES) + COMPARISONS
+
+
+def reflecting(rng: np.random.Generator) -> tuple[type, set[str]]:
+    """Return a class that weft cannot hold, and the operators of which it has the reflected methods: some of all."""
+    names = {str(n) for n in OPERATORS if rng.random() < 0.7}
+    body: dict[str, Any] = {REFLECTED.get(n, f"__r{n}__"): lambda self, other, n=n: (n, other) for n in names}
+    if rng.random() < 0.5:  # as symbols of SymPy
+
+        def refuse(self: Any) -> float:
+            raise TypeError("no number")
+
+        body["__float__"] = refuse
+    return type("Value", (), body | {"__hash__": object.__hash__}), names
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_reflected_methods_of_what_cannot_be_held(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind, names = reflecting(rng)
+    dtype = rng.choice(["float32", "float64", "int64", "int8", "bool"])
+    x = wf.array(rng.integers(0, 2, [(), (3,), (2, 0)][seed % 3]), str(dtype))
+    scalar = [x.sum(), wf.float32(2), wf.ones(3)[1], wf.random.rand(), wf.int8(3)][seed % 5]
+    for left in (x, scalar, x[:1] if x.shape else x):
+        for name in OPERATORS:
+            if name in ("eq", "ne") and not isinstance(left, wf.Scalar):
+                continue  # element by element, see test_equal_to_anything
+            function = divmod if name == "divmod" else getattr(operator, name if name not in ("and", "or") else f"{name}_")
+            if name in names:
+                said, given = function(left, kind())
+                assert said == name and given is left
+                assert wf.jit(lambda a, f=function: f(a, kind())[1] * 1)(left).tolist() == left.tolist()
+            elif name in ("eq", "ne"):
+                assert function(left, kind()) == (name == "ne" and "eq" not in names)  # Python derives != from ==
+            elif name != "divmod" or not {"floordiv", "mod"} <= names:
+                with pytest.raises(TypeError):
+                    function(left, kind())
+
+
+@pytest.mark.parametrize("name", [n.strip("_") for n in NAMES if n != "divmod"])
+def test_in_place_beside_what_cannot_be_held(name: str) -> None:
+    kind = type("Value", (), {f"__r{name}__": lambda self, other: "theirs"})
+    for x in (wf.arange(3), wf.array(2.0), wf.ones((2, 2))[0]):
+        before = x.tolist()
+        with pytest.raises(TypeError, match=rf"in place: .*Value.__r{name}__; use a = a"):
+            getattr(operator, f"i{name}")(x, kind())
+        assert x.tolist() == before
+    assert getattr(operator, f"i{name}")(wf.ones(3).sum(), kind()) == "theirs"
+
+
+def test_a_value_of_an_own_derivative_program() -> None:
+    class Value:
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+        def __rmul__(self, other: Any) -> Value:
+            return Value(other * self.data)
+
+        def __radd__(self, other: Any) -> Value:
+            return Value(other + self.data)
+
+    x = wf.array([1.0, 2.0])
+    assert float((x.sum() * Value(3.0)).data) == 9 and float((x[1] * Value(wf.ones(()))).data) == 2
+    assert (x * Value(3.0)).data.tolist() == [3, 6] and sum([Value(1.0), Value(2.0)][:1], x[0]).data == 2
+    with pytest.raises(TypeError, match="cannot make an array of"):
+        x - Value(1.0)
+    with pytest.raises(wf.errors.ShapeError):  # an error of another kind stays
+        x + wf.ones(3)
+
+
 class Holds:
     """Gives an array of weft's for its own content."""
 

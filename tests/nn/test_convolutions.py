@@ -95,3 +95,26 @@ def test_errors() -> None:
     with pytest.raises(TraceError, match="in_channels is not known"):
         net = nn.Conv2d(None, 2, 3)
         wf.jit(lambda x: net(x))(wf.ones((1, 1, 5, 5)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_transposed_to_nothing(seed: int) -> None:
+    """Padding may take all of the result, as in PyTorch, and no more."""
+    rng = np.random.default_rng(seed)
+    spatial, groups = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    n, k, s, d, p = (rng.integers(low, high, spatial) for low, high in ((1, 5), (1, 4), (1, 4), (1, 3), (0, 5)))
+    extra = rng.integers(0, np.maximum(s, d))
+    extents = (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+    x, w = wf.ones((2, 2 * groups, *n)), wf.ones((2 * groups, 3, *k))
+    options = dict(zip(("stride", "padding", "output_padding", "dilation"), map(tuple, (s, p, extra, d)), strict=True))
+    function = getattr(nn, f"conv_transpose{spatial}d")
+    if extents.min() < 0:
+        with pytest.raises(ShapeError, match=rf"conv_transpose{spatial}d: padding \({p[0]},.* with stride \({s[0]},"):
+            function(x, w, groups=groups, **options)
+        return
+    for bias in (None, wf.ones(3 * groups)):
+        y = function(x, w, bias, groups=groups, **options)
+        assert y.shape == (2, 3 * groups, *extents) and y.dtype == "float32"
+    if not extents.min():
+        slope = wf.grad(lambda w: function(x, w, groups=groups, **options).sum())(w)
+        assert slope.shape == w.shape and not slope.any()

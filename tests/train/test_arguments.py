@@ -32,6 +32,76 @@ def test_arguments_that_make_no_sense(change, error, pattern) -> None:
         wf.train.fit(**{"model": net(), "x": X, "y": Y, "epochs": 1, "show": False, **change})
 
 
+def integers():
+    """Yield (what is called, in the message; the argument; its least value; a call with a value)."""
+    for name in ("epochs", "batch_size", "accumulate", "seed"):
+        options = {"epochs": 1, "show": False}
+        yield "fit", name, int(name != "seed"), lambda v, o=options, name=name: wf.train.fit(net(), X, Y, **{**o, name: v})
+    batches = wf.data.Loader((X, Y), 8)
+    yield "fit", "steps_per_epoch", 1, lambda v: wf.train.fit(net(), batches, epochs=1, steps_per_epoch=v, show=False)
+    yield "predict", "batch_size", 1, lambda v: wf.train.predict(net(), X, batch_size=v)
+    for name, least in (("batch_size", 1), ("workers", 0), ("prefetch", 1), ("seed", 0)):
+        yield "Loader", name, least, lambda v, name=name: next(iter(wf.data.Loader(X, shuffle=True, **{name: v})))
+    for name in ("epoch", "start"):
+        yield "Loader.batches", name, 0, lambda v, name=name: list(wf.data.Loader(X, shuffle=True).batches(**{name: v}))
+    yield "EarlyStopping", "patience", 1, lambda v: wf.train.EarlyStopping(patience=v)
+    yield "ReduceLROnPlateau", "patience", 1, lambda v: wf.train.ReduceLROnPlateau(patience=v)
+
+
+@pytest.mark.parametrize("function,name,least,call", list(integers()))
+def test_integer_arguments(function, name, least, call) -> None:
+    r = np.random.default_rng()
+    for _ in range(3):
+        below = least - int(r.integers(1, 10 ** int(r.integers(1, 12))))
+        with pytest.raises(ValueError, match=f"{function}: {name} must be at least {least}, not {below}"):
+            call(r.choice([below, np.int64(below)]))
+    for value in (float(r.integers(1, 9)), "3", True, np.True_, [2], np.float64(2), 1j):
+        with pytest.raises(TypeError, match=f"{function}: {name} must be an integer, not"):
+            call(value)
+    for kind in (int, np.int64, np.uint8):
+        call(kind(r.integers(max(least, 1), 4)))
+
+
+def test_numpy_integers_in_a_checkpoint(tmp_path) -> None:
+    options = {"epochs": np.int64(1), "batch_size": np.int32(8), "seed": np.uint8(3), "show": False}
+    options["checkpoint_every"] = np.int64(2)
+    wf.train.fit(net(), X, Y, checkpoint=tmp_path / "run", **options)
+    wf.train.fit(net(), X, Y, checkpoint=tmp_path / "run", resume=True, **{**options, "epochs": 2, "seed": 3})
+
+
+def normed() -> wf.nn.Module:
+    wf.random.seed(0)
+    layers = wf.nn.Linear(3, 4), wf.nn.BatchNorm1d(4), wf.nn.Dropout(0.3), wf.nn.Tanh(), wf.nn.Linear(4, 2)
+    return wf.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_last_batch_of_one_row(seed) -> None:
+    r = np.random.default_rng(seed)
+    size, whole = int(r.integers(1, 9)), int(r.integers(1, 4))
+    rows = size * whole + (0 if size == 1 or r.random() < 0.2 else int(r.integers(1, size)) if r.random() < 0.3 else 1)
+    single, before, drawn = (rows - 1) % size == 0, bits(normed()), wf.random.rand(3).tolist()
+    x, y = X[:rows], Y[:rows]
+    for given in ({"x": x, "y": y}, {"x": wf.data.Loader((x, y), size)}):
+        model = normed()
+        if single:
+            pattern = rf"fit: the last batch of an epoch has 1 row \({rows} samples\).* drop_last=True"
+            with pytest.raises(ShapeError, match=pattern):
+                wf.train.fit(model, **given, batch_size=size, epochs=1, show=False)
+            assert bits(model) == before and model.training and wf.random.rand(3).tolist() == drawn
+        else:
+            wf.train.fit(model, **given, batch_size=size, epochs=1, show=False)
+    if size > 1:
+        wf.train.fit(normed(), wf.data.Loader((x, y), size, drop_last=True), epochs=1, show=False)
+        wf.train.fit(normed(), wf.data.Loader((x, y), size), epochs=1, steps_per_epoch=whole, show=False)
+    wf.train.fit(net(), x, y, epochs=1, batch_size=size, show=False)  # a model without batch norm
+
+
+def test_one_row_of_a_normed_image() -> None:
+    model = wf.nn.Sequential(wf.nn.Conv2d(1, 2, 3), wf.nn.BatchNorm2d(2), wf.nn.Flatten(), wf.nn.Linear(8, 2))
+    wf.train.fit(model, np.ones((5, 1, 4, 4), "float32"), Y[:5], epochs=1, batch_size=4, show=False)  # 4 values a channel
+
+
 def test_an_optimizer_of_another_model() -> None:
     optimizer = wf.optim.Adam(lr=0.01)
     wf.train.fit(net(), X, Y, epochs=1, optimizer=optimizer, show=False)

@@ -296,6 +296,10 @@ def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
     if GivenScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
         nodes = _promote_items(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
+    if GivenScalar in kinds and all([isinstance(leaf, float | np.floating) or type(leaf) is int for leaf in leaves(x)]):
+        dtype = FROM_NUMPY[np.asarray([_plain_value(leaf) for leaf in leaves(x)]).dtype]  # depends on the types only
+        numbers = (leaf if type(leaf) in (float, int, Given) else as_node(leaf) for leaf in leaves(x))
+        return _stack_rows(x, (in_dtype(number, dtype) for number in numbers), dtype)
     if not all([kind in (int, float, Given) or getattr(kind, "weak", False) for kind in kinds]):
         return None
     items = list(leaves(x))
@@ -307,6 +311,10 @@ def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
     if types != {int}:
         return _RunTimeList(x)
     return _stack_rows(x, (as_node(leaf) for leaf in items), INT64)
+
+
+def _plain_value(x: Any) -> Any:
+    return x.value if type(x) in GIVEN else x
 
 
 def _default_format(operand: Any) -> Format:

@@ -271,6 +271,8 @@ class Array(Habits):
             if result is not None:
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
+        if selection.copied:
+            return wrap(follow(self.node, selection.path))
         if not selection.axes:
             return self._element(index, selection) if selection.element else self._view(selection.path)
         node = self.node
@@ -344,7 +346,7 @@ class Array(Habits):
         view = follow(node, selection.path)
         fresh = fitted(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
-        if element_access.written(self.cell, self._onward(selection.path), fresh):
+        if not selection.copied and element_access.written(self.cell, self._onward(selection.path), fresh):
             return
         node = self.node
         self._set(put(node, selection.path, fresh) if selection.path else fresh)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
-from weft.array.views import Path, ViewStep, follow, inverse, put, reshape_step
+from weft.array.views import Path, TracedStart, ViewStep, follow, inverse, put, reshape_step
 from weft.dtypes.formats import BOOL, INT64, INTEGERS
 from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise, one
@@ -34,16 +34,18 @@ class Selection:
     """``path`` leads to a view; if there are ``indices``, elements are gathered from the view along ``axes``.
 
     The gathered dimensions come first; ``order`` is the permutation that moves them to NumPy's position, None if they stay.
-    ``element``: integers for all dimensions select one element, which is not a view.
+    ``element``: integers for all dimensions select one element, which is not a view. ``copied``: the path has a slice with a
+    traced start, so it leads to a copy.
     """
 
-    __slots__ = ("axes", "element", "indices", "order", "path")
+    __slots__ = ("axes", "copied", "element", "indices", "order", "path")
 
     def __init__(
         self, path: Path, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
-        element: bool = False,
+        element: bool = False, copied: bool = False,
     ) -> None:
         self.path, self.axes, self.indices, self.order, self.element = path, axes, indices, order, element
+        self.copied = copied
 
 
 def select(index: Any, shape: Shape) -> Selection:
@@ -78,7 +80,7 @@ def select(index: Any, shape: Shape) -> Selection:
             continue
         n = shape[dim]
         if isinstance(item, slice):
-            first, count, by = _resolve_slice(item, n)
+            first, count, by = _resolve_slice(item, n, dim)
             start.append(first)
             step.append(by)
             extent.append(count)
@@ -103,7 +105,9 @@ def select(index: Any, shape: Shape) -> Selection:
     if tuple(final) != tuple(extent):
         path += (reshape_step(tuple(final)),)
     if basic:
-        return Selection(path, element=not final and all(map(is_int, parts)))
+        return Selection(
+            path, element=not final and all(map(is_int, parts)), copied=any([type(first) is TracedStart for first in start])
+        )
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
     common: Shape | None = ()
@@ -128,9 +132,11 @@ def _slice_length(a: Any, b: Any, by: Any, n: int) -> int:
     return len(range(*slice(a, b, by).indices(n)))
 
 
-def _resolve_slice(item: slice, n: int) -> tuple[int, int, int]:
-    """Return start, length and step of a slice of ``n`` elements. The start may be a run-time number."""
+def _resolve_slice(item: slice, n: int, dim: int = 0) -> tuple[Any, int, int]:
+    """Return start, length and step of a slice of ``n`` elements. The start may be a run-time number, or a TracedStart."""
     a, b, by = item.start, item.stop, asked(item.step)
+    if isinstance(a, Cell) or isinstance(b, Cell) or isinstance(by, Cell):
+        return _resolve_traced_slice(a, b, by, n, dim)
     if type(a) is Given or type(b) is Given:
         count: Any = computed(_slice_length, a, b, by, n)
         count = count.here() if type(count) is Given else count
@@ -138,6 +144,55 @@ def _resolve_slice(item: slice, n: int) -> tuple[int, int, int]:
     first, stop, by = slice(a, b, by).indices(n)
     count = len(range(first, stop, by))
     return first if count else 0, count, by
+
+
+def _resolve_traced_slice(a: Any, b: Any, by: Any, n: int, dim: int) -> tuple[Any, int, int]:
+    """Return start, length and step of a slice such as ``i:i + 3`` whose length is constant, for a traced ``i``.
+
+    The slice must lie within the axis, where NumPy would shorten it. This is checked when the elements are read.
+    """
+    by = 1 if by is None else by
+    if isinstance(a, Cell) and isinstance(b, Cell) and is_int(by) and by > 0:
+        start: Node = a.node  # type: ignore[attr-defined]
+        (base, first), (other, stop) = _split_offset(start), _split_offset(b.node)  # type: ignore[attr-defined]
+        if _is_same(base, other):
+            count = len(range(first, stop, by))
+            extent = n - (count - 1) * by
+            if not count:
+                return 0, 0, by
+            if extent < 1:
+                raise IndexError(f"a slice of {count} elements, {by} apart, does not fit into axis {dim} with size {n}")
+            return TracedStart(bind(TABLE["in_bounds"], start, extent=extent, axis=dim, from_end=False)), count, by
+    unknown = next(x for x in (a, b, by) if isinstance(x, Cell))
+    raise TypeError(
+        f"the bounds of a slice must be integers or None, not {unknown!r}, unless its length is constant, as in x[i:i + 3]. "
+        "Index with x[i + wf.arange(3)], or choose elements with wf.where and a mask"
+    )
+
+
+def _split_offset(node: Node) -> tuple[Node, int]:
+    """Return a node and an integer whose sum is ``node``."""
+    offset = 0
+    while node.op.name in ("add", "subtract"):
+        x, y = node.inputs
+        if y.op is CONSTANT:
+            node, offset = x, offset + int(y.params["value"]) * (1 if node.op.name == "add" else -1)
+        elif x.op is CONSTANT and node.op.name == "add":
+            node, offset = y, offset + int(x.params["value"])
+        else:
+            break
+    return node, offset
+
+
+def _is_same(a: Node, b: Node, depth: int = 4) -> bool:
+    """Return whether two nodes certainly have one value: they are one node, or one operation on such nodes."""
+    if a is b:
+        return True
+    if a.op is CONSTANT and b.op is CONSTANT:
+        return a.dtype is b.dtype and a.shape == b.shape == () and a.params["value"] == b.params["value"]
+    if not depth or a.op is not b.op or not a.inputs or a.params or b.params or len(a.inputs) != len(b.inputs):
+        return False
+    return all([_is_same(x, y, depth - 1) for x, y in zip(a.inputs, b.inputs, strict=True)])
 
 
 def _from_front(k: int, n: int) -> int:
@@ -365,12 +420,14 @@ def _read_item(item: Any) -> Any:
         ) from None
 
 
-def _read_bound(part: Any) -> int:
+def _read_bound(part: Any) -> Any:
     if is_int(part):
         return part
     try:
         return computed(operator.index, part)
     except TypeError:
+        if isinstance(part, Cell) and not part.shape and part.dtype.kind in "iu":  # type: ignore[attr-defined]
+            return part  # a traced integer
         raise TypeError(f"the bounds of a slice must be integers or None, not {part!r}") from None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import is_stripped, number_node, numpy_node, operands
+from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy_node, operands
 from weft.array.matrix_products import matmul
 from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
@@ -28,6 +28,8 @@ from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_REFLECTED_COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_OWN_KINDS = (*NUMBERS, Cell, np.ndarray, np.generic, list, tuple, range, type)  # operands whose conversion raises the best error
 _NUMBERS = frozenset((float, int, bool, Given))
 _PLAIN = frozenset((float, int))
 _LIMITS = {dtype: (dtype.least, dtype.greatest) for dtype in INTEGERS}
@@ -83,7 +85,7 @@ def install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any]) -> Non
     for name, function in _products(array, wrap).items():
         _add_method(base, f"__{name}__", function)
     scalar.__imatmul__ = base.__matmul__
-    _add_method(base, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
+    _add_method(base, "__divmod__", _divmod)
     _add_method(base, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
 
 
@@ -175,14 +177,17 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
                 out = matmul(x, y)
                 shaped.did(out, x, y)
                 return wrap(out)
-        return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
+        return NotImplemented if foreign(other) else general(self, other)
+
+    general = deferring("matmul", lambda self, other: wrap(matmul(*operands(self, other))))
 
     def reflected(self: Any, other: Any) -> Any:
         return NotImplemented if foreign(other) else wrap(matmul(*operands(other, self)))
 
     def in_place(self: Any, other: Any) -> Any:
-        left = foreign_in_place(other, "matmul")
-        return NotImplemented if left else self._in_place(matmul(*operands(self, other)), "matmul in place")
+        if foreign_in_place(other, "matmul", "matmul"):
+            return NotImplemented
+        return self._in_place(matmul(*operands(self, other)), "matmul in place")
 
     return {"matmul": forward, "rmatmul": reflected, "imatmul": in_place}
 
@@ -344,7 +349,10 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
     def by_rule(self: Any, other: Any) -> Any:
         return NotImplemented if leaves_to(other, self) else apply_rule(self, other)
 
-    otherwise = equality(operation, apply_rule, scalar) if name in ("equal", "not_equal") else by_rule
+    if name in ("equal", "not_equal"):
+        otherwise = equality(operation, apply_rule, scalar)
+    else:
+        otherwise = deferring(operation.operator, by_rule) if operation.operator else by_rule
 
     def in_place(self: Any, other: Any) -> Any:
         native = short.call if shared else never
@@ -359,7 +367,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
                 return self._in_place(bind(op, x, y), f"{name} in place")
-        left_to_other = foreign_in_place(other, name)
+        left_to_other = foreign_in_place(other, name, operation.operator)
         return NotImplemented if left_to_other else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
@@ -426,6 +434,7 @@ def mark_nodes(on: bool) -> None:
 
 
 _NON_NUMBERS = (str, bytes, dict, set, type(None))
+_COMPARED = (Cell, np.number, np.bool_, int, float, complex)
 _MISSING: Any = object()
 
 
@@ -446,12 +455,58 @@ def has_precedence(x: Any) -> bool:
     return getattr(x, "__array_priority__", 0) > 0 and not hasattr(x, "__dlpack__")
 
 
-def foreign_in_place(x: Any, name: str) -> bool:
-    """Return :func:`foreign` for ``a += x``; raise an error if ``x`` opts out of array operations, since ``a`` must stay an
-    array."""
+def foreign_in_place(x: Any, name: str, operator: str) -> bool:
+    """Return :func:`foreign` for ``a += x``; raise an error if only an operator of ``x`` can compute the result, since ``a`` must
+    stay an array."""
+    kind = type(x).__name__
     if getattr(type(x), "__array_ufunc__", _MISSING) is None:
-        raise TypeError(f"{name} in place: {type(x).__name__} has __array_ufunc__ = None, so no array takes it; use a = a + b")
+        raise TypeError(f"{name} in place: {kind} has __array_ufunc__ = None, so no array takes it; use a = a + b")
+    if not foreign(x) and has_reflected(x, operator):
+        raise DTypeError(
+            f"{name} in place: an array cannot hold the result of {kind}.{_reflected_name(operator)}; "
+            "use a = a + b in place of a += b"
+        )
     return foreign(x)
+
+
+def _reflected_name(name: str) -> str:
+    return f"__{_REFLECTED_COMPARISONS.get(name, 'r' + name)}__"
+
+
+def has_reflected(x: Any, name: str) -> bool:
+    """Return whether weft cannot hold an operand whose class defines the reflected method of an operator."""
+    if isinstance(x, _OWN_KINDS):
+        return False
+    method = getattr(type(x), _reflected_name(name), None)
+    if method is None or method is getattr(object, _reflected_name(name), None):
+        return False
+    try:
+        as_node(x)
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
+def deferring(name: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return ``compute`` with NotImplemented in place of its error if only the other operand's reflected method can answer.
+
+    Python then calls this method with the whole array or scalar. NumPy calls it for each element, and makes an object
+    array of the results.
+    """
+
+    def tried(self: Any, other: Any) -> Any:
+        try:
+            return compute(self, other)
+        except (TypeError, ValueError):
+            if not has_reflected(other, name):
+                raise
+        return NotImplemented
+
+    return tried
+
+
+def _divmod(self: Any, other: Any) -> Any:
+    return NotImplemented if foreign(other) or has_reflected(other, "divmod") else (self // other, self % other)
 
 
 def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> Callable[[Any, Any], Any]:
@@ -467,8 +522,12 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
             return self._new(bind(TABLE["broadcast_to"], constant(differs, BOOL), shape=self.node.shape))
         try:
             return slow(self, other)
-        except DTypeError:
-            if isinstance(other, Cell | np.number | np.bool_ | int | float | complex) or is_stripped(type(other)):
+        except (TypeError, ValueError) as error:
+            if type(self) is scalar and (has_reflected(other, "eq") or has_reflected(other, operation.operator)):
+                return NotImplemented
+            if isinstance(other, _COMPARED) or is_stripped(type(other)):
+                raise
+            if not isinstance(error, DTypeError) and isinstance(other, _OWN_KINDS):
                 raise
         content = self.numpy()
         equal: Any = content != other if differs else content == other

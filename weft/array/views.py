@@ -30,12 +30,25 @@ from weft.runtime import execute
 from weft.runtime.context import LOCAL
 from weft.runtime.traced_int import Given, Slot
 
+
+class TracedStart:
+    """The traced start of a slice, such as the counter of a loop. The slice is a copy, since a view needs a known start."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: Node) -> None:
+        self.index = index
+
+    def node(self, dtype: Format) -> Node:
+        return self.index if self.index.dtype is dtype else bind(TABLE["cast"], self.index, dtype=dtype)
+
+
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]
 REAL: Path = (("real", {}),)
 IMAG: Path = (("imag", {}),)
 NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
-_RUN_TIME_TYPES = frozenset((Given, Slot))  # types of slice starts beside int
+_RUN_TIME_TYPES = frozenset((Given, Slot, TracedStart))  # types of slice starts beside int
 _DTYPE_STEPS = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to zeros without memory
 _MAX_BROADCAST_BYTES = 256 << 20  # bytes: a larger broadcast is not materialised to read a part of it
 
@@ -187,7 +200,7 @@ class _RunTimeSlice:
     def __init__(self, node: Node, params: dict[str, Any]) -> None:
         self.shape, self.step = params["shape"], params["step"]
         starts = params["start"]
-        self.axes = tuple([axis for axis, start in enumerate(starts) if type(start) is Given])
+        self.axes = tuple([axis for axis, start in enumerate(starts) if type(start) in (Given, TracedStart)])
         self.long = [axis for axis in self.axes if self.shape[axis] != 1]
         self.node = node
         self.rest = {
@@ -198,7 +211,7 @@ class _RunTimeSlice:
         self.inner = node if self.rest["shape"] == node.shape else bind(TABLE["slice"], node, **self.rest)
         self.indices = [self._index(axis, starts[axis]) for axis in self.axes]
 
-    def _index(self, axis: int, start: Given) -> Node:
+    def _index(self, axis: int, start: Given | TracedStart) -> Node:
         first = start.node(INT64)
         if axis not in self.long:
             return first

@@ -14,8 +14,9 @@ from numpy.random import default_rng
 from weft.array import Array
 from weft.array.convert import refuse_subclass
 from weft.dtypes.api import as_dtype, is_float
-from weft.errors import DataError, DTypeError, ShapeError, short
+from weft.errors import DataError, DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
+from weft.functions.support.arguments import integer_from
 
 
 class Loader:
@@ -66,9 +67,8 @@ class Loader:
     ) -> None:
         if getattr(batch_size, "shape", ()):
             raise TypeError("Loader: batch_size must be an int, not an array; pass several arrays as a tuple, Loader((x, y), 32)")
-        for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"Loader: {name} must be an int, at least {least}, not {short(value)}")
+        batch_size, workers = integer_from(1, batch_size, "Loader", "batch_size"), integer_from(0, workers, "Loader", "workers")
+        prefetch, seed = integer_from(1, prefetch, "Loader", "prefetch"), integer_from(0, seed, "Loader", "seed")
         self.dtype = None if dtype is None else as_dtype(dtype)
         if self.dtype is not None and not is_float(self.dtype):
             raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")
@@ -117,6 +117,7 @@ class Loader:
         ------
         Array, or tuple of Arrays
         """
+        epoch, start = integer_from(0, epoch, "Loader.batches", "epoch"), integer_from(0, start, "Loader.batches", "start")
         order = default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
         numbers = range(start, len(self))
         if not self.workers:

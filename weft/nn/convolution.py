@@ -8,7 +8,7 @@ from weft.array import Array, wrap
 from weft.array.convert import operands
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.creation.fill import asarray
+from weft.functions.creation.fill import asarray, zeros
 from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
@@ -106,6 +106,18 @@ def transposed(
         flipped = permute_dims(flipped, (1, 0, *range(2, spatial + 3))).reshape((w.shape[0] // groups, -1, *kernel))
     pads = tuple((e * (k - 1) - q, e * (k - 1) - q + o) for k, e, q, o in zip(kernel, d, p, extra, strict=True))
     a, b = operands(x, flipped)
+    extents = [
+        (n - 1) * step + low + high - e * (k - 1) + 1
+        for n, step, (low, high), e, k in zip(x.shape[2:], s, pads, d, kernel, strict=True)
+    ]
+    if min(extents) < 0 and 0 not in x.shape[2:]:
+        raise ShapeError(
+            f"{name}: padding {p} is larger than the result of x {x.shape} and w {w.shape} with stride {s}, dilation {d} and "
+            f"output_padding {extra}: its extents would be {tuple(extents)}"
+        )
+    if 0 in extents:
+        empty = zeros((x.shape[0], w.shape[1] * groups, *extents), a.dtype.numpy)
+        return _add_bias(empty, bias, spatial, name)
     axes = tuple(range(spatial + 2))
     y = _bind(
         name, a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,

@@ -171,7 +171,7 @@ class RMSNorm(Module):
 
     Parameters
     ----------
-    eps : float, added to the mean square
+    eps : float, added to the mean square; 1e-6 for all dtypes, PyTorch's default is that of the dtype, 1.2e-7 for float32
     elementwise_affine : bool, whether there is a weight
 
     Examples

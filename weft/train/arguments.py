@@ -6,16 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from weft.errors import short
+from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.optim.update_arguments import named_arrays
 
 
 def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
-    """Check model, loss, optimizer, and that each of ``counts`` is an integer of at least 1.
+    """Check model, loss, optimizer, and that ``counts`` are integers: ``seed`` at least 0, others at least 1.
 
     Raises
     ------
@@ -31,10 +29,7 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
     if optimizer is not None and not isinstance(optimizer, Optimizer):
         raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_describe(optimizer)}")
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"fit: {name} must be an integer, not {short(value)}")
-        if value < 1:
-            raise ValueError(f"fit: {name} must be at least 1, not {value}")
+        integer_from(0 if name == "seed" else 1, value, "fit", name)
 
 
 def fitting(optimizer: Optimizer, model: Module) -> None:

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from weft.functions.creation.fill import asarray
+from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
 from weft.nn.weight_file import pack
 from weft.process.files import target, write_whole
@@ -64,8 +65,8 @@ class EarlyStopping:
     ) -> None:
         if patience is None and threshold is None:
             raise ValueError("EarlyStopping: give patience=, threshold= or both; without them it never stops")
-        if patience is not None and (not isinstance(patience, int) or patience < 1):
-            raise ValueError(f"EarlyStopping: patience must be a number of epochs, at least 1, not {patience!r}")
+        if patience is not None:
+            integer_from(1, patience, "EarlyStopping", "patience")
         if min_delta < 0:
             raise ValueError(f"EarlyStopping: min_delta must not be negative, not {min_delta}")
         self.monitor, self.patience, self.threshold, self.min_delta = monitor, patience, threshold, min_delta
@@ -113,8 +114,7 @@ class ReduceLROnPlateau:
     ) -> None:
         if not 0 < factor < 1:
             raise ValueError(f"ReduceLROnPlateau: factor must lie between 0 and 1, not {factor}")
-        if not isinstance(patience, int) or patience < 1:
-            raise ValueError(f"ReduceLROnPlateau: patience must be a number of epochs, at least 1, not {patience!r}")
+        integer_from(1, patience, "ReduceLROnPlateau", "patience")
         self.monitor, self.factor, self.patience, self.min_delta, self.min_lr = monitor, factor, patience, min_delta, min_lr
         self.sign = sign(monitor, mode)
 

@@ -56,8 +56,8 @@ def every(value: int | str) -> Every:
     >>> every("epoch"), every("5 epochs"), every(200)
     (Every(steps=None, epochs=1), Every(steps=None, epochs=5), Every(steps=200, epochs=1))
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return Every(value, 1)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0:
+        return Every(int(value), 1)
     match = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None
     if not match:
         raise ValueError(

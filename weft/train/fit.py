@@ -11,8 +11,10 @@ import numpy as np
 from numpy.random import default_rng
 
 from weft.array import Array
+from weft.data.loader import Loader
 from weft.errors import DataError, ShapeError
 from weft.functions.creation.fill import asarray
+from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.size_arguments import waits_for_a_batch
@@ -29,6 +31,7 @@ from weft.train.state import State, hooks
 from weft.train.step import Stepper, training_step
 from weft.train.validate import ROWS, Validation, evaluating
 from weft.transforms.jit import jit
+from weft.transforms.traced import trace
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]
 
@@ -99,7 +102,8 @@ def fit(
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Data are empty, lengths differ, labels are out of range or arguments are invalid.
+        Data are empty, lengths differ, labels are out of range, arguments are invalid, or the last batch has one row and the
+        model has batch norm.
     DataError
         The checkpoint is damaged, belongs to another run, or is being written by another run.
     FileNotFoundError, PermissionError
@@ -115,7 +119,7 @@ def fit(
     >>> len(history.loss), len(history["accuracy"])
     (2, 2)
     """
-    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate)
+    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     metric_functions = named(metrics)
     callback_hooks = hooks(callbacks)
     due = checkpoints.every(checkpoint_every)
@@ -124,12 +128,14 @@ def fit(
     if checkpoint is not None:
         target(checkpoint, "fit: checkpoint")  # raise before the data are read if the file cannot be written
         arguments.apart(callback_hooks.all, checkpoint)
+    epochs, batch_size, accumulate, seed = map(int, (epochs, batch_size, accumulate, seed))
     rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
     arguments.watching(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
+    _try_single_row(model, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
@@ -177,8 +183,8 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
 
     Raises
     ------
-    ShapeError
-        ``x`` is empty.
+    ShapeError, TypeError, ValueError
+        ``x`` is empty; ``batch_size`` is no positive integer.
 
     Examples
     --------
@@ -188,6 +194,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     """
     if not len(x):
         raise ShapeError("predict: x holds no samples")
+    integer_from(1, batch_size, "predict", "batch_size")
     narrow = _casts_to_float32(model)
     run = jit(lambda batch: model(batch))
     parts = []
@@ -254,8 +261,8 @@ def _feeds(
             raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
         if is_fraction and validation:
             raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
-        if steps is not None and steps < 1:
-            raise ValueError(f"fit: steps_per_epoch must be at least 1, not {steps}")
+        if steps is not None:
+            integer_from(1, steps, "fit", "steps_per_epoch")
         feed = Stream(x, narrow, steps)
     else:
         if steps is not None:
@@ -306,6 +313,38 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
                 check_labels(part.y, _width(out))
     elif waits_for_a_batch(model):
         _run(model, feed.batch(np.arange(1))[0])
+
+
+def _try_single_row(model: Module, feed: Feed) -> None:
+    """Raise an error if the last batch has one row and the model cannot be trained on it, as batch norm cannot.
+
+    The model is traced, not run: its statistics and the random state stay as they are.
+    """
+    size = _last_batch_size(feed)
+    if size != 1:
+        return
+    sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
+    with evaluating(model):
+        model.train()
+        try:
+            trace(model, [sample[:1]], lambda leaves: ((leaves[0],), {}))
+        except ShapeError as error:
+            raise ShapeError(
+                f"fit: the last batch of an epoch has 1 row ({feed.samples} samples), on which the model cannot be trained: "
+                f"{error}. Give another batch_size, or wf.data.Loader((x, y), batch_size, drop_last=True) in place of x and y"
+            ) from error
+        except Exception:
+            pass  # the first step raises it
+
+
+def _last_batch_size(feed: Feed) -> int | None:
+    """Return how many rows the last batch of an epoch has, or None if that is not known."""
+    source = feed.source if isinstance(feed, Stream) else feed
+    if not isinstance(source, Arrays | Loader) or getattr(source, "drop_last", False):
+        return None
+    if isinstance(feed, Stream) and feed.limit is not None and feed.limit < len(feed.source):
+        return source.batch_size
+    return (source.samples - 1) % source.batch_size + 1
 
 
 def _make_label_check(model: Module) -> Callable[[Array, Array], None]:

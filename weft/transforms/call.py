@@ -20,10 +20,10 @@ from weft.transforms.content import Content, has_content
 from weft.transforms.records import Record
 from weft.transforms.traced import concrete, is_static
 from weft.transforms.tree import Structure, has_structure
-from weft.transforms.values import cells_of, key_of_values
+from weft.transforms.values import EXACT, cells_of, key_of_values
 
-INTEGERS = frozenset([kind for kind in RUN_TIME if issubclass(kind, int | np.integer)])
-PLAIN = frozenset((int, bool, str, bytes, type(None))) | INTEGERS
+NUMBERS = RUN_TIME - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
+PLAIN = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
 
 
 class Objects(NamedTuple):
@@ -64,7 +64,7 @@ class Call:
             if not is_static(leaf) and type(leaf) is not float:
                 leaf = concrete(leaf)
             elif type(leaf) is not float:
-                static = (type(leaf), leaf)
+                static = _plain_key(leaf)
                 objects = objects or type(leaf) not in PLAIN
             leaves.append(leaf)
             self.statics.append(static)
@@ -87,8 +87,8 @@ class Call:
             self.cells = cells_of(self.values)
             self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
             content_key = content.key
-        statics = tuple([None if key is None or key[0] in INTEGERS else key for key in self.statics])
-        plain = tuple([(type(x), x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
+        statics = tuple([None if key is None or key[0] in NUMBERS else key for key in self.statics])
+        plain = tuple([_plain_key(x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
         self.kind = (reached.key, self.structure, statics, plain, content_key)
 
     def _content(self, jitted: Any, reached: Content, fixed: Sequence[Any]) -> Content:
@@ -98,7 +98,7 @@ class Call:
         if before is not None and before.content.beside is reached and len(before.leaves) == len(static):
             if all(map(_is_same_leaf, before.leaves, static)) and before.content.refresh():
                 keys = zip(self.leaves, before.statics, strict=True)
-                self.statics = [(type(x), x) if type(x) in PLAIN else key for x, key in keys]
+                self.statics = [_plain_key(x) if type(x) in PLAIN else key for x, key in keys]
                 return before.content
         content = Content(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
@@ -171,9 +171,14 @@ def settings() -> tuple[Any, ...]:
     return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
 
 
+def _plain_key(x: Any) -> tuple[type, Any]:
+    """Return the key of a constant. The repr of a float tells NaN from a number, and 0.0 from -0.0."""
+    return type(x), repr(x) if type(x) in EXACT else x
+
+
 def _static_key(x: Any, content: Content) -> Any:
     if type(x) in PLAIN:
-        return (type(x), x)
+        return _plain_key(x)
     if isinstance(x, Array | np.ndarray):
         raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
     if not has_structure(x) and not has_content(x):

@@ -48,7 +48,7 @@ class _Argument:
         self.copies: list[tuple[Array, Array, Node]] = []  # the caller's array, the array passed, its fresh node
         passed: list[Any] = []
         for leaf in self.leaves:
-            if not isinstance(leaf, Array | float | complex | np.ndarray) or not is_inexact(_dtype(leaf)):
+            if not isinstance(leaf, Array | float | complex | np.ndarray | np.generic) or not is_inexact(_dtype(leaf)):
                 if self.structure is None:
                     raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
                 self.nodes.append(None)

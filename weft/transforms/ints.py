@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.process.bounded_cache import Recent
 from weft.runtime.traced_int import RUN_TIME
-from weft.transforms.call import INTEGERS, Call
+from weft.transforms.call import Call
 from weft.transforms.records import same_constant
 
 
@@ -35,10 +37,11 @@ class Numbers:
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
         """Compare the numbers of a call with those before, and make changed ones run-time numbers."""
         for k, new in enumerate(leaves):
-            if type(new) in INTEGERS:
+            if isinstance(new, float | np.floating):
+                if k not in self.pinned and type(new) in RUN_TIME:
+                    self.moving |= {k}
+            elif type(new) in RUN_TIME:
                 self._see(k, new)
-            elif type(new) is float and k not in self.pinned:
-                self.moving |= {k}
         if values is not self._last:
             self._last = values
             before = self.values

@@ -26,13 +26,15 @@ from weft.eager.materialise import materialise
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.runtime.traced_int import GIVEN, Tape
+from weft.runtime.traced_int import GIVEN, SCALARS, Tape
 from weft.transforms.content import Content
 from weft.transforms.object_state import swapped
 from weft.transforms.results import End, ends_of, is_made_in, needs_numbers
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten_results
 from weft.transforms.values import CONSTANTS
+
+_SCALARS = tuple(SCALARS)
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ def _has_identity(x: Any) -> bool:
 
 def is_static(leaf: Any) -> bool:
     """Return whether a leaf is part of the key of a traced function instead of an input."""
-    return isinstance(leaf, np.integer) or not isinstance(leaf, Array | float | np.ndarray | np.generic)
+    return isinstance(leaf, _SCALARS) or not isinstance(leaf, Array | float | np.ndarray | np.generic)
 
 
 def trace(

@@ -139,12 +139,14 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     """Return the bin edges in the dtype in which elements are compared with them."""
     float_dtype = a.dtype.numpy if a.dtype in FLOATS and not a.dtype.narrow else np.dtype(np.float64)
     if isinstance(bins, str):
+        if weights is not None:
+            raise TypeError(f"{function}: bins={bins!r} counts elements without weights; give the number of bins, or their edges")
         elements = arguments.looked(wrap(a), function, "a")
         with said_by(function):
-            return np.histogram_bin_edges(elements, bins, range, weights)
+            return np.histogram_bin_edges(elements, bins, range)
     bins = as_ints(bins)
     if isinstance(bins, list | tuple) or getattr(bins, "shape", ()) != ():
-        edges = arguments.looked(bins, function, "bins")
+        edges = _read_edges(function, a, bins)
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():
             raise ValueError(f"{function}: the edges of bins must be a vector that rises")
         return edges
@@ -164,8 +166,22 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
     return np.linspace(low, high, count + 1).astype(float_dtype)
 
 
+def _read_edges(function: str, a: Node, bins: Any) -> np.ndarray:
+    """Return edges that the user gave. Arrays keep their dtype; lists of floats are float64 beside float64, as in operators."""
+    promoted = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    if isinstance(promoted, np.ndarray) and promoted.dtype == np.float64:
+        return promoted.astype(FLOAT64.numpy if a.dtype in (FLOAT64, UINT64) else DEFAULT.real.numpy)
+    return arguments.looked(bins, function, "bins")
+
+
+def _result_edges(edges: np.ndarray, value: Node, bins: Any) -> Array:
+    """Return edges as an Array: in their own dtype if the user gave them, else in that of the result."""
+    is_given = not isinstance(bins, str) and np.ndim(bins) > 0
+    return arguments.of_numpy(edges, None if is_given else _edge_dtype(value))
+
+
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
-    """Return the bin edges that :func:`histogram` uses.
+    """Return the bin edges that :func:`histogram` uses. Edges that are given keep their dtype.
 
     Returns
     -------
@@ -177,7 +193,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     [0.0, 2.0, 4.0]
     """
     value = node(a, "histogram_bin_edges", "a")
-    return arguments.of_numpy(_find_edges("histogram_bin_edges", value, bins, range, weights), _edge_dtype(value))
+    return _result_edges(_find_edges("histogram_bin_edges", value, bins, range, weights), value, bins)
 
 
 def _edge_dtype(value: Node) -> Any:
@@ -206,13 +222,13 @@ def histogram(
 
     Returns
     -------
-    (N,) Array of int64 or floats, and (N + 1,) Array : the counts and the edges
+    (N,) Array of int64 or floats, and (N + 1,) Array : the counts and the edges. Edges that are given keep their dtype.
 
     Raises
     ------
-    ValueError, ShapeError, DTypeError, TraceError
-        Edges fall, there is no bin, or ``range`` is not finite; ``weights`` has another shape; ``bins`` is none of these;
-        computed elements are not known inside a traced function.
+    ValueError, ShapeError, DTypeError, TypeError, TraceError
+        Edges fall, there is no bin, or ``range`` is not finite; ``weights`` has another shape; ``bins`` is none of these; it is a
+        rule, beside ``weights``; computed elements are not known inside a traced function.
 
     Examples
     --------
@@ -241,11 +257,12 @@ def histogram(
             amounts = amounts.astype("int64")
         amounts = where(inside, amounts.reshape(-1), 0)
     counts = wrap(_scatter_counts(where(inside, place, 0).node, amounts.node, count))
-    edge_array = arguments.of_numpy(edges, _edge_dtype(value))
+    edge_array = _result_edges(edges, value, bins)
     if weights_are_bool:
         counts = counts.astype("bool")  # NumPy counts in the dtype of the weights
     if density:
-        counts = counts / diff(edge_array) / sum(counts)
+        widths = diff(edge_array)
+        counts = counts / (widths.astype(DEFAULT.real.numpy) if widths.node.dtype.narrow else widths) / sum(counts)
     return counts, edge_array
 
 
@@ -281,13 +298,23 @@ def histogram2d(
 def _call_numpy(function: str, function_of_numpy: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     operands = [arguments.looked(p, function) for p in points]
     like = FLOAT64 if any(k.dtype == np.float64 for k in operands) else DEFAULT.real
+    given = bins
     if isinstance(bins, Sequence | Array):
         bins = [arguments.looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
     weights = None if weights is None else arguments.looked(weights, function, "weights")
     with said_by(function):
-        results = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
-    of_numpy = arguments.of_numpy
-    return tuple(tuple(of_numpy(e, like) for e in f) if isinstance(f, tuple | list) else of_numpy(f, like) for f in results)
+        counts, *edges = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
+    nested = len(edges) == 1 and isinstance(edges[0], tuple | list)
+    arrays = [arguments.of_numpy(e, None if _is_given(given, k) else like) for k, e in enumerate(edges[0] if nested else edges)]
+    return (arguments.of_numpy(counts, like), tuple(arrays)) if nested else (arguments.of_numpy(counts, like), *arrays)
+
+
+def _is_given(bins: Any, axis: int) -> bool:
+    """Return whether the edges of an axis are an array that the user gave, whose dtype NumPy keeps."""
+    if isinstance(bins, Array | np.ndarray) and bins.ndim == 1 and len(bins) > 2:
+        return True  # histogram2d: the edges of both axes
+    item = bins[axis] if isinstance(bins, Sequence | Array | np.ndarray) and len(bins) > axis else None
+    return isinstance(item, Array | np.ndarray) and item.ndim == 1
 
 
 def histogramdd(

@@ -114,6 +114,16 @@ def whole(value: Any, function: str, argument: str) -> int:
         raise DTypeError(f"{function}: {argument} must be an integer, not {value!r}") from None
 
 
+def integer_from(least: int, value: Any, function: str, argument: str) -> int:
+    """Return an argument that must be an integer, at least ``least``. Python's and NumPy's integers are, bools are not."""
+    if isinstance(value, bool | np.bool_) or not hasattr(type(value), "__index__"):
+        raise DTypeError(f"{function}: {argument} must be an integer, not {short(value)}")
+    number = whole(value, function, argument)
+    if number < least:
+        raise ValueError(f"{function}: {argument} must be at least {least}, not {number}")
+    return number
+
+
 def is_number(x: Any) -> bool:
     """Return whether ``x`` is a Python int or float, and no Array."""
     return isinstance(x, int | float) and not isinstance(x, Array)
