@@ -227,28 +227,12 @@ VERSION = 1
 MOST_DIGITS = 40  # of an integer; a generator's state has numbers of 128 bits
 
 
-def _is_int(x: Any) -> bool:
-    return type(x) is int
-
-
 def _is_count(x: Any) -> bool:
     return type(x) is int and 0 <= x < 1 << 63
 
 
 def _is_number(x: Any) -> bool:
     return type(x) is float or (type(x) is int and abs(x) < 1 << 63)
-
-
-def _is_text(x: Any) -> bool:
-    return isinstance(x, str)
-
-
-def _is_table(x: Any) -> bool:
-    return isinstance(x, dict)
-
-
-def _is_list(x: Any) -> bool:
-    return isinstance(x, list)
 
 
 def _is_figure(x: Any) -> bool:
@@ -277,14 +261,13 @@ def _are_numbers(x: Any) -> bool:
     return isinstance(x, list) and all(map(_is_number, x))
 
 
-Form = dict[str, Callable[[Any], bool]]
+Form = dict[str, type | Callable[[Any], bool]]  # of each field: its class, or a function that returns whether a value is valid
 WHOLE: Form = {
-    "version": _is_int, "run": _is_table, "random": _is_random, "callbacks": _are_callbacks, "epochs": _is_list,
-    "place": _is_table,
+    "version": int, "run": dict, "random": _is_random, "callbacks": _are_callbacks, "epochs": list, "place": dict,
 }
 PLACE: Form = {
-    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": _is_text, "best": _is_count, "totals": _are_numbers,
-    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": _is_table,
+    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "totals": _are_numbers,
+    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": dict,
 }
 EPOCH: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,
@@ -323,7 +306,7 @@ def _check(table: Any, form: Form, name: str, path: Any) -> None:
         contents = shown(list(table) if isinstance(table, dict) else table)
         raise _damaged_error(path, f"needs {', '.join(form)} in {name}, and has {contents}")
     for key, fits in form.items():
-        if not fits(table[key]):
+        if not (type(table[key]) is fits if isinstance(fits, type) else fits(table[key])):
             raise _damaged_error(path, f"has {shown(table[key])} for {key!r} of {name}")
 
 
