@@ -104,13 +104,7 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
 
 
 def load(path: str | os.PathLike) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, or not a checkpoint.
-    """
+    """Read a checkpoint. Raise DataError if the file is damaged, or not a checkpoint."""
     arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
@@ -128,12 +122,9 @@ def load(path: str | os.PathLike) -> Checkpoint:
 
 
 def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
-    """Check that a checkpoint belongs to this run. ``parts``: the present arrays of model, optimizer and step
+    """Raise DataError, which names the first difference, if a checkpoint belongs to another run.
 
-    Raises
-    ------
-    DataError
-        The message names the first difference.
+    ``parts``: the present arrays of model, optimizer and step
     """
     for field, current in json.loads(json.dumps(run)).items():
         stored = checkpoint.run.get(field)
@@ -150,13 +141,7 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
 
 
 def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
-    """Load the state of a callback.
-
-    Raises
-    ------
-    DataError
-        The callback raises, or the state does not fit the model.
-    """
+    """Load the state of a callback. Raise DataError if the callback raises, or the state does not fit the model."""
     name = type(callback).__name__
     try:
         callback.load_state_dict(state)
@@ -231,28 +216,12 @@ VERSION = 1
 MOST_DIGITS = 40  # of an integer; a generator's state has numbers of 128 bits
 
 
-def _is_int(x: Any) -> bool:
-    return type(x) is int
-
-
 def _is_count(x: Any) -> bool:
     return type(x) is int and 0 <= x < 1 << 63
 
 
 def _is_number(x: Any) -> bool:
     return type(x) is float or (type(x) is int and abs(x) < 1 << 63)
-
-
-def _is_text(x: Any) -> bool:
-    return isinstance(x, str)
-
-
-def _is_table(x: Any) -> bool:
-    return isinstance(x, dict)
-
-
-def _is_list(x: Any) -> bool:
-    return isinstance(x, list)
 
 
 def _is_figure(x: Any) -> bool:
@@ -281,14 +250,13 @@ def _are_numbers(x: Any) -> bool:
     return isinstance(x, list) and all(map(_is_number, x))
 
 
-Form = dict[str, Callable[[Any], bool]]
+Form = dict[str, type | Callable[[Any], bool]]  # of each field: its class, or a function that returns whether a value is valid
 WHOLE: Form = {
-    "version": _is_int, "run": _is_table, "random": _is_random, "callbacks": _are_callbacks, "epochs": _is_list,
-    "place": _is_table,
+    "version": int, "run": dict, "random": _is_random, "callbacks": _are_callbacks, "epochs": list, "place": dict,
 }
 PLACE: Form = {
-    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": _is_text, "best": _is_count, "totals": _are_numbers,
-    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": _is_table,
+    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "totals": _are_numbers,
+    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": dict,
 }
 EPOCH: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,
@@ -297,12 +265,9 @@ EPOCH: Form = {
 
 
 def understood(content: bytes, path: Any) -> dict[str, Any]:
-    """Parse and validate ``state.json``. Return its tables, with the rows of epochs as :class:`Epoch`.
+    """Parse ``state.json`` and return its tables, with the rows of epochs as :class:`Epoch`.
 
-    Raises
-    ------
-    DataError
-        A field is missing or invalid.
+    Raise DataError if a field is missing or invalid.
     """
     try:
         tables = json.loads(content.decode(), parse_int=_int)
@@ -327,7 +292,7 @@ def _check(table: Any, form: Form, name: str, path: Any) -> None:
         contents = shown(list(table) if isinstance(table, dict) else table)
         raise _damaged_error(path, f"needs {', '.join(form)} in {name}, and has {contents}")
     for key, fits in form.items():
-        if not fits(table[key]):
+        if not (type(table[key]) is fits if isinstance(fits, type) else fits(table[key])):
             raise _damaged_error(path, f"has {shown(table[key])} for {key!r} of {name}")
 
 
@@ -345,12 +310,7 @@ def _damaged_error(path: Any, why: str) -> DataError:
 def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
     """Context manager: lock the checkpoint at ``path`` against other runs. None: do nothing
 
-    Raises
-    ------
-    DataError
-        Another run holds the lock, or the lock's name exists but is not a lock file.
-    OSError
-        No file can be written there.
+    Raise DataError if another run holds the lock, or the lock's name exists but is not a lock file.
     """
     if path is None:
         yield

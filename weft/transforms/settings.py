@@ -23,6 +23,7 @@ from weft.errors import DTypeError
 from weft.graph.primitives.meeting import DETERMINISM
 from weft.graph.primitives.precision import MATMUL, PRECISIONS
 from weft.placement.all_figures import figures
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import LOCAL
 from weft.transforms.tree import Structure
 
@@ -70,7 +71,6 @@ def set_default_dtype(dtype: Any) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.set_default_dtype("float64")
     >>> (wf.arange(3) / 2).dtype, wf.array([0.1]).dtype
     (dtype('float64'), dtype('float64'))
@@ -82,13 +82,8 @@ def set_default_dtype(dtype: Any) -> None:
 def get_default_dtype() -> np.dtype:
     """Return the dtype of floats created without a dtype.
 
-    Returns
-    -------
-    numpy.dtype
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.get_default_dtype()
     dtype('float32')
     """
@@ -98,23 +93,12 @@ def get_default_dtype() -> np.dtype:
 def default_dtype(dtype: Any) -> AbstractContextManager[None]:
     """Set the default dtype inside a ``with`` block, for all threads; see :func:`set_default_dtype`.
 
-    Parameters
-    ----------
-    dtype : dtype
-        float32 or float64.
-
     Returns
     -------
     context manager
 
-    Raises
-    ------
-    DTypeError
-        Another dtype.
-
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.default_dtype("float64"):
     ...     x = wf.ones(3)
     >>> x.dtype, wf.ones(3).dtype
@@ -150,7 +134,6 @@ def set_deterministic(on: bool) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.set_deterministic(False)
     >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
@@ -162,13 +145,8 @@ def set_deterministic(on: bool) -> None:
 def get_deterministic() -> bool:
     """Return whether programs must return the same bits in every run.
 
-    Returns
-    -------
-    bool
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.get_deterministic()
     True
     """
@@ -178,22 +156,12 @@ def get_deterministic() -> bool:
 def deterministic(on: bool) -> AbstractContextManager[None]:
     """Set determinism inside a ``with`` block, for all threads; see :func:`set_deterministic`.
 
-    Parameters
-    ----------
-    on : bool
-
     Returns
     -------
     context manager
 
-    Raises
-    ------
-    TypeError
-        Anything but True and False.
-
     Examples
     --------
-    >>> import weft as wf
     >>> table, words = wf.ones((5, 2)), wf.array([1, 3, 3])
     >>> with wf.deterministic(False):
     ...     change = wf.grad(lambda table: table[words].sum())(table)
@@ -235,7 +203,6 @@ def set_matmul_precision(precision: str) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.set_matmul_precision("tf32")
     >>> wf.get_matmul_precision()
     'tf32'
@@ -253,7 +220,6 @@ def get_matmul_precision() -> str:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.get_matmul_precision()
     'float32'
     """
@@ -263,23 +229,12 @@ def get_matmul_precision() -> str:
 def matmul_precision(precision: str) -> AbstractContextManager[None]:
     """Set the precision of products inside a ``with`` block, for all threads; see :func:`set_matmul_precision`.
 
-    Parameters
-    ----------
-    precision : str
-        ``"float32"``, ``"tf32"`` or ``"tf32x3"``.
-
     Returns
     -------
     context manager
 
-    Raises
-    ------
-    ValueError
-        Another precision.
-
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.matmul_precision("tf32"):
     ...     y = wf.ones((64, 32)) @ wf.ones((32, 16))
     >>> float(y[0, 0]), wf.get_matmul_precision()
@@ -309,7 +264,6 @@ def flush_denormals() -> Iterator[None]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.flush_denormals():
     ...     print(float(wf.array(1e-30) * wf.array(1e-10)))
     0.0
@@ -349,7 +303,6 @@ def set_device(name: str) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.set_device("cpu")
     >>> wf.ones(3).device
     'cpu'
@@ -365,27 +318,12 @@ def device(name: str) -> Iterator[None]:
 
     A pending array created before the block is computed on the device in use when it is read.
 
-    Parameters
-    ----------
-    name : str
-        As :func:`set_device` takes it.
-
     Returns
     -------
     context manager
 
-    Raises
-    ------
-    ValueError
-        No such device.
-    DeviceError
-        The device cannot be used; the message names what is missing.
-    DataError
-        With "auto": as :func:`set_device`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> with wf.device("cpu"):
     ...     print(float(wf.ones(3).sum()))
     3.0
@@ -411,3 +349,10 @@ def _parse_device(name: str) -> Any:
 def _set_place(place: Any) -> None:
     LOCAL.place = place
     LOCAL.device = place if isinstance(place, str) else None
+
+
+complete_docs(set_default_dtype, default_dtype)
+complete_docs(set_deterministic, deterministic)
+complete_docs(set_matmul_precision, matmul_precision)
+complete_docs(set_device, device)
+complete_each(get_default_dtype, get_deterministic, get_matmul_precision, flush_denormals)
