@@ -13,8 +13,10 @@ from weft.optim.update_arguments import named_arrays
 
 
 def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
-    """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1 (0 for
-    ``seed``)."""
+    """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
+
+    ``seed`` may be 0.
+    """
     if not isinstance(model, Module):
         raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     if not callable(loss) or isinstance(loss, type):
