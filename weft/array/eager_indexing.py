@@ -80,7 +80,7 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
 
     compute_masks : whether pending masks are computed, as a read needs them
     """
-    if LOCAL.trace is not None or not policy.able():
+    if not policy.is_enabled():
         return None
     key, arrays = [], False
     for part in index if type(index) is tuple else (index,):

@@ -25,7 +25,7 @@ _NUMBERS = frozenset((float, int, bool))
 def element(array: Any, index: Any) -> Node | None:
     """Return the element of an array at integers, as a leaf; None if the content is not materialised."""
     node = array.cell._node
-    if node.value is None or node.op is SCALAR or LOCAL.trace is not None or not policy.able():
+    if node.value is None or node.op is SCALAR or not policy.is_enabled():
         return None
     if ELSEWHERE and not execute.fetched(node):
         return None
@@ -35,7 +35,7 @@ def element(array: Any, index: Any) -> Node | None:
 
 def written(cell: Any, path: Path, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
-    if value.nbytes > LOCAL.at_once or not policy.able():
+    if value.nbytes > LOCAL.at_once or not policy.is_enabled():
         return False
     if value.value is None and value.op is not CONSTANT and not computed(value):
         return False
@@ -54,7 +54,7 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 def part_written(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
-    if not policy.able():
+    if not policy.is_enabled():
         return False
     content = plain_content(value, shown_dtype(array))
     if content is None:
@@ -95,7 +95,7 @@ def plain_content(value: Any, dtype: Format) -> Any:
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:
     """Write a Python number at an index of integers, if nothing else refers to the buffer. Return whether it was done."""
-    if not number_fits(value, cell._node.dtype) or not policy.able():
+    if not number_fits(value, cell._node.dtype) or not policy.is_enabled():
         return False
 
     def write(memory: np.ndarray) -> bool:

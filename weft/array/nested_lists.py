@@ -37,7 +37,7 @@ def join_arrays(x: Any) -> Node | None:
         node = part.cell._node
         memory = memories.get(node)
         if memory is None:
-            if node.value is None or node.op is SCALAR or not execute.computes_at_once():
+            if node.value is None or node.op is SCALAR:
                 return None
             memory = memories[node] = execute.memory(node.value, node.shape, node.dtype)
         view = part._shown(memory)
@@ -76,7 +76,7 @@ def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
         if value is None or n.op is SCALAR:
             value = implementations.number(n.params["value"] if value is None else value, dtype)
         values.append(value)
-    data = execute.together(values) if execute.computes_at_once() else None
+    data = execute.together(values)
     return None if data is None else _make_leaf(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)
 
 

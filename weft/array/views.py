@@ -46,10 +46,10 @@ def follow(node: Node, path: Path) -> Node:
         for step in path:
             node = _apply_step(node, step)
         return node
-    if policy.wanted():
+    if policy.is_enabled():
         if node.value is None and _is_small_part(node, path):
             materialise((node,))
-        if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
+        if node.value is not None and node.op is not SCALAR:
             leaf = None if ELSEWHERE and not execute.fetched(node) else _view_leaf(node, path)
             if leaf is not None:
                 return leaf

@@ -37,7 +37,7 @@ def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node
     """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
     arrays, whose other extents may be large."""
     nbytes = math.prod(shape) * dtype.bytes
-    if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
+    if not 0 < nbytes <= LOCAL.small:
         return None
     device = execute.any_size()
     buffer = device.allocate(nbytes)

@@ -36,7 +36,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                     return execute.run(graph, values)
             except OutOfRoom as error:
                 auto_device.refused(graph, name, error)
-    if not (LOCAL.patience and policy.possible() and execute.computes_at_once()):
+    if not (LOCAL.patience and policy.can_skip_compiler()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
     cached = execute.known(key)
