@@ -38,6 +38,7 @@ from weft.eager import materialise as looking
 from weft.eager.apply import bind
 from weft.eager.limit_pending import cut, enlist
 from weft.eager.native import ELEMENTS, introduce, start
+from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
@@ -303,6 +304,12 @@ class Array(Habits):
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
         """Return the part of the cell's memory that this array shows, or None if no NumPy view shows it."""
         return memory if self._base is None else shown(memory, self._path)
+
+    def _peek(self) -> np.ndarray | None:
+        """Return a NumPy view of the elements, for immediate use; None if the content is pending, if no view shows them, or if
+        eager work is off."""
+        memory = memory_of(self.cell._node)
+        return None if memory is None else self._shown(memory)
 
     def _onward(self, path: Path) -> Path:
         """Return a path that starts at this array as one that starts at the cell."""

@@ -32,9 +32,7 @@ def computed(node: Node) -> bool:
         if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # the most frequent reason
             return False
     order = _eager_order(node, limit)
-    if order is None:
-        return False
-    if ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None}):
+    if order is None or (ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None})):
         return False
     (value,) = tiers.computed(order, (node,))
     has_reduction = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])

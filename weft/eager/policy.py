@@ -6,8 +6,11 @@ traces, gradients and profiles and where denormals are flushed.
 
 from __future__ import annotations
 
+from weft.devices.base import ELSEWHERE
 from weft.eager import implementations
 from weft.graph.node import Graph, Node
+from weft.graph.primitives.table import CONSTANT
+from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
 MAX_WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads pay off
@@ -17,6 +20,15 @@ _MAX_ITEMSIZE = 16  # bytes of the widest element
 def is_enabled() -> bool:
     """Return whether this thread computes small work immediately."""
     return LOCAL.small > 0
+
+
+def can_run_now(nbytes: float, *operands: Node) -> bool:
+    """Return whether work with a result of ``nbytes`` bytes is done now: eager work is enabled, the result is small, and each
+    operand has a value or is a constant. Values on another device are moved here, unless one is too large to move for that."""
+    limit = LOCAL.small
+    if not limit or nbytes > limit or any([n.value is None and n.op is not CONSTANT for n in operands]):
+        return False
+    return not ELSEWHERE or execute.fetched(*operands)
 
 
 def can_skip_compiler() -> bool:
