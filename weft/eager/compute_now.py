@@ -10,7 +10,9 @@ from typing import Any
 
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
-from weft.eager import implementations, policy, tiers
+from weft.eager import implementations, tiers
+from weft.eager.implementations import IMPLEMENTATIONS
+from weft.eager.policy import exceeds_work_limit, is_enabled
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind
@@ -58,7 +60,7 @@ def _eager_order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if not implementations.can(n) or policy.exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADDITIONS):
+        if op.kind not in IMPLEMENTATIONS or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADDITIONS):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None
@@ -83,7 +85,7 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     size = 1
     for n in like.shape:
         size *= n
-    if size * x.dtype.bytes > LOCAL.at_once or not policy.is_enabled():
+    if size * x.dtype.bytes > LOCAL.at_once or not is_enabled():
         return None
     if ELSEWHERE and not execute.fetched(x, y):
         return None

@@ -7,7 +7,7 @@ traces, gradients and profiles and where denormals are flushed.
 from __future__ import annotations
 
 from weft.devices.base import ELSEWHERE
-from weft.eager import implementations
+from weft.eager.implementations import IMPLEMENTATIONS
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.runtime import execute
@@ -39,7 +39,7 @@ def can_skip_compiler() -> bool:
 
 def is_small(node: Node) -> bool:
     """Return whether an operation is computed immediately if its operands have values and eager work is enabled."""
-    return node.nbytes <= LOCAL.at_once and implementations.can(node) and not exceeds_work_limit(node)
+    return node.nbytes <= LOCAL.at_once and node.op.kind in IMPLEMENTATIONS and not exceeds_work_limit(node)
 
 
 def exceeds_work_limit(node: Node) -> bool:
