@@ -308,8 +308,9 @@ class Array(Habits):
     def _peek(self) -> np.ndarray | None:
         """Return a NumPy view of the elements, for immediate use; None if the content is pending, if no view shows them, or if
         eager work is off."""
-        memory = memory_of(self.cell._node)
-        return None if memory is None else self._shown(memory)
+        base = self._base
+        memory = memory_of((self if base is None else base)._node)
+        return memory if base is None or memory is None else shown(memory, self._path)
 
     def _onward(self, path: Path) -> Path:
         """Return a path that starts at this array as one that starts at the cell."""

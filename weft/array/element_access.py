@@ -11,7 +11,8 @@ from weft.array.views import Path, dtype_behind, shown
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
 from weft.eager.compute_now import computed
 from weft.eager.in_place import in_own_memory
-from weft.eager.peek import at_hand
+from weft.eager.policy import can_run_now
+from weft.eager.tiers import content
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, input_leaf
 from weft.runtime import execute
@@ -28,15 +29,15 @@ def element(array: Any, index: Any) -> Node | None:
 
 def written(cell: Any, path: Path, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
-    content = _compute_content(value)
-    if content is None:
+    new = _compute_content(value)
+    if new is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
         target = shown(memory, path)
         if target is None:
             return False
-        target[...] = content
+        target[...] = new
         return True
 
     return in_own_memory(cell, write)
@@ -45,15 +46,15 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 def part_written(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
-    content = plain_content(value, shown_dtype(array))
-    if content is None:
+    new = plain_content(value, shown_dtype(array))
+    if new is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
         view = array._shown(memory)
         if view is None:
             return False
-        view[index] = content
+        view[index] = new
         return True
 
     try:
@@ -82,8 +83,7 @@ def _compute_content(node: Node) -> np.ndarray | None:
     """Return the content of a node, which is computed if it is small work; None if it stays pending, or is large."""
     if node.value is None and node.op is not CONSTANT:
         computed(node)
-    contents = at_hand(node)
-    return None if contents is None else contents[0]
+    return content(node) if can_run_now(node.nbytes, node) else None
 
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:

@@ -7,7 +7,7 @@ the same bits as those of compiled programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -300,8 +300,9 @@ def _specialise_extreme(node: Node) -> Run | None:
     (x,), axes = node.inputs, node.params["axes"]
     if not x.size or node.dtype.narrow:
         return None
-    reduce = _UFUNCS[node.op.monoid].reduce
-    return _call_numpy(node, partial(reduce, axis=axes, keepdims=len(node.shape) == len(x.shape)), x.shape, node.shape)
+    reduce: Any
+    reduce, keepdims = _UFUNCS[node.op.monoid].reduce, len(node.shape) == len(x.shape)
+    return _call_numpy(node, lambda content, out: reduce(content, axes, None, out, keepdims), x.shape, node.shape)
 
 
 def _specialise_argextreme(node: Node) -> Run | None:
@@ -313,9 +314,9 @@ def _specialise_argextreme(node: Node) -> Run | None:
     shape = x.shape
     if len(axes) == len(shape):
         shape, varying, axes = (x.size,), [0], (0,)
-    axis, reduced_shape = varying[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
-    function = partial(np.ndarray.argmax if node.op.monoid == "argmax" else np.ndarray.argmin, axis=axis)
-    return _call_numpy(node, function, shape, reduced_shape[:axis] + reduced_shape[axis + 1 :])
+    axis, kept = varying[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
+    function = np.ndarray.argmax if node.op.monoid == "argmax" else np.ndarray.argmin
+    return _call_numpy(node, lambda content, out: function(content, axis, out), shape, kept[:axis] + kept[axis + 1 :])
 
 
 def _specialise_running(node: Node) -> Run | None:
@@ -341,7 +342,7 @@ def _call_numpy(node: Node, function: Callable[..., Any], shape: Shape, out_shap
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
         result = device.memory(out, out_shape, dtype)
-        function(device.memory(buffers[0], shape, in_dtype), out=result)
+        function(device.memory(buffers[0], shape, in_dtype), result)
         if has_signed_zeros and np.count_nonzero(result) != result.size:
             return general(buffers)
         device.numpy_calls += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
@@ -26,7 +27,7 @@ def at_hand(*nodes: Node) -> list[np.ndarray] | None:
 def memory_of(node: Node) -> np.ndarray | None:
     """Return a read-only NumPy view of a materialised node of any size, for immediate use; None if the node is pending or a
     number, or if eager work is off."""
-    if node.value is None or node.op is SCALAR or not can_run_now(0, node):
+    if node.value is None or node.op is SCALAR or not LOCAL.small or (ELSEWHERE and not execute.fetched(node)):
         return None
     return execute.memory(node.value, node.shape, node.dtype)
 

@@ -26,8 +26,11 @@ def can_run_now(nbytes: float, *operands: Node) -> bool:
     """Return whether work with a result of ``nbytes`` bytes is done now: eager work is enabled, the result is small, and each
     operand has a value or is a constant. Values on another device are moved here, unless one is too large to move for that."""
     limit = LOCAL.small
-    if not limit or nbytes > limit or any([n.value is None and n.op is not CONSTANT for n in operands]):
+    if not limit or nbytes > limit:
         return False
+    for n in operands:
+        if n.value is None and n.op is not CONSTANT:
+            return False
     return not ELSEWHERE or execute.fetched(*operands)
 
 

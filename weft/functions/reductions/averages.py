@@ -12,7 +12,6 @@ from weft.array.convert import common, in_dtype
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.dtypes.parse import spelled, to_tuple
 from weft.eager.apply import bind
-from weft.eager.policy import can_run_now
 from weft.errors import DTypeError, ShapeError
 from weft.functions.reductions.folds import sum
 from weft.functions.support.arguments import (
@@ -43,6 +42,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_docs
+from weft.runtime.context import LOCAL
 
 
 def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
@@ -90,7 +90,7 @@ def _count_if_native(a: Any, axis: Any, keepdims: Any) -> int:
     if type(a) is not ndarray or a._base is not None or type(keepdims) is not bool:
         return 0
     content = a._node
-    if content.value is None or content.dtype not in (FLOAT32, FLOAT64) or not can_run_now(content.nbytes):
+    if content.value is None or content.dtype not in (FLOAT32, FLOAT64) or content.nbytes > LOCAL.small:
         return 0
     if axis is None:
         return content.size
