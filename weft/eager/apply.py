@@ -12,12 +12,11 @@ from weft.dtypes.formats import Format
 from weft.eager import implementations
 from weft.eager.implementations import Run, specialise
 from weft.eager.materialise import materialise
-from weft.eager.policy import is_small
+from weft.eager.policy import can_run_now, is_small
 from weft.graph.node import Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.process.bounded_cache import Recent
-from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
 _NO_PARAMS: dict[str, Any] = {}
@@ -39,7 +38,7 @@ _PLANS = Recent(4096)  # (primitive, params, shapes and formats of operands) -> 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Apply a primitive: check shapes and formats, and compute the result now if the work is small (see ``compute_now.py``)."""
     limit = LOCAL.small
-    if not limit or (ELSEWHERE and not _move_operands(inputs)):
+    if not limit or (ELSEWHERE and not can_run_now(0, *inputs)):
         return _leave_pending(table.bind(op, *inputs, **params))
     key: list[Any] = [op]
     values = []
@@ -73,10 +72,6 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
             node.params = i.params
     node.value = plan.run(values)
     return node
-
-
-def _move_operands(inputs: tuple[Node, ...]) -> bool:
-    return not any([i.value is None and i.op is not CONSTANT for i in inputs]) and execute.fetched(*inputs)
 
 
 def _leave_pending(node: Node) -> Node:
