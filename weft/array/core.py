@@ -296,7 +296,7 @@ class Array(Habits):
             if selection is not None and selection.element:
                 if native(self, index, value):
                     return
-                if self._base is None and element_access.number_written(self, index, value):
+                if type(value) in (float, int, bool) and element_access.part_written(self, index, value):
                     return start()
             if selection is not None or not eager_indexing.written(self, index, value):
                 self._write(index, selection, value)

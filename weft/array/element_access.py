@@ -16,7 +16,7 @@ from weft.eager.tiers import content
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, input_leaf
 from weft.runtime import execute
-from weft.runtime.cell import WRITING, Cell
+from weft.runtime.cell import Cell
 
 _NUMBERS = frozenset((float, int, bool))
 
@@ -84,19 +84,6 @@ def _compute_content(node: Node) -> np.ndarray | None:
     if node.value is None and node.op is not CONSTANT:
         computed(node)
     return content(node) if can_run_now(node.nbytes, node) else None
-
-
-def number_written(cell: Any, index: Any, value: Any) -> bool:
-    """Write a Python number at an index of integers, if nothing else refers to the buffer. Return whether it was done."""
-    if not number_fits(value, cell._node.dtype):
-        return False
-
-    def write(memory: np.ndarray) -> bool:
-        memory[index] = value
-        return True
-
-    with WRITING:
-        return in_own_memory(cell, write)
 
 
 def number_fits(value: Any, dtype: Format) -> bool:
