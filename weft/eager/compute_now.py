@@ -12,7 +12,7 @@ from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
 from weft.eager import implementations, tiers
 from weft.eager.implementations import IMPLEMENTATIONS
-from weft.eager.policy import exceeds_work_limit, is_enabled
+from weft.eager.policy import can_run_now, exceeds_work_limit
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind
@@ -85,16 +85,12 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     size = 1
     for n in like.shape:
         size *= n
-    if size * x.dtype.bytes > LOCAL.at_once or not is_enabled():
-        return None
-    if ELSEWHERE and not execute.fetched(x, y):
-        return None
-    a, b = x.value, y.value
-    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT):
-        return None
-    function = implementations.elementwise_kernel(op, (x.dtype, x.dtype))
+    function = None
+    if can_run_now(size * x.dtype.bytes, x, y):
+        function = implementations.elementwise_kernel(op, (x.dtype, x.dtype))
     if function is None:
         return None
+    a, b = x.value, y.value
     if a is None or x.op is SCALAR:
         a = implementations.number(x.params["value"] if a is None else a, x.dtype)
     if b is None or y.op is SCALAR:
