@@ -24,7 +24,7 @@ def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatc
     for s in variants(op, rng):
         leaves = oracle.leaves(s.arrays)
         node = bind(op, *leaves, **s.params)
-        if not implementations.can(node):
+        if node.op.kind not in implementations.IMPLEMENTATIONS:
             assert op.kind in ("window", "unwindow", "convolution", "attention", "attention_gradient", "loop", "result"), op.kind
             return
         buffers = [execute.to_buffer(np.asarray(a)) for a in s.arrays]

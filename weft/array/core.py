@@ -41,6 +41,7 @@ from weft.eager import materialise as looking
 from weft.eager.apply import bind
 from weft.eager.limit_pending import cut, enlist
 from weft.eager.native import ELEMENTS, introduce, start
+from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
@@ -300,7 +301,7 @@ class Array(Habits):
             if selection is not None and selection.element:
                 if native(self, index, value):
                     return
-                if self._base is None and element_access.number_written(self, index, value):
+                if type(value) in (float, int, bool) and element_access.part_written(self, index, value):
                     return start()
             if selection is not None or not eager_indexing.written(self, index, value):
                 self._write(index, selection, value)
@@ -308,6 +309,13 @@ class Array(Habits):
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
         """Return the part of the cell's memory that this array shows, or None if no NumPy view shows it."""
         return memory if self._base is None else shown(memory, self._path)
+
+    def _peek(self) -> np.ndarray | None:
+        """Return a NumPy view of the elements, for immediate use; None if the content is pending, if no view shows them, or if
+        eager work is off."""
+        base = self._base
+        memory = memory_of((self if base is None else base)._node)
+        return memory if base is None or memory is None else shown(memory, self._path)
 
     def _onward(self, path: Path) -> Path:
         """Return a path that starts at this array as one that starts at the cell."""

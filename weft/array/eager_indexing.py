@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from weft.array import element_access
-from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
 from weft.eager import compute_now, in_place, policy, tiers
 from weft.eager.materialise import materialise
@@ -34,12 +33,7 @@ def read(array: Any, index: Any) -> Node | None:
     key = _numpy_key(index, compute_masks=True)
     if key is None:
         return None
-    source = array.cell._node
-    if source.value is None or source.op is SCALAR:
-        return None
-    if ELSEWHERE and not execute.fetched(source):
-        return None
-    view = array._shown(execute.memory(source.value, source.shape, source.dtype))
+    view = array._peek()
     try:
         if view is None or _count_bytes(key, view) > LOCAL.at_once:
             return None
@@ -80,7 +74,7 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
 
     compute_masks : whether pending masks are computed, as a read needs them
     """
-    if LOCAL.trace is not None or not policy.able():
+    if not policy.is_enabled():
         return None
     key, arrays = [], False
     for part in index if type(index) is tuple else (index,):

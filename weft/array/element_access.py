@@ -8,44 +8,36 @@ from typing import Any
 import numpy as np
 
 from weft.array.views import Path, dtype_behind, shown
-from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
-from weft.eager import policy, tiers
 from weft.eager.compute_now import computed
 from weft.eager.in_place import in_own_memory
+from weft.eager.policy import can_run_now
+from weft.eager.tiers import content
 from weft.graph.node import Node
-from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.graph.primitives.table import CONSTANT, input_leaf
 from weft.runtime import execute
-from weft.runtime.cell import WRITING, Cell
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import Cell
 
 _NUMBERS = frozenset((float, int, bool))
 
 
 def element(array: Any, index: Any) -> Node | None:
     """Return the element of an array at integers, as a leaf; None if the content is not materialised."""
-    node = array.cell._node
-    if node.value is None or node.op is SCALAR or LOCAL.trace is not None or not policy.able():
-        return None
-    if ELSEWHERE and not execute.fetched(node):
-        return None
-    view = array._shown(execute.memory(node.value, node.shape, node.dtype))
+    view = array._peek()
     return None if view is None else input_leaf((), shown_dtype(array), execute.to_buffer(view[index]))
 
 
 def written(cell: Any, path: Path, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
-    if value.nbytes > LOCAL.at_once or not policy.able():
+    new = _compute_content(value)
+    if new is None:
         return False
-    if value.value is None and value.op is not CONSTANT and not computed(value):
-        return False
-    content = tiers.content(value)
 
     def write(memory: np.ndarray) -> bool:
         target = shown(memory, path)
         if target is None:
             return False
-        target[...] = content
+        target[...] = new
         return True
 
     return in_own_memory(cell, write)
@@ -54,17 +46,15 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 def part_written(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
-    if not policy.able():
-        return False
-    content = plain_content(value, shown_dtype(array))
-    if content is None:
+    new = plain_content(value, shown_dtype(array))
+    if new is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
         view = array._shown(memory)
         if view is None:
             return False
-        view[index] = content
+        view[index] = new
         return True
 
     try:
@@ -86,24 +76,14 @@ def plain_content(value: Any, dtype: Format) -> Any:
     if not isinstance(value, Cell):
         return None
     node = value.node  # type: ignore[attr-defined]
-    if node.dtype is not dtype or node.nbytes > LOCAL.at_once:
-        return None
-    if node.value is None and node.op is not CONSTANT and not computed(node):
-        return None
-    return tiers.content(node)
+    return None if node.dtype is not dtype else _compute_content(node)
 
 
-def number_written(cell: Any, index: Any, value: Any) -> bool:
-    """Write a Python number at an index of integers, if nothing else refers to the buffer. Return whether it was done."""
-    if not number_fits(value, cell._node.dtype) or not policy.able():
-        return False
-
-    def write(memory: np.ndarray) -> bool:
-        memory[index] = value
-        return True
-
-    with WRITING:
-        return in_own_memory(cell, write)
+def _compute_content(node: Node) -> np.ndarray | None:
+    """Return the content of a node, which is computed if it is small work; None if it stays pending, or is large."""
+    if node.value is None and node.op is not CONSTANT:
+        computed(node)
+    return content(node) if can_run_now(node.nbytes, node) else None
 
 
 def number_fits(value: Any, dtype: Format) -> bool:

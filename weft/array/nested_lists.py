@@ -10,6 +10,8 @@ import numpy as np
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.eager import implementations
+from weft.eager.peek import memory_of
+from weft.eager.policy import is_enabled
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.runtime import execute
@@ -18,29 +20,27 @@ from weft.runtime.context import LOCAL
 
 def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:
     """Return nested lists of ``nodes`` as one leaf; None if not all are small, materialised and of one shape."""
-    regular = _read_regular(x) if LOCAL.small and not ELSEWHERE else None
+    regular = _read_regular(x) if is_enabled() and not ELSEWHERE else None
     return None if regular is None else _stack(nodes, regular[0])
 
 
 def join_arrays(x: Any) -> Node | None:
     """Return nested lists of arrays as one leaf; None if not all are small, materialised and of one dtype and shape. Views are
     read in place."""
-    regular = _read_regular(x) if LOCAL.small and not ELSEWHERE else None
+    regular = _read_regular(x) if is_enabled() and not ELSEWHERE else None
     if regular is None or not regular[1]:
         return None
     extents, items = regular
     if not any([part._base is not None for part in items]):
         return _stack([part._node for part in items], extents)
-    memories: dict[Node, np.ndarray] = {}
+    memories: dict[Node, np.ndarray | None] = {}
     out = None
     for k, part in enumerate(items):
         node = part.cell._node
         memory = memories.get(node)
         if memory is None:
-            if node.value is None or node.op is SCALAR or not execute.computes_at_once():
-                return None
-            memory = memories[node] = execute.memory(node.value, node.shape, node.dtype)
-        view = part._shown(memory)
+            memory = memories[node] = memory_of(node)
+        view = None if memory is None else part._shown(memory)
         if view is None or view.nbytes > LOCAL.small:
             return None
         if out is None:
@@ -76,7 +76,7 @@ def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
         if value is None or n.op is SCALAR:
             value = implementations.number(n.params["value"] if value is None else value, dtype)
         values.append(value)
-    data = execute.together(values) if execute.computes_at_once() else None
+    data = execute.together(values)
     return None if data is None else _make_leaf(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)
 
 

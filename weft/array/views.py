@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import COMPLEX, INT64, Format
 from weft.eager import implementations, policy
 from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise
+from weft.eager.peek import memory_of
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.shape import repeated
-from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
+from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
@@ -62,13 +62,12 @@ def follow(node: Node, path: Path) -> Node:
         for step in path:
             node = _apply_step(node, step)
         return node
-    if policy.wanted():
+    if policy.is_enabled():
         if node.value is None and _is_small_part(node, path):
             materialise((node,))
-        if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
-            leaf = None if ELSEWHERE and not execute.fetched(node) else _view_leaf(node, path)
-            if leaf is not None:
-                return leaf
+        leaf = _view_leaf(node, path)
+        if leaf is not None:
+            return leaf
     where = user_frame()
     if node.dtype in COMPLEX or any([name in _DTYPE_STEPS for name, _ in path]):
         for step in path:
@@ -124,11 +123,9 @@ def _is_small_part(node: Node, path: Path) -> bool:
 
 def _view_leaf(node: Node, path: Path) -> Node | None:
     """Return the viewed part of a materialised node as a leaf: a copy if it is small, a window if it is contiguous, else None."""
-    if _is_scattered(node, path):
-        return None
-    memory = execute.memory(node.value, node.shape, node.dtype)
-    view = shown(memory, path)
-    if view is None:
+    memory = None if _is_scattered(node, path) else memory_of(node)
+    view = None if memory is None else shown(memory, path)
+    if memory is None or view is None:
         return None
     dtype = dtype_behind(node.dtype, path)
     nbytes = view.size * dtype.bytes

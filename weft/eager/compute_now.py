@@ -10,8 +10,9 @@ from typing import Any
 
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
-from weft.eager import implementations, policy, tiers
-from weft.eager.apply import large
+from weft.eager import implementations, tiers
+from weft.eager.implementations import IMPLEMENTATIONS
+from weft.eager.policy import can_run_now, exceeds_work_limit
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind
@@ -33,9 +34,7 @@ def computed(node: Node) -> bool:
         if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # the most frequent reason
             return False
     order = _eager_order(node, limit)
-    if order is None or not execute.computes_at_once():
-        return False
-    if ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None}):
+    if order is None or (ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None})):
         return False
     (value,) = tiers.computed(order, (node,))
     has_reduction = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
@@ -61,7 +60,7 @@ def _eager_order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if not implementations.can(n) or large(n) or (n.op.kind == "scatter" and n.params["mode"] in ADDITIONS):
+        if op.kind not in IMPLEMENTATIONS or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADDITIONS):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None
@@ -86,16 +85,12 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     size = 1
     for n in like.shape:
         size *= n
-    if size * x.dtype.bytes > LOCAL.at_once or not policy.wanted():
-        return None
-    if ELSEWHERE and not execute.fetched(x, y):
-        return None
-    a, b = x.value, y.value
-    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
-        return None
-    function = implementations.elementwise_kernel(op, (x.dtype, x.dtype))
+    function = None
+    if can_run_now(size * x.dtype.bytes, x, y):
+        function = implementations.elementwise_kernel(op, (x.dtype, x.dtype))
     if function is None:
         return None
+    a, b = x.value, y.value
     if a is None or x.op is SCALAR:
         a = implementations.number(x.params["value"] if a is None else a, x.dtype)
     if b is None or y.op is SCALAR:

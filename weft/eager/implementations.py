@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from weft.devices.native_protocols import Prepared
 from weft.dtypes.formats import FLOATS, Format, scalar
-from weft.graph.node import Node, Primitive
+from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
@@ -35,16 +35,6 @@ _NO_PARAMS: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
 _MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
 tell: list[Callable[..., None]] = []  # callbacks for new functions: ((primitive, dtypes), function)
-
-
-def can(node: Node) -> bool:
-    """Return whether an operation has an eager implementation."""
-    return node.op.kind in _IMPLEMENTATIONS
-
-
-def compute(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    """Compute a node into contiguous memory, given the contents of its operands."""
-    _IMPLEMENTATIONS[node.op.kind](node, operands, out)
 
 
 def number(value: Any, dtype: Format) -> Any:
@@ -225,26 +215,20 @@ def address(x: np.ndarray) -> int:
 
 
 _DIFFERS_FROM_NUMPY = frozenset(("maximum", "minimum", "cast"))  # for signed zeros, and casts out of range
-MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that only move data, so NumPy never warns
-_IMPLEMENTATIONS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
-    "elementwise": _elementwise, "reduce": _reduce, "running": _running, "product": _product, "random": _random_words,
-    "host": _run_host, **dict.fromkeys(("shape", "gather", "write", "scatter", "board"), _run_numpy),
-}
-
+_MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that only move data, so NumPy never warns
 _MAX_CACHED_BYTES = 1 << 12  # of the result of an operation without operands (an iota)
 Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result
 
 
 def specialise(node: Node) -> Run:
     """Return the function that computes a node from buffers. Only shapes and formats of the node's inputs are used."""
-    direct = _SPECIALISED.get(node.op.kind)
-    return (None if direct is None else direct(node)) or _general_run(node)
+    return IMPLEMENTATIONS[node.op.kind].specialise(node) or _general_run(node)
 
 
 def _general_run(node: Node) -> Run:
     types = [(i.shape, i.dtype) for i in node.inputs]
     shape, dtype, nbytes, device = node.shape, node.dtype, node.nbytes or 1, execute.any_size()
-    no_warnings = node.op.kind in MOVING
+    no_warnings, compute = node.op.kind in _MOVING, IMPLEMENTATIONS[node.op.kind].compute
 
     def run(buffers: Sequence[Any]) -> Any:
         operands = [device.memory(b, *s) for b, s in zip(buffers, types, strict=True)]
@@ -309,33 +293,21 @@ def _specialise_elementwise(node: Node) -> Run | None:
 
 
 def _specialise_reduced(node: Node) -> Run | None:
-    if node.op.monoid in _EXTREMES:
-        return _specialise_extreme(node, _EXTREMES[node.op.monoid])
+    if node.op.monoid in ("max", "min"):
+        return _specialise_extreme(node)
     if node.op.monoid in ("argmax", "argmin"):
         return _specialise_argextreme(node)
     arguments = _sum_arguments(node)
     return None if arguments is None else _call_sized(node, execute.sized().sum, *arguments)
 
 
-def _specialise_extreme(node: Node, join: np.ufunc) -> Run | None:
-    """Specialise max and min. NumPy computes them, but results with zeros are repeated: NumPy does not order the signs of
-    zeros."""
+def _specialise_extreme(node: Node) -> Run | None:
     (x,), axes = node.inputs, node.params["axes"]
     if not x.size or node.dtype.narrow:
         return None
-    shape, dtype, out_shape, nbytes = x.shape, x.dtype, node.shape, node.nbytes
-    signed, keep, device, general = dtype in FLOATS, len(out_shape) == len(shape), execute.any_size(), _general_run(node)
-
-    def run(buffers: Sequence[Any]) -> Any:
-        out = device.allocate(nbytes)
-        result = device.memory(out, out_shape, dtype)
-        join.reduce(device.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=result)
-        if signed and np.count_nonzero(result) != result.size:
-            return general(buffers)
-        device.numpy_calls += 1
-        return out
-
-    return run
+    reduce: Any
+    reduce, keepdims = _UFUNCS[node.op.monoid].reduce, len(node.shape) == len(x.shape)
+    return _call_numpy(node, lambda content, out: reduce(content, axes, None, out, keepdims), x.shape, node.shape)
 
 
 def _specialise_argextreme(node: Node) -> Run | None:
@@ -344,36 +316,39 @@ def _specialise_argextreme(node: Node) -> Run | None:
     varying = [n for n in axes if x.shape[n] != 1]
     if not x.size or x.dtype.narrow or (len(varying) != 1 and len(axes) != len(x.shape)):
         return None
-    shape, dtype, nbytes, device = x.shape, x.dtype, node.nbytes, execute.any_size()
+    shape = x.shape
     if len(axes) == len(shape):
         shape, varying, axes = (x.size,), [0], (0,)
-    axis, reduced_shape = varying[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
-    result_shape, result_dtype, is_max = reduced_shape[:axis] + reduced_shape[axis + 1 :], node.dtype, node.op.monoid == "argmax"
-
-    def run(buffers: Sequence[Any]) -> Any:
-        content, out = device.memory(buffers[0], shape, dtype), device.allocate(nbytes)
-        result = device.memory(out, result_shape, result_dtype)
-        content.argmax(axis, result) if is_max else content.argmin(axis, result)
-        device.numpy_calls += 1
-        return out
-
-    return run
+    axis, kept = varying[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
+    function = np.ndarray.argmax if node.op.monoid == "argmax" else np.ndarray.argmin
+    return _call_numpy(node, lambda content, out: function(content, axis, out), shape, kept[:axis] + kept[axis + 1 :])
 
 
 def _specialise_running(node: Node) -> Run | None:
-    """Use NumPy's accumulate, but repeat extremes with zeros: NumPy does not order the signs of zeros."""
-    axis, monoid, dtype = node.params["axis"], node.op.monoid, node.dtype
+    axis, dtype = node.params["axis"], node.dtype
     if not node.size or dtype.narrow:
         return None
-    accumulate, numpy_dtype, shape, nbytes = _UFUNCS[monoid].accumulate, dtype.numpy, node.shape, node.nbytes
-    signed, device, general = dtype in FLOATS and monoid in _EXTREMES, execute.any_size(), _general_run(node)
+    accumulate, numpy_dtype = _UFUNCS[node.op.monoid].accumulate, dtype.numpy
+
+    def function(content: np.ndarray, out: np.ndarray) -> None:
+        with np.errstate(all="ignore"):
+            accumulate(content, axis, numpy_dtype, out)
+
+    return _call_numpy(node, function, node.shape, node.shape)
+
+
+def _call_numpy(node: Node, function: Callable[..., Any], shape: Shape, out_shape: Shape) -> Run:
+    """Return a call of a NumPy function that folds an array, taken in ``shape``, and writes ``out`` in ``out_shape``. Extremes
+    that are zero are computed again: NumPy does not order the signs of zeros."""
+    in_dtype, dtype, nbytes = node.inputs[0].dtype, node.dtype, node.nbytes
+    has_signed_zeros = dtype in FLOATS and node.op.monoid in ("max", "min")
+    device, general = execute.any_size(), _general_run(node)
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
-        result = device.memory(out, shape, dtype)
-        with np.errstate(all="ignore"):
-            accumulate(device.memory(buffers[0], shape, dtype), axis, numpy_dtype, result)
-        if signed and np.count_nonzero(result) != result.size:
+        result = device.memory(out, out_shape, dtype)
+        function(device.memory(buffers[0], shape, in_dtype), result)
+        if has_signed_zeros and np.count_nonzero(result) != result.size:
             return general(buffers)
         device.numpy_calls += 1
         return out
@@ -445,10 +420,31 @@ def prepared(node: Node) -> Prepared | None:
     return None if arguments is None else prepare(node.dtype, *arguments[0], arguments[1])
 
 
-_SPECIALISED: dict[str, Callable[[Node], Run | None]] = {
-    "elementwise": _specialise_elementwise, "reduce": _specialise_reduced, "product": _specialise_product,
-    "random": _specialise_random,
-    "shape": _specialise_movement, "gather": _specialise_movement, "running": _specialise_running,
+_UFUNCS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class Implementation(NamedTuple):
+    """How the operations of one kind are computed without a compiled kernel.
+
+    compute : compute a node into contiguous memory, given the contents of its operands, which may have any strides
+    specialise : return the function for a node's shapes and formats, or None if only ``compute`` applies
+    """
+
+    compute: Callable[[Node, Sequence[np.ndarray], np.ndarray], None]
+    specialise: Callable[[Node], Run | None] = lambda node: None
+
+
+_ONLY_NUMPY = Implementation(_run_numpy)
+IMPLEMENTATIONS = {  # by the kind of the primitive
+    "elementwise": Implementation(_elementwise, _specialise_elementwise),
+    "reduce": Implementation(_reduce, _specialise_reduced),
+    "running": Implementation(_running, _specialise_running),
+    "product": Implementation(_product, _specialise_product),
+    "random": Implementation(_random_words, _specialise_random),
+    "shape": Implementation(_run_numpy, _specialise_movement),
+    "gather": Implementation(_run_numpy, _specialise_movement),
+    "write": _ONLY_NUMPY,
+    "scatter": _ONLY_NUMPY,
+    "board": _ONLY_NUMPY,
+    "host": Implementation(_run_host),
 }
-_EXTREMES = {"max": np.maximum, "min": np.minimum}
-_UFUNCS = {"sum": np.add, "prod": np.multiply, **_EXTREMES}

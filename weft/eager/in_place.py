@@ -16,6 +16,7 @@ import numpy as np
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FLOAT32
 from weft.eager.materialise import materialise
+from weft.eager.policy import is_enabled
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf
 from weft.runtime import execute
@@ -29,9 +30,9 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
 
     Only the written part is touched, however large the array is. Meanwhile the cell holds a leaf without a value; a thread that
     reads it waits for ``WRITING``, which the caller must hold. Since the cell no longer leads to the buffer, no thread can take a
-    new reference to it, and earlier views are read again from the new leaf. Call it only where eager work is enabled.
+    new reference to it, and earlier views are read again from the new leaf. It does nothing where eager work is off.
     """
-    if LOCAL.trace is not None:
+    if not is_enabled():
         return False
     before = cell._node
     if before.value is None:

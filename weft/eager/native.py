@@ -92,7 +92,7 @@ class Shaped:
     def did(self, result: Node, *operands: Node) -> None:
         """Count a computation in Python. After ``_AGAIN`` with the same dtype and shapes, let the device compute these."""
         dtype, shapes = operands[0].dtype, tuple([x.shape for x in operands])
-        if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not policy.wanted():
+        if result.value is None or any([x.value is None or x.dtype is not dtype for x in operands]) or not policy.is_enabled():
             return
         start()
         if len(self.met) >= 1000:

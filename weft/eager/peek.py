@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import Format
+from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
@@ -20,12 +21,15 @@ from weft.runtime.context import LOCAL
 def at_hand(*nodes: Node) -> list[np.ndarray] | None:
     """Return read-only NumPy views of small materialised nodes, for immediate use. Return None if one is pending or eager work is
     off."""
-    limit = LOCAL.small
-    if not limit or any([(n.value is None and n.op is not CONSTANT) or n.nbytes > limit for n in nodes]):
+    return [content(n) for n in nodes] if can_run_now(max([n.nbytes for n in nodes]), *nodes) else None
+
+
+def memory_of(node: Node) -> np.ndarray | None:
+    """Return a read-only NumPy view of a materialised node of any size, for immediate use; None if the node is pending or a
+    number, or if eager work is off."""
+    if node.value is None or node.op is SCALAR or not LOCAL.small or (ELSEWHERE and not execute.fetched(node)):
         return None
-    if ELSEWHERE and not execute.fetched(*[n for n in nodes if n.value is not None and n.op is not SCALAR]):
-        return None
-    return [content(n) for n in nodes]
+    return execute.memory(node.value, node.shape, node.dtype)
 
 
 def leaf(x: Any, dtype: Format) -> Node:
@@ -37,7 +41,7 @@ def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node
     """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
     arrays, whose other extents may be large."""
     nbytes = math.prod(shape) * dtype.bytes
-    if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
+    if not 0 < nbytes <= LOCAL.small:
         return None
     device = execute.any_size()
     buffer = device.allocate(nbytes)

@@ -1,22 +1,67 @@
-"""When small work is computed immediately."""
+"""When small work is computed immediately.
+
+Small work is computed by the CPU device: ``LOCAL.small``, its limit in bytes, is 0 while another device is in use, and inside
+traces, gradients and profiles and where denormals are flushed.
+"""
 
 from __future__ import annotations
 
+from weft.devices.base import ELSEWHERE
+from weft.eager.implementations import IMPLEMENTATIONS
+from weft.graph.node import Graph, Node
+from weft.graph.primitives.table import CONSTANT
 from weft.runtime import execute
 from weft.runtime.context import LOCAL
 
+MAX_WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads pay off
+_MAX_ITEMSIZE = 16  # bytes of the widest element
 
-def wanted() -> bool:
-    """Return whether eager work is enabled here. Whether the device supports it is not checked, since that loads the device."""
+
+def is_enabled() -> bool:
+    """Return whether this thread computes small work immediately."""
     return LOCAL.small > 0
 
 
-def able() -> bool:
-    """Return whether eager work is enabled here and the device supports it."""
-    return wanted() and execute.computes_at_once()
+def can_run_now(nbytes: float, *operands: Node) -> bool:
+    """Return whether work with a result of ``nbytes`` bytes is done now: eager work is enabled, the result is small, and each
+    operand has a value or is a constant. Values on another device are moved here, unless one is too large to move for that."""
+    limit = LOCAL.small
+    if not limit or nbytes > limit:
+        return False
+    for n in operands:
+        if n.value is None and n.op is not CONSTANT:
+            return False
+    return not ELSEWHERE or execute.fetched(*operands)
 
 
-def possible() -> bool:
-    """Return whether work may run uncompiled: not if denormals are flushed, a profile times kernels, or another device is in
-    use."""
+def can_skip_compiler() -> bool:
+    """Return whether nodes may run uncompiled, as inside gradients: not if denormals are flushed, a profile times kernels, or
+    another device is in use."""
     return not LOCAL.flush and LOCAL.watch is None and LOCAL.device is None
+
+
+def is_small(node: Node) -> bool:
+    """Return whether an operation is computed immediately if its operands have values and eager work is enabled."""
+    return node.nbytes <= LOCAL.at_once and node.op.kind in IMPLEMENTATIONS and not exceeds_work_limit(node)
+
+
+def exceeds_work_limit(node: Node) -> bool:
+    """Return whether an operation takes long although its result is small."""
+    op = node.op
+    if op.kind == "elementwise":
+        limit = LOCAL.at_once
+        return node.size * _MAX_ITEMSIZE > limit and any([i.nbytes > limit for i in node.inputs])
+    if op.kind == "product":
+        return op.cost is not None and op.cost(node).flops > 2 * MAX_WORK
+    return op.kind in ("reduce", "running", "host") and bool(node.inputs) and node.inputs[0].size > MAX_WORK
+
+
+def find_small(graph: Graph) -> list[Node]:
+    """Return the operations of a graph that are computed immediately when its inputs have values."""
+    available: set[Node] = {n for n in graph.order if n.op.kind == "leaf"}
+    eager = []
+    for node in graph.order if is_enabled() else ():
+        if node not in available and all([i in available for i in node.inputs]) and is_small(node):
+            available.add(node)
+            eager.append(node)
+    return eager

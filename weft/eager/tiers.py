@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.devices.base import ELSEWHERE
 from weft.devices.faults import OutOfRoom
-from weft.eager import implementations, policy
+from weft.eager import policy
+from weft.eager.implementations import IMPLEMENTATIONS, number
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.process.bounded_cache import Recent
@@ -39,7 +40,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                     return execute.run(graph, values)
             except OutOfRoom as error:
                 auto_device.refused(graph, name, error)
-    if not (LOCAL.patience and policy.possible() and execute.computes_at_once()):
+    if not (LOCAL.patience and policy.can_skip_compiler()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
     cached = execute.known(key)
@@ -82,7 +83,7 @@ def _estimate_compilation(graph: Graph) -> float:
 
 def can(order: Iterable[Node]) -> bool:
     """Return whether all pending nodes of a graph have an eager implementation."""
-    return all([n.value is not None or n.op is CONSTANT or implementations.can(n) for n in order])
+    return all([n.value is not None or n.op is CONSTANT or n.op.kind in IMPLEMENTATIONS for n in order])
 
 
 def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
@@ -106,7 +107,7 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
             else:
                 buffers[node] = buffer = execute.allocate(node.nbytes)
                 contents[node] = out = execute.memory(buffer, node.shape, node.dtype)
-                implementations.compute(node, operands, out)
+                IMPLEMENTATIONS[node.op.kind].compute(node, operands, out)
             del operands
             for i in inputs:
                 readers[i] -= 1
@@ -124,5 +125,5 @@ def content(node: Node) -> np.ndarray:
         return np.asarray(node.params["value"], node.dtype.numpy)
     if ELSEWHERE:
         execute.here((node,))
-    value = implementations.number(node.value, node.dtype) if node.op is SCALAR else node.value
+    value = number(node.value, node.dtype) if node.op is SCALAR else node.value
     return execute.memory(value, node.shape, node.dtype)

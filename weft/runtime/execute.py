@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -285,17 +284,7 @@ def _raise_late_error(source: Device) -> None:
         source.tell()
 
 
-@cache
-def _any_size(name: str) -> AnySize | None:
-    candidate = get_device(name)
-    return candidate if isinstance(candidate, AnySize) else None
-
-
-def any_size() -> AnySize:
-    """Return the device in use, which must support eager work."""
-    current = _any_size(device().name)
-    assert current is not None
-    return current
+any_size: Callable[[], AnySize] = get_device  # type: ignore[assignment]  # the device of eager work, the CPU
 
 
 def sized() -> Sized:
@@ -308,37 +297,30 @@ def count_numpy() -> None:
     any_size().numpy_calls += 1
 
 
-def computes_at_once() -> bool:
-    """Return whether the device supports eager work."""
-    return _any_size(device().name) is not None
-
-
 def window(buffer: Any, start: int, nbytes: int) -> Any:
     """Return a buffer that is part of another one. The other buffer is not written while the part lives."""
-    return device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
+    return any_size().window(buffer, start, nbytes)
 
 
 def over(array: np.ndarray) -> Any:
     """Return a buffer over the memory of a contiguous NumPy array; None if the device has memory of its own."""
-    current = device()
-    return current.over(array) if isinstance(current, AnySize) else None
+    return any_size().over(array) if LOCAL.device is None else None
 
 
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
-    """Return a read-only NumPy view of a buffer's memory, for immediate use while the buffer is referenced."""
-    return device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]
+    """Return a read-only NumPy view of the memory of a buffer of the CPU, for immediate use while the buffer is referenced."""
+    return any_size().memory(buffer, shape, dtype)
 
 
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """Return a writable NumPy view of a buffer's memory, for immediate use; None if a view or another library may read the
     buffer."""
-    current = _any_size(device().name)
-    return None if current is None else current.writable(buffer, shape, dtype)
+    return any_size().writable(buffer, shape, dtype)
 
 
 def together(buffers: Sequence[Any]) -> bytes | None:
     """Return the concatenated bytes of many buffers; None if one of them is part of another buffer."""
-    return device().together(buffers)  # type: ignore[attr-defined]
+    return any_size().together(buffers)
 
 
 def allocate(nbytes: int) -> Any:

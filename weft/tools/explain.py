@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.devices.base import Launches
-from weft.eager.apply import at_once_of
+from weft.eager.policy import find_small
 from weft.graph.primitives.table import SCALAR
 from weft.graph.source_lines import file_name
 from weft.kernel.storage import RELAY
@@ -135,7 +135,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     host = tuple(s.name for s in hosts(program))
     name = getattr(f, "__name__", type(f).__name__)
     operations = [n for n in traced.graph.order if n.op.kind != "leaf"]
-    at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
+    at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
     machines = compared() if LOCAL.place is LOCAL.device else LOCAL.place.machines
     free_bytes = {} if LOCAL.place is LOCAL.device else rooms(machines)
     array_places = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()

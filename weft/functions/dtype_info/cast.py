@@ -12,11 +12,11 @@ from weft.array.convert import is_argument
 from weft.dtypes.formats import FLOATS, FROM_NUMPY
 from weft.dtypes.parse import layout, spelled
 from weft.eager import implementations
+from weft.eager.policy import is_enabled
 from weft.errors import DTypeError
 from weft.functions.creation.fill import array, asarray
 from weft.functions.support.arguments import cast, held, made_on, may_cast, node
 from weft.graph.primitives.table import input_leaf
-from weft.runtime.context import LOCAL
 
 
 def astype(
@@ -113,7 +113,7 @@ def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
             raise TypeError(f"{dtype.name}: takes one number, not two; complex64(real, imag) takes two")
         x = asarray(x) + 1j * asarray(imag)
     form = FROM_NUMPY[dtype]
-    if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):
+    if is_enabled() and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):
         return wrap(input_leaf((), form, implementations.number(x, form)))
     if x is None or isinstance(x, str | bytes):
         x = array(x, dtype)

@@ -48,7 +48,7 @@ class Stream:
     def move(self, blocks: int) -> None:
         """Advance by ``blocks``. To be called outside of traces, with ``WRITING`` held."""
         in_step = self.base._node is self._base
-        if policy.wanted():
+        if policy.is_enabled():
             self.base += _step(blocks)
         else:  # a computed number: pending additions would form an endless chain
             self.base._set(numpy_node(np.asarray((int(self.base.numpy()) + blocks) % 2**64, np.uint64)))
@@ -81,7 +81,7 @@ class Stream:
 
     def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
         """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
-        if not policy.wanted():
+        if not policy.is_enabled():
             return None
         with WRITING:  # no other thread may take the same words
             if self.base._node is not self._base or self.key._node is not self._key:

@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, own, wrap
-from weft.devices.base import ELSEWHERE
 from weft.dtypes.formats import FROM_NUMPY
 from weft.eager.peek import leaf
-from weft.graph.primitives.table import SCALAR
-from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.eager.policy import can_run_now, is_enabled
 
 _MANY = 64  # arrays in a list from which on a graph takes longer than their copies
 RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
@@ -33,14 +30,14 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
     a large integer argument or ``axis`` return None.
     """
     axis = options.get("axis")
-    if not LOCAL.small or (type(axis) is int and abs(axis) >= RISKY_INT):
+    if not is_enabled() or (type(axis) is int and abs(axis) >= RISKY_INT):
         return None
     operands: list[Any] = []
     size = 0
     for x in args:
         kind = type(x)
         if kind is ndarray:
-            content = _peek(x)
+            content = x._peek()
             if content is None:
                 return None
             size += content.size
@@ -48,7 +45,7 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
         elif kind is int and abs(x) < RISKY_INT:
             operands.append(x)
         elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
-            parts = [_peek(part) for part in x]
+            parts = [part._peek() for part in x]
             if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
                 return None
             sizes = [part.size for part in parts]
@@ -56,7 +53,7 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
             operands.append(parts)
         else:
             return None
-    if 8 * (size if most is None else most) > LOCAL.small:
+    if not can_run_now(8 * (size if most is None else most)):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -65,11 +62,3 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
         return None
     node = leaf(result, FROM_NUMPY[result.dtype])
     return wrap(node) if isinstance(result, np.generic) else own(node)
-
-
-def _peek(x: Any) -> Any:
-    """Return the content of an array as a temporary read-only view, or None if it is pending or cannot be moved cheaply."""
-    node = x.cell._node
-    if node.value is None or node.op is SCALAR or (ELSEWHERE and not execute.fetched(node)):
-        return None
-    return x._shown(execute.memory(node.value, node.shape, node.dtype))
