@@ -37,6 +37,7 @@ import weft as wf
 wf.tanhh(1.0)
 wf.array(3.0) + wf.nothing
 x: int = wf.zeros((3,))
+wf.nn.Linears(3, 4)
 '''
 
 
@@ -62,10 +63,16 @@ def test_the_stub_names_what_the_module_exports() -> None:
     assert public == set(wf.__all__)
 
 
+def test_the_stub_of_nn_names_what_nn_exports() -> None:
+    body = ast.parse((ROOT / "weft/nn/__init__.pyi").read_text()).body
+    assert sorted(str(name.asname) for line in body if isinstance(line, ast.ImportFrom) for name in line.names) == wf.nn.__all__
+
+
 def test_the_stub_is_written_by_its_tool(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     stub = importlib.import_module("stub")
-    assert (ROOT / "weft/__init__.pyi").read_text() == stub.stub(), "write it anew: python tools/stub.py"
+    for written, now in (("weft/__init__.pyi", stub.stub()), ("weft/nn/__init__.pyi", stub.stub_of_nn())):
+        assert (ROOT / written).read_text() == now, "write it anew: python tools/stub.py"
 
 
 def test_mypy_types_a_users_program(tmp_path: Path) -> None:
@@ -78,4 +85,4 @@ def test_mypy_types_a_users_program(tmp_path: Path) -> None:
     about_good, about_bad = ([line for line in done.stdout.splitlines() if name in line] for name in ("good.py", "bad.py"))
     assert len(about_good) == 1 and about_good[0].endswith('Revealed type is "weft.array.core.Array"'), done.stdout + done.stderr
     found = [int(line.split(":")[1]) for line in about_bad if ": error:" in line]
-    assert found == [3, 4, 5], done.stdout + done.stderr
+    assert found == [3, 4, 5, 6], done.stdout + done.stderr

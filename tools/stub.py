@@ -1,4 +1,4 @@
-"""Write weft/__init__.pyi, which names ``wf.*`` for type checkers and editors, from the lists in weft/__init__.py."""
+"""Write the stubs of weft and weft.nn, for type checkers and editors, from the lists of names in their ``__init__.py``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import weft as wf
 
 HEAD = '''\
-"""The names of ``wf.*`` for type checkers and editors; ``__init__.py`` loads them when they are first used.
+"""The names of ``PACKAGE.*`` for type checkers and editors; ``__init__.py`` loads them WHEN.
 
 Written by ``python tools/stub.py`` from the lists there.
 """
@@ -41,8 +41,19 @@ def stub() -> str:
     lines += [line(module, names) for module, names in rooms.items()]
     lines += ["", *(f"{name}: {kind}" for name, kind in TYPES.items())]
     lines += [f"{name} = _{there}  # the module calls it otherwise" for name, there in wf._RENAMED.items()]
-    return HEAD + "\n".join(lines) + "\n"
+    return _file("wf", "when they are first used", lines)
+
+
+def stub_of_nn() -> str:
+    lines = [line("weft.nn", ["init"]), *(line(f"weft.nn.{file}", names.split()) for file, names in wf.nn._NAMES.items())]
+    return _file("wf.nn", "from its files", lines)
+
+
+def _file(package: str, when: str, lines: list[str]) -> str:
+    return HEAD.replace("PACKAGE", package).replace("WHEN", when) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    (Path(wf.__file__).parent / "__init__.pyi").write_text(stub())
+    root = Path(wf.__file__).parent
+    (root / "__init__.pyi").write_text(stub())
+    (root / "nn" / "__init__.pyi").write_text(stub_of_nn())
