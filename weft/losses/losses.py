@@ -244,7 +244,6 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> float(wf.losses.mse(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     2.0
     """

@@ -108,7 +108,6 @@ class PReLU(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.PReLU()(wf.array([-1.0, 2.0])).tolist()
     [-0.25, 2.0]
     """

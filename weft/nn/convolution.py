@@ -143,7 +143,6 @@ def conv2d(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.conv2d(wf.ones((2, 1, 8, 8)), wf.ones((10, 1, 3, 3)), padding=1).shape
     (2, 10, 8, 8)
     """

@@ -91,7 +91,6 @@ class Conv2d(_Conv):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Conv2d(1, 10, 3, padding=1)(wf.ones((2, 1, 8, 8))).shape
     (2, 10, 8, 8)
     """

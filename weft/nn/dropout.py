@@ -35,7 +35,6 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """

@@ -57,13 +57,8 @@ def constant(shape: Shape, val: float) -> Array:
         An Array stands for its shape and dtype; otherwise the dtype is float32.
     val : float
 
-    Returns
-    -------
-    Array
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.constant((2,), 0.5).tolist()
     [0.5, 0.5]
     """
@@ -217,10 +212,6 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
         The shape (out, in, ...) of a weight. An Array stands for its shape and dtype; otherwise the dtype is float32.
     gain : float, see :func:`calculate_gain`
 
-    Returns
-    -------
-    Array
-
     Raises
     ------
     ShapeError
@@ -228,7 +219,6 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.init.xavier_uniform((4, 3)).shape
     (4, 3)
     """

@@ -36,7 +36,6 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.linear(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -111,7 +110,6 @@ class Linear(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.Linear(3, 2)(wf.ones((5, 3))).shape
     (5, 2)
     >>> wf.nn.Linear(out_features=2)(wf.ones((5, 7))).shape

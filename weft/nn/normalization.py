@@ -68,7 +68,6 @@ def batch_norm(
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.array([[1.0], [3.0]])
     >>> wf.nn.batch_norm(x, None, None, eps=0.0).tolist()
     [[-1.0], [1.0]]

@@ -39,7 +39,6 @@ class BatchNorm2d(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.BatchNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
     (2, 3, 4, 4)
     """
@@ -143,7 +142,6 @@ class LayerNorm(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.LayerNorm(4)(wf.ones((2, 4))).shape
     (2, 4)
     """

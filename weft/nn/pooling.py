@@ -144,7 +144,6 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
     >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape

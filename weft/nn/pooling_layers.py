@@ -100,7 +100,6 @@ class AdaptiveAvgPool2d(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.AdaptiveAvgPool2d((2, 3))(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 3)
     """
@@ -147,7 +146,6 @@ class GlobalAvgPool2d(Module):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.GlobalAvgPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """

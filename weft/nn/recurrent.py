@@ -228,7 +228,6 @@ class RNN(_Recurrent):
 
     Examples
     --------
-    >>> import weft as wf
     >>> y, h = wf.nn.RNN(3, 5)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (1, 2, 5))

@@ -32,7 +32,6 @@ def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
     (2, 12)
     """

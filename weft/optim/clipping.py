@@ -32,7 +32,6 @@ def global_norm(gradients: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> float(wf.optim.global_norm({"a": wf.array([3.0]), "b": wf.array([0.0, 4.0])}))
     5.0
     """

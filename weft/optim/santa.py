@@ -44,7 +44,6 @@ class SantaE(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.seed(0)
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> optimizer = wf.optim.SantaE(lr=1e-4)

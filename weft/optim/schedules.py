@@ -55,13 +55,8 @@ def constant(factor: float = 1.0) -> Schedule:
     ----------
     factor : float
 
-    Returns
-    -------
-    Schedule
-
     Examples
     --------
-    >>> import weft as wf
     >>> wf.optim.schedules.constant(0.5)(wf.array(7.0))
     0.5
     """
@@ -119,10 +114,6 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     steps : int, at least 1
     least : float, the final factor
 
-    Returns
-    -------
-    Schedule
-
     Raises
     ------
     ValueError
@@ -134,7 +125,6 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
 
     Examples
     --------
-    >>> import weft as wf
     >>> [round(v, 6) for v in wf.optim.schedules.cosine(10)(wf.array([0.0, 5.0, 10.0, 99.0])).tolist()]
     [1.0, 0.5, 0.0, 0.0]
     """

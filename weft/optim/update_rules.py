@@ -39,7 +39,6 @@ class SGD(Optimizer):
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = {"w": wf.array([1.0, 2.0])}
     >>> wf.optim.SGD(lr=0.5).update(p, {"w": wf.array([1.0, 1.0])})
     >>> p["w"].tolist()
