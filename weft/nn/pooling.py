@@ -289,18 +289,13 @@ def _output_sizes(name: str, spatial: int, x: Array, output_size: Any) -> tuple[
     return extents
 
 
-def _regions(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first element of each region and the end of each; neighbours overlap if ``out`` does not divide ``n``."""
-    i = np.arange(out)
-    return i * n // out, -(-(i + 1) * n // out)
-
-
 def _gather_regions(x: Array, axis: int, out: int) -> tuple[Array, Array, Array]:
     """Return the elements of each region along an axis, a mask of the valid ones, and the size of each region.
 
     Regions smaller than the largest one are filled with their last element.
     """
-    first, last = _regions(x.shape[axis], out)
+    i, n = np.arange(out), x.shape[axis]
+    first, last = i * n // out, -(-(i + 1) * n // out)  # neighbours overlap if ``out`` does not divide ``n``
     at = first[:, None] + np.arange((last - first).max())
     along = [-1 if a == axis else 1 for a in range(x.ndim)]
     inside = (at < last[:, None]).reshape([*along[:axis], *at.shape, *along[axis + 1 :]])

@@ -11,23 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from weft.placement.device_figures import Machine, machine
+from weft.tools import profile_report as report
 from weft.tools.profile_figures import Figures
 from weft.tools.profile_reasons import Reason, culprit_of, overhead, reason_of
-from weft.tools.profile_report import (
-    PHASES,
-    Event,
-    KernelTime,
-    Place,
-    Places,
-    Share,
-    StepTime,
-    by_layer,
-    by_line,
-    node_counts,
-    rows,
-    steps_of,
-)
-from weft.tools.profile_session import Run, Session, called, check_call, contents_kept, in_notebook, measured, name_of
+from weft.tools.profile_session import Run, Session, called, check_call, contents_kept, in_notebook, measured, name_of, works
 from weft.tools.profile_text import head, text
 
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
@@ -151,14 +138,14 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
 
 def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], runs: list[list[Run]]) -> Profile:
     limits = machine()
-    steps = steps_of(runs, limits)
+    steps = report.steps_of(runs, limits)
     inside = sum(s.seconds for s in steps)
     outside = min(ns - sum(t for run in ran for _, t in run.times) for ns, ran in zip(timed, runs, strict=True)) * 1e-9
     quickest = min(wholes) * 1e-9
     whole = max(min(quickest, inside + outside), inside, 1e-9)
     best = timed.index(min(timed))
-    find_place = Places(session, _is_launcher)
-    node_counter, writes = node_counts(runs[best])
+    find_place = report.Places(session, _is_launcher)
+    node_counter, writes = report.node_counts(runs[best])
     kernels, reasons = [], {}
     for step in steps:
         reason = reason_of(step, limits, writes)
@@ -166,33 +153,31 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
         kernels.append(kernel)
         reasons[id(kernel)] = reason
     kernels.sort(key=lambda k: (-k.lost, -k.seconds))
-    phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in PHASES}
+    phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in report.PHASES}
     programs = statistics.median(map(len, runs))
     unjitted_runs = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
     reason, line = overhead(whole, inside, programs, unjitted_runs, session.traced / len(runs), node_counter, writes)
-    blamed_place = find_place((*line, "", "forward")) if line is not None else Place("", "", "", "", "", "")
+    blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
     culprit = culprit_of(kernels, reasons, whole, whole - inside, reason, blamed_place)
-    layers = rows(kernels, by_layer)
+    layers, lines = (report.rows(kernels, key) for key in (report.by_layer, report.by_line))
     return Profile(
-        name, len(wholes), quickest, whole, inside, phases, layers, rows(kernels, by_line), tuple(kernels), culprit, limits,
+        name, len(wholes), quickest, whole, inside, phases, layers, lines, tuple(kernels), culprit, limits,
         _events(runs[best], find_place),
     )
 
 
-def _kernel(step: StepTime, limits: Machine, reason: Reason, place: Places) -> KernelTime:
+def _kernel(step: report.StepTime, limits: Machine, reason: Reason, place: report.Places) -> report.KernelTime:
     work, runs = step.work, step.runs
     arithmetic, memory = work.floor(limits)
-    parts = [Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
+    parts = [report.Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
     bound = "arithmetic" if arithmetic > memory else "memory"
-    return KernelTime(
+    return report.KernelTime(
         work.name, work.kind, runs, step.seconds, runs * max(arithmetic, memory), bound,
         runs * work.flops, runs * work.bytes, reason.name, reason.why, tuple(sorted(parts, key=lambda p: -p.seconds)),
     )
 
 
-def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
-    from weft.tools.profile_session import works
-
+def _events(runs: Sequence[Run], place: report.Places) -> tuple[report.Event, ...]:
     limits, works_by_unit, out = machine(), {}, []
     begin = min((t for run in runs for t, _ in run.times), default=0)
     for run in runs:
@@ -202,7 +187,7 @@ def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
         for (start, ns), work in zip(run.times, works_by_unit[unit], strict=True):
             parts = [(place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])]
             detail = {"flops": work.flops, "bytes": work.bytes, "parts": parts}
-            out.append(Event(work.name, work.kind, start - begin, ns, detail))
+            out.append(report.Event(work.name, work.kind, start - begin, ns, detail))
     return tuple(out)
 
 

@@ -51,14 +51,11 @@ def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         return _scatter_reason(scatter, each)
     if work.kind == "loop":
         host_names = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
-        if host_names:
-            return Reason(
-                "host primitive", f"a loop of {work.length:,} steps, walked from Python, for NumPy computes "
-                f"{' and '.join(host_names)}: {seconds(each / work.length)} a step",
-                "Larger batches give each step more to do at once",
-            )
+        names = " and ".join(host_names)
+        cause = f"walked from Python, for NumPy computes {names}" if names else "each waits for the one before"
         return Reason(
-            "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(each / work.length)} a step",
+            "host primitive" if names else "loop",
+            f"a loop of {work.length:,} steps, {cause}: {seconds(each / work.length)} a step",
             "Larger batches give each step more to do at once",
         )
     floor = max(arithmetic, memory)

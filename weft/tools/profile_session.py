@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,9 +213,8 @@ class _Twin(Jitted):
 
 
 def _mark(where: Any) -> tuple[Any, int, str, str | None]:
-    if where is None:
-        return None, -1, "", None
-    return where if len(where) == 4 else (*where, "", None)
+    """Return (code, instruction, layer, phase) of a node's ``where``, with "" and None for what it lacks."""
+    return (*(where or (None, -1)), "", None)[:4]
 
 
 def resolved(graph: Graph) -> Graph:
@@ -412,9 +412,8 @@ def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
     out = []
     for step in program.steps:
         if isinstance(step, Copy):
-            size = program.slots[step.source].dtype.bytes
-            for n in program.slots[step.source].shape:
-                size *= n
+            slot = program.slots[step.source]
+            size = math.prod(slot.shape) * slot.dtype.bytes
             out.append(Work("copy", "copy", 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))
             continue
         f = next(remaining)
@@ -434,7 +433,7 @@ def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
 
 
 def _origin(node: Node) -> Origin:
-    code, instruction, layer, phase = (*(node.where or (None, -1)), "", None)[:4]
+    code, instruction, layer, phase = _mark(node.where)
     return code, instruction, layer, phase or "forward"
 
 
@@ -482,9 +481,5 @@ def _loop(scan: Node, machine: Machine) -> Work:
     name = f"loop of {length}: {max(body, key=lambda w: sum(w.floor(machine))).name}"
     return Work(
         name, "loop", length * sum(w.flops for w in body), length * sum(w.bytes for w in body), any(w.wide for w in body),
-        parts, _nodes(body), None, length,
+        parts, tuple([n for work in body for n in work.nodes]), None, length,
     )
-
-
-def _nodes(works_: Iterable[Work]) -> tuple[Node, ...]:
-    return tuple([n for work in works_ for n in work.nodes])
