@@ -70,6 +70,7 @@ class Content:
     key : of everything recorded, and of the keys passed to :meth:`close`
     beside : an earlier content, whose objects are referred to by number
     records : of everything that may change
+    untold : those whose owners do not raise ``Structure.count``
     values : arrays and constants in the records
     numbers : whether run-time numbers are among the values
     moving : numbers of the values that are run-time numbers from the first call on
@@ -77,7 +78,7 @@ class Content:
 
     __slots__ = (
         "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped",
-        "_stores", "_untold", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
+        "_stores", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "untold", "values",
     )
 
     def __init__(
@@ -93,7 +94,7 @@ class Content:
         self.moving: frozenset[int] = frozenset()
         self.numbers = False
         self.count = Structure.count
-        self._untold: list[Record] = []
+        self.untold: list[Record] = []
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # id -> number, for cycles and shared objects
@@ -317,7 +318,7 @@ class Content:
         self.values = tuple([x for record in self.records for x in record.leaves()])
         kinds = set(map(type, self.values))
         self.numbers = not RUN_TIME.isdisjoint(kinds)
-        self._untold = [record for record in self.records if not record.told]
+        self.untold = [record for record in self.records if not record.told]
 
     def cells(self) -> dict[int, int]:
         """Map the id of each cell that arrays among the values show to the number of the first such value."""
@@ -332,14 +333,10 @@ class Content:
             cached = self._keys_of_values[moving] = key_of_values(self.values, self.cells(), moving)
         return cached
 
-    def untold(self) -> list[Record]:
-        """Return the records whose owners do not raise ``Structure.count``."""
-        return self._untold
-
     def refresh(self) -> bool:
         """Read changed values again. Return False if the structure has changed."""
         count = Structure.count
-        if count == self.count and all([record.unchanged() for record in self._untold]):
+        if count == self.count and all([record.unchanged() for record in self.untold]):
             return True
         records = self.records.copy()
         for k, record in enumerate(records):
@@ -357,7 +354,7 @@ class Content:
 
     def watch(self) -> Iterator[list[Watched] | None]:
         """Yield, for each record, the comparisons by which native code detects a change, or None if it cannot."""
-        for record in self._untold:
+        for record in self.untold:
             yield record.watch()
 
     def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:

@@ -159,7 +159,9 @@ class Jitted:
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, groups))
-        _materialise_cells(traced.captured)
+        for cell in traced.captured:
+            concrete(cell)
+        materialise([cell._node for cell in traced.captured])
         run = _run_of(traced)
         entry = Entry(traced, leaves, run, call.structure, dynamic, call.contents)
         fast_call.install(Jitted, _slow)
@@ -234,7 +236,7 @@ class Jitted:
         """Return the traced call without compiling or running it. ``wf.explain`` uses it."""
         leaves, rebuild, _, _ = self.flat(args, kwargs)
         floats = [k for k, x in enumerate(leaves) if type(x) is float]
-        arguments = [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves]
+        arguments = [x if is_static(x) or type(x) is float or isinstance(x, Array) else concrete(x) for x in leaves]
         return trace(self.f, arguments, rebuild, moving=floats)
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -293,16 +295,6 @@ def _run_of(traced: Traced) -> Run | Placed:
 
 class _StaticPlaceholder:
     """Placeholder for a static argument in the flattened arguments."""
-
-
-def _materialise_cells(cells: Sequence[Array]) -> None:
-    for cell in cells:
-        concrete(cell)
-    materialise([cell._node for cell in cells])
-
-
-def _as_array(x: Any) -> Array:
-    return x if isinstance(x, Array) else concrete(x)
 
 
 def jit(

@@ -139,7 +139,7 @@ class Held:
         self.contents = tuple(contents)
         self.reached, self.seen = contents[0], contents[0].values
         self._taken = [content.values for content in contents]
-        self._untold = [record for content in contents for record in content.untold()]
+        self._untold = [record for content in contents for record in content.untold]
         self.checks: list[Callable[[], bool]] = [record.unchanged for record in self._untold]
         self.settled = not self.checks
         self.values = values = [x for content in contents for x in content.values]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 from typing import Any, NoReturn
 
 import numpy as np
@@ -116,7 +117,7 @@ class Rebinding:
             if isinstance(record, ListRecord) and self._take_growth(n, record, values):
                 values = values[: len(record.values)]
             ours = is_library(type(record.owner).__module__) and type(record.owner).__module__.partition(".")[0] == "weft"
-            if not record.writable or len(values) != len(record.values) or any(map(_differs, names, record.names)):
+            if not record.writable or len(values) != len(record.values) or any(map(is_not, names, record.names)):
                 if not ours:
                     self._refuse_structure(record, names, values)
                 self._kept.add(n)
@@ -297,10 +298,6 @@ def _is_same_number(a: Any, b: Any) -> bool:
 
 def _make_static(x: Any) -> Any:
     return x.told() if type(x) in GIVEN else x
-
-
-def _differs(a: Any, b: Any) -> bool:
-    return a is not b
 
 
 def _value_text(x: Any) -> str:

@@ -369,10 +369,6 @@ class CellsRecord(Record):
         except ValueError:  # an empty cell
             return all(map(is_, map(_cell_content, self.owner), self.values))
 
-    def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
-        """Return a new record of the same owner."""
-        return type(self)(self.owner, names, values, paths, self.deep)
-
     def place(self, k: Any) -> tuple[int, Any]:
         return id(self.owner[k]), None
 

@@ -105,62 +105,7 @@ def trace(
     collect : whether to collect garbage before arrays count as left behind
     contents : the contents of the function and its arguments
     """
-    with _freeze_old_objects(collect) as aside:
-        return _trace_once(f, leaves, rebuild, states, together, collect, moving, contents, aside)
-
-
-def traced_with(
-    moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[Content],
-) -> tuple[Traced, frozenset[int], bool]:
-    """Call :func:`trace` with the run-time numbers ``moving``, or without any if that raises.
-
-    A function may reject numbers that are not real ints (a JSON encoder, ``type(i) is int``); its numbers become static.
-    Return the traced call, the numbers that remain dynamic, and whether the function was traced twice.
-    """
-    if moving:
-        try:
-            traced = trace(f, leaves, rebuild, states, together, collect, moving, contents)
-        except Exception:
-            pass  # an error of the user's own is raised again by the second trace, without this one as its context
-        else:
-            tape = traced.tape
-            traced.needed = numbered(tape.static, len(leaves), traced.moving) if tape else {}
-            dynamic = moving.difference(traced.needed)
-            if not dynamic and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
-                traced.tape = None  # all its numbers are part of the key
-            return traced, dynamic, False
-    traced = trace(f, leaves, rebuild, states, together, collect, (), contents)
-    traced.needed = dict.fromkeys(moving, "")
-    return traced, frozenset(), bool(moving)
-
-
-def numbered(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> dict[int, str]:
-    """Translate the tape slots of leaves and object values to the numbers of these leaves and values."""
-    return {slot if slot < leaves else leaves + moving[slot - leaves]: line for slot, line in slots.items()}
-
-
-@contextmanager
-def _freeze_old_objects(collect: bool) -> Iterator[bool]:
-    """Exclude existing objects from garbage collection during a trace: a large program's would take half a second to collect.
-    Yield whether they are excluded."""
-    freezes = collect and not gc.get_freeze_count()
-    if freezes:
-        gc.freeze()
-    try:
-        yield freezes
-    finally:
-        if freezes:
-            gc.unfreeze()
-
-
-def _trace_once(
-    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int], contents: Sequence[Content], aside: bool,
-) -> Traced:
-    """Implement :func:`trace`. ``aside``: whether the garbage collector ignores objects older than the trace"""
     chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
-    inner = JitTrace(len(leaves) + len(chosen))
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
     cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
@@ -170,7 +115,10 @@ def _trace_once(
     forms = [None if f else (tuple(x.shape), of_any_order(x.dtype), lies(x)) for x, f in zip(leaves, is_number, strict=True)]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
-    with inner, swapped(contents, chosen, inner.tape, len(leaves)) as swap:
+    with (
+        _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen)) as inner,
+        swapped(contents, chosen, inner.tape, len(leaves)) as swap,
+    ):
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
             cells[k] = own(places[k])
@@ -226,16 +174,57 @@ def _trace_once(
     return traced
 
 
+def traced_with(
+    moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
+    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[Content],
+) -> tuple[Traced, frozenset[int], bool]:
+    """Call :func:`trace` with the run-time numbers ``moving``, or without any if that raises.
+
+    A function may reject numbers that are not real ints (a JSON encoder, ``type(i) is int``); its numbers become static.
+    Return the traced call, the numbers that remain dynamic, and whether the function was traced twice.
+    """
+    if moving:
+        try:
+            traced = trace(f, leaves, rebuild, states, together, collect, moving, contents)
+        except Exception:
+            pass  # an error of the user's own is raised again by the second trace, without this one as its context
+        else:
+            tape = traced.tape
+            traced.needed = numbered(tape.static, len(leaves), traced.moving) if tape else {}
+            dynamic = moving.difference(traced.needed)
+            if not dynamic and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
+                traced.tape = None  # all its numbers are part of the key
+            return traced, dynamic, False
+    traced = trace(f, leaves, rebuild, states, together, collect, (), contents)
+    traced.needed = dict.fromkeys(moving, "")
+    return traced, frozenset(), bool(moving)
+
+
+def numbered(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> dict[int, str]:
+    """Translate the tape slots of leaves and object values to the numbers of these leaves and values."""
+    return {slot if slot < leaves else leaves + moving[slot - leaves]: line for slot, line in slots.items()}
+
+
+@contextmanager
+def _freeze_old_objects(collect: bool) -> Iterator[bool]:
+    """Exclude existing objects from garbage collection during a trace: a large program's would take half a second to collect.
+    Yield whether they are excluded."""
+    freezes = collect and not gc.get_freeze_count()
+    if freezes:
+        gc.freeze()
+    try:
+        yield freezes
+    finally:
+        if freezes:
+            gc.unfreeze()
+
+
 def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
     """Return the Arrays of a trace that are still referenced, by id. ``collect``: collect garbage first, so that reference cycles
     do not count."""
-
-    def live_arrays() -> dict[int, Array]:
-        return {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
-
     if collect and (any(ref() is not None for ref in inner.made) or inner.tape.left()):
         gc.collect()
-    return live_arrays()
+    return {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
 
 
 def _assemble(
@@ -256,8 +245,7 @@ def _assemble(
     for slot, node in inner.tape.nodes:
         inputs.append(node)
         scalars.append(slot)
-    captured = [(cell, node) for cell, node in inner.captured]
-    inputs += [node for _, node in captured]
+    inputs += [node for _, node in inner.captured]
     targets = [n for kind, n in ends if kind == "node"] + [n for _, _, n in writes] + [n for _, n, _ in survivors]
     leaves = set(inputs)
     fixed: list[Node] = []
@@ -283,7 +271,7 @@ def _assemble(
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
     alive = [(cell, source(node), k) for cell, node, k in survivors]
     return Traced(
-        Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in captured),
+        Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured),
         tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, alive, inner.tape if inner.tape.steps else None,
         inner.once,
     )

@@ -154,13 +154,10 @@ def _map_argument(
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            mapped.append(_Mapped(leaf, axis, _placeholder(leaf, example, axis), example, what))
+            handle = standing_for(leaf, example, lies(leaf, axis)) if example.shape else wrap(example)
+            mapped.append(_Mapped(leaf, axis, handle, example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return out[0] if structure is None else unflatten(structure, out)
-
-
-def _placeholder(leaf: Any, node: Node, axis: int) -> Array:
-    return standing_for(leaf, node, lies(leaf, axis)) if node.shape else wrap(node)
 
 
 def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:
