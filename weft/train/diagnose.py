@@ -146,12 +146,8 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     """Return (where, layer, operation, line, value, inputs) of the first operation in loss and gradients whose result is not
     finite, None if there is none."""
     owners: dict[Node, str] = {}
-
-    def both(x: Array, y: Array) -> Any:
-        return stepper.gradient(x, y)
-
     with _record_owners(model, owners):
-        traced = jit(both).trace(x, y)
+        traced = jit(stepper.gradient).trace(x, y)
     names: dict[Node, str] = dict(zip(traced.graph.inputs, ("x", "y"), strict=False))
     parameters = {id(a): name for name, a in model.parameters().items()}
     start = len(traced.arrays) + len(traced.scalars)

@@ -217,7 +217,7 @@ class Run:
         """Yield the updates of an epoch, in tuples that one native call executes."""
         size, state = self.stepper.accumulate, self.state
         remaining = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
-        updates = ((key,) for key in keys) if size == 1 else _groups(keys, size)
+        updates = ((key,) for key in keys) if size == 1 else iter(lambda: tuple(islice(keys, size)), ())
         return self.pace.blocks(updates, remaining, lambda: MANY if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:
@@ -259,18 +259,6 @@ class Run:
         state.history.non_finite = diagnosis = replace(diagnosis, weights=weights, seen=seen)
         state.stopped = diagnosis.end
         return False
-
-
-def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Yield tuples of ``size`` keys; the last may have fewer."""
-    group: list[Any] = []
-    for key in keys:
-        group.append(key)
-        if len(group) == size:
-            yield tuple(group)
-            group = []
-    if group:
-        yield tuple(group)
 
 
 MANY = 32  # updates in a native loop

@@ -90,7 +90,7 @@ def progress(
     if not show:
         yield Silent(epochs)
     elif history is not None and in_notebook():
-        output = live(total, history, epochs, done)
+        output = _Live(total, history, epochs, done)
         try:
             yield output
         finally:
@@ -121,27 +121,28 @@ def in_notebook() -> bool:
 
 
 class _Live(Progress):
+    """Progress in a notebook, to be closed by :meth:`end`."""
+
     def __init__(self, total: int | None, history: History, epochs: int, done: int) -> None:
         super().__init__(epochs)
-        from IPython.display import display
+        from IPython import display
 
         self._total, self._history, self._done, self._next, self._plot = total, history, done, 0.0, 0.0
-        self._last = ""
-        self._bar = display(_Html(self._text()), display_id=True)
+        self._display: Any = display
+        self._bar = self._display.display(display.HTML(self._text()), display_id=True)
         self._picture: Any = None
-        self._display = display
 
     def step(self, batches: int = 1) -> None:
         self._done += batches
         now = time.perf_counter()
         if now >= self._next:
             self._next = now + 0.2
-            self._bar.update(_Html(self._text()))
+            self._bar.update(self._display.HTML(self._text()))
 
     def epoch(self, row: Epoch) -> None:
         if self._total is None:
             self._total = round(self._done / row.number * self.epochs)
-        self._bar.update(_Html(self._text()))
+        self._bar.update(self._display.HTML(self._text()))
         now = time.perf_counter()
         if now >= self._plot:
             self.draw()
@@ -149,16 +150,20 @@ class _Live(Progress):
 
     def draw(self) -> None:
         """Display or update the plot; without matplotlib only the table is shown."""
-        picture = _picture(self._history)
-        if picture is None:
+        try:
+            plot = self._history.plot()
+        except ImportError:
             return
+        out = io.BytesIO()
+        plot.savefig(out, format="png", dpi=90)
+        picture = self._display.Image(out.getvalue())
         if self._picture is None:
-            self._picture = self._display(picture, display_id=True)
+            self._picture = self._display.display(picture, display_id=True)
         else:
             self._picture.update(picture)
 
     def end(self) -> None:
-        self._bar.update(_Html(self._text()))
+        self._bar.update(self._display.HTML(self._text()))
         if self._history.epochs:
             self.draw()
 
@@ -167,37 +172,6 @@ class _Live(Progress):
         counted = f"{self._done}/{self._total if self._total is not None else '?'} batches"
         table = self._history._repr_html_() if self._history.epochs else ""
         return f"<div><progress{amount}></progress> {html.escape(counted)}{table}</div>"
-
-
-def live(total: int | None, history: History, epochs: int, done: int) -> _Live:
-    """Return the notebook display of a run, to be closed by ``end``."""
-    return _Live(total, history, epochs, done)
-
-
-class _Html:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def _repr_html_(self) -> str:
-        return self.text
-
-
-class _Png:
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    def _repr_png_(self) -> bytes:
-        return self.content
-
-
-def _picture(history: History) -> _Png | None:
-    try:
-        drawn = history.plot()
-    except ImportError:
-        return None
-    out = io.BytesIO()
-    drawn.savefig(out, format="png", dpi=90)
-    return _Png(out.getvalue())
 
 
 class TensorBoard:

@@ -53,17 +53,16 @@ def write_model(model: Module, content: dict[str, np.ndarray]) -> None:
     """Write a model's arrays. Create or remove the state that stateful recurrent layers create in their first step."""
     arrays = model.arrays()
     for name in arrays.keys() - content.keys():
-        _make_setter(model, name)(None)
+        _assign(model, name, None)
     for name in content.keys() - arrays.keys():
-        _make_setter(model, name)(asarray(content[name]))
+        _assign(model, name, asarray(content[name]))
     write({n: a for n, a in arrays.items() if n in content}, content)
 
 
-def _make_setter(model: Module, name: str) -> Any:
-    """Return a function that assigns to the attribute of this dotted name."""
+def _assign(model: Module, name: str, value: Array | None) -> None:
+    """Set the attribute of this dotted name."""
     prefix, _, last = name.rpartition(".")
-    module = dict(model.modules())[prefix]
-    return lambda value: setattr(module, last, value)
+    setattr(dict(model.modules())[prefix], last, value)
 
 
 def may_come(model: Module, name: str) -> bool:

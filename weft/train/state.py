@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from weft.nn.module import Module
@@ -35,7 +35,7 @@ class State:
     batch: int = 0
     step: int = 0
     loss: float = float("nan")
-    stopped: str = field(default="")
+    stopped: str = ""
 
     @property
     def row(self) -> Epoch:
