@@ -15,13 +15,7 @@ from weft.optim.update_arguments import named_arrays
 
 
 def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
-    """Check model, loss, optimizer, and that each of ``counts`` is an integer of at least 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The message names the argument and what would fit.
-    """
+    """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1."""
     if not isinstance(model, Module):
         raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     if not callable(loss) or isinstance(loss, type):
@@ -38,13 +32,7 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
 
 
 def fitting(optimizer: Optimizer, model: Module) -> None:
-    """Check that the optimizer's state belongs to this model's parameters.
-
-    Raises
-    ------
-    ValueError
-        The message names the first parameter whose state has another shape.
-    """
+    """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes."""
     for name, p in named_arrays(model).items():
         for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
             if array.shape not in (p.shape, optimizer.start(slot, p).shape):
@@ -55,13 +43,7 @@ def fitting(optimizer: Optimizer, model: Module) -> None:
 
 
 def repeatable(x: Any, validation: Any, steps: int | None) -> None:
-    """Check that neither data nor validation is a generator, which would be exhausted after the first epoch.
-
-    Raises
-    ------
-    ValueError
-        The message names what to pass instead.
-    """
+    """Raise ValueError if data or validation are a generator, which would be exhausted after the first epoch."""
     if isinstance(x, Iterator) and steps is None:
         raise ValueError(
             "fit: x is a generator, which is gone through once: give steps_per_epoch=, or a function that makes a new one for "
@@ -75,13 +57,7 @@ def repeatable(x: Any, validation: Any, steps: int | None) -> None:
 
 
 def watching(callbacks: Sequence[Any], validated: bool) -> None:
-    """Check that no callback monitors a figure of validation data if there are none.
-
-    Raises
-    ------
-    ValueError
-        The message names the callback and the figure.
-    """
+    """Raise ValueError if a callback monitors a figure of validation data and there are none."""
     for c in callbacks:
         name = getattr(c, "monitor", None)
         if isinstance(name, str) and name.startswith("val_") and not validated:
@@ -92,13 +68,7 @@ def watching(callbacks: Sequence[Any], validated: bool) -> None:
 
 
 def apart(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
-    """Check that no callback writes the file of the checkpoint.
-
-    Raises
-    ------
-    ValueError
-        The message names the callback and the file.
-    """
+    """Raise ValueError if a callback writes the file of the checkpoint."""
     for c in callbacks:
         path = getattr(c, "path", None)
         if isinstance(path, str | os.PathLike) and os.path.realpath(path) == os.path.realpath(checkpoint):

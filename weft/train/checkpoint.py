@@ -100,13 +100,7 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
 
 
 def load(path: str | os.PathLike) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, or not a checkpoint.
-    """
+    """Read a checkpoint. Raise DataError if the file is damaged, or not a checkpoint."""
     arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
@@ -124,12 +118,9 @@ def load(path: str | os.PathLike) -> Checkpoint:
 
 
 def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
-    """Check that a checkpoint belongs to this run. ``parts``: the present arrays of model, optimizer and step
+    """Raise DataError, which names the first difference, if a checkpoint belongs to another run.
 
-    Raises
-    ------
-    DataError
-        The message names the first difference.
+    ``parts``: the present arrays of model, optimizer and step
     """
     for field, current in json.loads(json.dumps(run)).items():
         stored = checkpoint.run.get(field)
@@ -146,13 +137,7 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
 
 
 def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
-    """Load the state of a callback.
-
-    Raises
-    ------
-    DataError
-        The callback raises, or the state does not fit the model.
-    """
+    """Load the state of a callback. Raise DataError if the callback raises, or the state does not fit the model."""
     name = type(callback).__name__
     try:
         callback.load_state_dict(state)
@@ -276,12 +261,9 @@ EPOCH: Form = {
 
 
 def understood(content: bytes, path: Any) -> dict[str, Any]:
-    """Parse and validate ``state.json``. Return its tables, with the rows of epochs as :class:`Epoch`.
+    """Parse ``state.json`` and return its tables, with the rows of epochs as :class:`Epoch`.
 
-    Raises
-    ------
-    DataError
-        A field is missing or invalid.
+    Raise DataError if a field is missing or invalid.
     """
     try:
         tables = json.loads(content.decode(), parse_int=_int)
@@ -324,12 +306,7 @@ def _damaged_error(path: Any, why: str) -> DataError:
 def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
     """Context manager: lock the checkpoint at ``path`` against other runs. None: do nothing
 
-    Raises
-    ------
-    DataError
-        Another run holds the lock, or the lock's name exists but is not a lock file.
-    OSError
-        No file can be written there.
+    Raise DataError if another run holds the lock, or the lock's name exists but is not a lock file.
     """
     if path is None:
         yield
