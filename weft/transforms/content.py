@@ -23,33 +23,7 @@ import numpy as np
 from weft.array import Array
 from weft.devices.native_protocols import Watched
 from weft.runtime.traced_int import RUN_TIME
-from weft.transforms.reach import (
-    ANY,
-    attributes_named,
-    contents_of,
-    is_library,
-    is_third_party,
-    is_unnamed,
-    methods_named,
-    names_in,
-)
-from weft.transforms.records import (
-    MISSING,
-    CellsRecord,
-    ClassRecord,
-    DictRecord,
-    Form,
-    ListRecord,
-    ModuleRecord,
-    ObjectRecord,
-    OptimizerRecord,
-    Path,
-    Record,
-    VariablesRecord,
-    form_of,
-    record_for,
-    ways_into,
-)
+from weft.transforms import reach, records
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 from weft.transforms.values import CONSTANTS, EXACT, Hashed, cells_of, key_of_values
 
@@ -89,18 +63,18 @@ class Content:
         self.beside = beside
         self._cells_of_values: dict[int, int] | None = None
         self._keys_of_values: dict[frozenset[int], Hashed] = {}
-        self.records: list[Record] = []
+        self.records: list[records.Record] = []
         self.values: tuple[Any, ...] = ()
         self.moving: frozenset[int] = frozenset()
         self.numbers = False
         self.count = Structure.count
-        self.untold: list[Record] = []
+        self.untold: list[records.Record] = []
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
-        self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner's id: an empty record, and the names
-        self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # by id: an empty record, and the object's class or id
+        self._variables: dict[int, tuple[records.Record, dict[str, None]]] = {}  # by owner's id: an empty record, and the names
+        self._objects: dict[int, tuple[records.ObjectRecord, Any]] = {}  # by id: an empty record, and the object's class or id
         self._classes: dict[type, bool] = {}  # True for a class that is reached as itself, not by its objects
         self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user, by id
         self._words: set[str] = set() if words is None else words
@@ -122,9 +96,9 @@ class Content:
             return (Content, self._seen[id(x)])
         self._seen[self._keep_alive(x)] = len(self._seen)
         if is_module(x):
-            return self._object(x, ModuleRecord)
+            return self._object(x, records.ModuleRecord)
         if hasattr(kind, "__structure__"):
-            return (self._object(x, OptimizerRecord), *map(self.of, x.__parts__()))
+            return (self._object(x, records.OptimizerRecord), *map(self.of, x.__parts__()))
         if isinstance(x, functools.partial):
             return (kind, self.of(x.func, deep), self.of(x.args, deep), self.of(x.keywords, deep))
         if isinstance(x, types.MethodType):
@@ -135,14 +109,14 @@ class Content:
             self._namespace(x)
             return (kind, id(x))
         if isinstance(x, type):
-            if is_unnamed(x) or not self._is_library(x.__module__):
+            if reach.is_unnamed(x) or not self._is_library(x.__module__):
                 self._classes[x] = True
             return (kind, x)
-        container = record_for(x)
+        container = records.record_for(x)
         if container is not None:
             return self._container(x, container, deep)
         if has_content(x):
-            return self._object(x, ObjectRecord)
+            return self._object(x, records.ObjectRecord)
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
             return (id(x), self.of(inner, deep))
@@ -161,22 +135,22 @@ class Content:
         self.held.append(x)
         return id(x)
 
-    def _object(self, x: Any, record: type[ObjectRecord]) -> Any:
+    def _object(self, x: Any, record: type[records.ObjectRecord]) -> Any:
         """Register an object. :meth:`close` records its attributes when all attribute names in the code are known."""
         kind = type(x)
         self._classes.setdefault(kind, False)
-        library = self._is_library(kind.__module__) and not is_unnamed(kind)
+        library = self._is_library(kind.__module__) and not reach.is_unnamed(kind)
         everything = library or dataclasses.is_dataclass(kind)  # all attributes are read
-        same = is_only_attributes(kind) and record is not OptimizerRecord
+        same = is_only_attributes(kind) and record is not records.OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (Content, self._seen[id(x)])
 
-    def _record(self, record: Record, deep: bool = True, whole: bool = False) -> list[Any]:
+    def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> list[Any]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
         record.deep = deep
         record.names, record.values = record.read()
         parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
-        paths: list[Path] = []
+        paths: list[records.Path] = []
         for k, value in enumerate(record.values):
             if not whole and (type(value) in CONSTANTS or isinstance(value, Array)):
                 parts.append(True)
@@ -192,15 +166,15 @@ class Content:
 
     def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
         """Return the key of a value of a record, and the tuple indices of the leaves in it."""
-        form: Form | None = form_of(value)
-        return (self.of(value, deep), ()) if form is None else (form, tuple(ways_into(form)))
+        form: records.Form | None = records.form_of(value)
+        return (self.of(value, deep), ()) if form is None else (form, tuple(records.ways_into(form)))
 
-    def _container(self, x: Any, kind: type[Record], deep: bool) -> Any:
+    def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
             return (id(x), x.shape, x.dtype)
         if not deep and (id(x) in self._skipped or len(x) > FEW):
             return id(x)
-        whole = kind not in (DictRecord, ListRecord) or len(x) > MANY
+        whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
         return (type(x), *array_type, *self._record(kind(x), deep, whole))
 
@@ -208,19 +182,19 @@ class Content:
         parts: list[Any] = [types.FunctionType, id(f.__code__)]
         parts += [self.of(x, deep=False) for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
         if self._is_library(f.__globals__.get("__name__")):
-            return (*parts, *[self.of(x, deep=False) for x in contents_of(f)])
+            return (*parts, *[self.of(x, deep=False) for x in reach.contents_of(f)])
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
-        names = names_in(f.__code__)
+        names = reach.names_in(f.__code__)
         self._words |= names.words
         self._stores |= names.stores
         for name in names.variables:
-            self._variable(VariablesRecord(f.__globals__), name, f.__globals__.get(name, MISSING))
+            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, records.MISSING))
         for name, attribute in names.attributes:
-            owner = f.__globals__.get(name, MISSING)
+            owner = f.__globals__.get(name, records.MISSING)
             if isinstance(owner, types.ModuleType):
                 if not self._is_library(owner.__name__):
-                    self._variable(VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, MISSING))
+                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, records.MISSING))
                 continue
             self._words.add(attribute)
             if isinstance(owner, type):
@@ -231,17 +205,17 @@ class Content:
             if isinstance(module, types.ModuleType):
                 self._namespace(module)
         if f.__dict__.keys() - {"__wrapped__"}:
-            parts += self._record(DictRecord(f.__dict__), deep=False)
+            parts += self._record(records.DictRecord(f.__dict__), deep=False)
         return tuple(parts)
 
-    def _variable(self, owner: Record, name: str, value: Any) -> None:
+    def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
-        if value is MISSING:
+        if value is records.MISSING:
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
-            if is_third_party(module) and self._is_library(module):
-                self._words.add(ANY)  # it may read any attribute of its arguments
+            if reach.is_third_party(module) and self._is_library(module):
+                self._words.add(reach.ANY)  # it may read any attribute of its arguments
             imported = getattr(value, "__name__", "") == name and (isinstance(value, _BUILT_IN) or self._is_library(module))
             if isinstance(value, types.ModuleType):
                 self._namespace(value)
@@ -250,7 +224,7 @@ class Content:
         self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
 
     def _is_library(self, module: Any) -> bool:
-        return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
+        return reach.is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
     def close(self, *keys: Any) -> Content:
         """Follow the variables and methods in the code of functions, and complete the key and the values."""
@@ -266,7 +240,7 @@ class Content:
             parts.append((kind, *self._add_record(record, tuple(counting), [parts_by_place[key, name] for name in counting])))
         if self._cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
-            parts.append(self._add_record(CellsRecord(owners), of_cells, [parts_by_place[key] for key in self._cells]))
+            parts.append(self._add_record(records.CellsRecord(owners), of_cells, [parts_by_place[key] for key in self._cells]))
         self.key = Hashed((*keys, *parts))
         self._update_values()
         start = 0
@@ -281,10 +255,10 @@ class Content:
         before = len(parts_by_place) + len(methods)
         for module in list(self._namespaces.values()):
             for name in self._words.intersection(vars(module)):
-                self._variable(VariablesRecord(vars(module)), name, getattr(module, name))
+                self._variable(records.VariablesRecord(vars(module)), name, getattr(module, name))
         for key, (_, _, cell) in list(self._cells.items()):
             if key not in parts_by_place:
-                value = CellsRecord((cell,)).read()[1][0]
+                value = records.CellsRecord((cell,)).read()[1][0]
                 parts_by_place[key] = value, self._part(value, deep=False)
         for key, (variables, names) in list(self._variables.items()):
             fresh = tuple([name for name in names if (key, name) not in parts_by_place])
@@ -295,18 +269,18 @@ class Content:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for method in methods_named(cls, self._words):
+            for method in reach.methods_named(cls, self._words):
                 if id(method) not in methods:
                     methods[id(method)] = self.of(method)
-            for base, name in attributes_named(cls, self._words):
-                self._variables.setdefault(id(base), (ClassRecord(base), {}))[1][name] = None
+            for base, name in reach.attributes_named(cls, self._words):
+                self._variables.setdefault(id(base), (records.ClassRecord(base), {}))[1][name] = None
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
-                    self._variables.setdefault(id(cls), (ClassRecord(cls), {}))[1][name] = None
+                    self._variables.setdefault(id(cls), (records.ClassRecord(cls), {}))[1][name] = None
         unread = any([(key, name) not in parts_by_place for key, (_, names) in self._variables.items() for name in names])
         return unread or len(parts_by_place) + len(methods) > before
 
-    def _add_record(self, record: Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
+    def _add_record(self, record: records.Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
         """Add a record of variables or attributes that have been read, and return their names and keys."""
         paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
         self.records.append(record.again(names, tuple([value for value, _ in values]), paths))
@@ -338,16 +312,16 @@ class Content:
         count = Structure.count
         if count == self.count and all([record.unchanged() for record in self.untold]):
             return True
-        records = self.records.copy()
-        for k, record in enumerate(records):
+        current = self.records.copy()
+        for k, record in enumerate(current):
             if (record.told and count == self.count) or record.unchanged():
                 continue
             renewed = record.renewed()
             if renewed is None:
                 return False
-            records[k] = renewed
-        if any(new is not old for new, old in zip(records, self.records, strict=True)):
-            self.records = records
+            current[k] = renewed
+        if any(new is not old for new, old in zip(current, self.records, strict=True)):
+            self.records = current
             self._update_values()
         self.count = count
         return True
@@ -357,7 +331,7 @@ class Content:
         for record in self.untold:
             yield record.watch()
 
-    def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:
+    def places(self) -> Iterator[tuple[records.Record, int, tuple[int, ...]]]:
         """Yield, for each leaf, its record, the number of the value, and the tuple indices into the value."""
         for record in self.records:
             for k, indices in record.paths:
@@ -380,4 +354,4 @@ def has_content(x: Any) -> bool:
         return True
     library = kind.__module__.partition(".")[0]
     ours = library != "weft" and library not in sys.stdlib_module_names
-    return kind.__hash__ is object.__hash__ and (ours or is_unnamed(kind))
+    return kind.__hash__ is object.__hash__ and (ours or reach.is_unnamed(kind))
