@@ -23,6 +23,7 @@ from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.graph.source_lines import user_frame, user_line
+from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.cell import read, write
 from weft.runtime.context import LOCAL
 from weft.transforms.aliases import touch
@@ -242,7 +243,6 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     Examples
     --------
-    >>> import weft as wf
     >>> value, slope = wf.value_and_grad(lambda x: (x**2).sum())(wf.array([1.0, 2.0, 3.0]))
     >>> float(value), slope
     (14.0, array([2., 4., 6.], dtype=float32))
@@ -294,22 +294,12 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """Return a function that computes the gradient of ``f``. It can be differentiated again.
 
-    Parameters
-    ----------
-    f, argnums, has_aux : as in :func:`value_and_grad`
-
     Returns
     -------
     function of the same arguments: gradient, or (gradient, aux)
 
-    Raises
-    ------
-    ShapeError, DTypeError, TypeError, ValueError, TraceError
-        As :func:`value_and_grad`.
-
     Examples
     --------
-    >>> import weft as wf
     >>> cube = lambda x: x**3
     >>> float(wf.grad(wf.grad(cube))(wf.array(2.0)))
     12.0
@@ -347,7 +337,6 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
 
     Examples
     --------
-    >>> import weft as wf
     >>> y, pull = wf.vjp(lambda x: x * x, wf.array([1.0, 2.0]))
     >>> pull(wf.array([1.0, 10.0]))
     (array([ 2., 40.], dtype=float32),)
@@ -386,3 +375,7 @@ def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tupl
         return tuple(c.result([next(remaining) for n in c.nodes if n is not None]) for c in chosen)
 
     return out, pullback
+
+
+complete_docs(value_and_grad, grad)
+complete_each(vjp)
