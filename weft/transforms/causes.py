@@ -204,17 +204,17 @@ def _record_outline(record: Record) -> Any:
 def argument_names(f: Callable, structure: Any) -> list[str]:
     """Return the name of each leaf of the arguments in messages: ``the argument `x['w']```."""
     try:
-        parameters = [p.name for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
-        kinds = [p.kind for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        parameters = [p for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
     except (TypeError, ValueError):
-        parameters, kinds = [], []
+        parameters = []
+    kinds = [p.kind for p in parameters]
 
     def positional(k: int) -> str:
         if k < len(parameters) and kinds[k] is not inspect.Parameter.VAR_POSITIONAL:
-            return parameters[k]
+            return parameters[k].name
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             at = kinds.index(inspect.Parameter.VAR_POSITIONAL)
-            return f"{parameters[at]}[{k - at}]"
+            return f"{parameters[at].name}[{k - at}]"
         return f"number {k}"
 
     if isinstance(structure, int):
@@ -312,7 +312,7 @@ def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, An
         if any([value is array for value in (x.values() if isinstance(x, dict) else x) for array in arrays]):
             where = where or f"in `{names_by_id.get(id(x)) or type(x).__name__}`, which grows"
     line = next((user_line(line) for line in lines if line is not None), "")
-    origin = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
+    origin = f" The array was made in line {_line(line)}." if line else ""
     return (
         f"{named(f)} leaves arrays behind at each call ({where or 'in an attribute, a global, a list or a dict'}): it is traced "
         f"again each time, which is slow.{origin} Return the array, or write into an array that exists, with `a[...] = value`"
