@@ -86,7 +86,7 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 def test_what_weft_would_hold_so_is_refused(maker: str, dtype: str) -> None:
     turned = np.dtype(dtype).newbyteorder("S")
     for spelling in (turned, turned.str):
-        with pytest.raises(DTypeError, match=rf"no numbers in the other byte order, '{turned.str}': give '{turned.name}' here"):
+        with pytest.raises(DTypeError, match=rf"no numbers in the other byte order, '{turned.str}': use '{turned.name}' here"):
             MAKERS[maker](spelling)
     MAKERS[maker](turned.newbyteorder("S"))
 
