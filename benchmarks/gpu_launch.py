@@ -48,7 +48,7 @@ def measured() -> dict[str, Any]:
     device = CardDevice(IdleDriver(compiler), "gpu", None, compiler, 4096)
     x, w = (np.ones((1024, 512), np.float32) for _ in range(2))
     graph = wf.jit(centred).trace(wf.array(x), wf.array(w)).graph
-    run = device.compile(build(execute.detached(graph), device.target))
+    run = device.compile(build(execute.copy_structure(graph), device.target))
     inputs = [device.upload(a) for a in (x, w)]
     run(inputs)
     places = [[(k + 1) * 4096 + again * (1 << 20) for k in range(8)] for again in range(2)]

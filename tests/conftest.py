@@ -15,7 +15,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share wh
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
 from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
-from weft.runtime.context import LOCAL  # noqa: E402
+from weft.runtime.context import CONTEXT  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 
@@ -38,11 +38,11 @@ def rng(request) -> np.random.Generator:
 @pytest.fixture
 def lazy() -> Iterator[None]:
     """However small or new, nothing runs but what is compiled at a look: what a test says of looks, kernels and counts."""
-    before = LOCAL.at_once, LOCAL.patience
-    LOCAL.at_once = 0
-    LOCAL.patience = 0.0
+    before = CONTEXT.max_eager_bytes, CONTEXT.compile_threshold
+    CONTEXT.max_eager_bytes = 0
+    CONTEXT.compile_threshold = 0.0
     yield
-    LOCAL.at_once, LOCAL.patience = before
+    CONTEXT.max_eager_bytes, CONTEXT.compile_threshold = before
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

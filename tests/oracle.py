@@ -14,20 +14,20 @@ import numpy as np
 
 import weft.functions
 from tests.kernel.samples.sample import Sample
-from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format, of_kind
+from weft.dtypes.formats import FLOAT64, FROM_NUMPY, Format, formats_of_kind
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
-from weft.graph.primitives.table import LATER
+from weft.graph.primitives.table import LAZY_ENTRIES
 
 for _file in pkgutil.walk_packages(weft.functions.__path__, "weft.functions."):
     importlib.import_module(_file.name)
-for _module in LATER:
+for _module in LAZY_ENTRIES:
     importlib.import_module(f"weft.graph.primitives.{_module}")
 
 # relative error of one rounding: half the distance of 1 to the next number
-EPS = {f.numpy: 2.0 ** -(f.mantissa + 1) for f in of_kind("float")}
-NARROW = tuple(f.numpy for f in of_kind("float") if f.narrow)
+EPS = {f.numpy: 2.0 ** -(f.mantissa + 1) for f in formats_of_kind("float")}
+NARROW = tuple(f.numpy for f in formats_of_kind("float") if f.narrow)
 
 
 def in_numpy(dtype: Any) -> np.dtype:

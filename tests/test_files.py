@@ -18,7 +18,7 @@ import pytest
 import weft as wf
 from weft.errors import DataError
 from weft.process import files
-from weft.process.files import read, write_whole
+from weft.process.files import read, write_atomically
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,10 +37,10 @@ def mask() -> object:
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o604, 0o777, 0o200])
 def test_a_mode_stays_and_new_files_get_the_masks(tmp_path: Path, mask: object, mode: int) -> None:
     path = tmp_path / "w"
-    write_whole(path, b"one")
+    write_atomically(path, b"one")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     path.chmod(mode)
-    write_whole(path, b"two")
+    write_atomically(path, b"two")
     assert stat.S_IMODE(path.stat().st_mode) == mode and names(tmp_path) == ["w"]
     path.chmod(0o600)
     assert read(path, "file") == b"two"
@@ -59,7 +59,7 @@ def test_the_fresh_file_is_never_more_open_than_the_old_one(tmp_path: Path, monk
         return handle
 
     monkeypatch.setattr(os, "open", opened)
-    write_whole(path, b"more")
+    write_atomically(path, b"more")
     assert seen == [(0o600, True)]
 
 
@@ -74,12 +74,12 @@ def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(tmp_path: Path,
 
     monkeypatch.setattr(os, "fchown", refuse)
     with open(path, "r+b") as f:
-        files._take_over(f.fileno(), other)
+        files._copy_ownership(f.fileno(), other)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "function": lambda path: write_whole(path, b"x"),
+    "function": lambda path: write_atomically(path, b"x"),
     "save": lambda path: wf.io.save(path, {"w": wf.ones(2)}),
     "module": lambda path: wf.nn.Linear(2, 3).save(path),
     "checkpoint": lambda path: fit(checkpoint=path, resume=False),
@@ -136,7 +136,7 @@ def test_read_only_files_and_folders_are_left_alone(tmp_path: Path, monkeypatch:
         # root may write everywhere: the system's answer is what others get
         monkeypatch.setattr(os, "access", lambda p, how, place=place: not (Path(p) == place and how & os.W_OK))
         with pytest.raises(PermissionError, match=message):
-            write_whole(path, b"new")
+            write_atomically(path, b"new")
     assert path.read_bytes() == b"old" and names(tmp_path) == ["w"]
 
 
@@ -145,8 +145,8 @@ def test_links_are_followed_to_files_and_stay(tmp_path: Path) -> None:
     (tmp_path / "real" / "w").write_bytes(b"old")
     os.symlink("real/w", tmp_path / "link")
     os.symlink("real/fresh", tmp_path / "ahead")
-    write_whole(tmp_path / "link", b"new")
-    write_whole(tmp_path / "ahead", b"made")
+    write_atomically(tmp_path / "link", b"new")
+    write_atomically(tmp_path / "ahead", b"made")
     assert (tmp_path / "real" / "w").read_bytes() == b"new" and (tmp_path / "real" / "fresh").read_bytes() == b"made"
     assert (tmp_path / "link").is_symlink() and (tmp_path / "ahead").is_symlink() and names(tmp_path) == ["ahead", "link", "real"]
 
@@ -160,23 +160,23 @@ def test_planted_links_are_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("w.part", f"w.{'0' * 16}.part"):
         os.symlink(victim, tmp_path / name)
     with pytest.raises(FileExistsError):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert victim.read_bytes() == b"mine" and not path.exists()
-    write_whole(path, b"new")
+    write_atomically(path, b"new")
     assert victim.read_bytes() == b"mine" and path.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "fchmod"])
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     path = tmp_path / "w"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
 
     def fail(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     monkeypatch.undo()
     assert path.read_bytes() == b"old" and names(tmp_path) == ["w"]
 
@@ -187,42 +187,42 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_p
     for name in (f"w.{'a' * 15}.part", f"w2.{'a' * 16}.part", f"w.{'g' * 16}.part", "w.part"):
         (tmp_path / name).write_bytes(b"somebody else's")
     handle, fresh = files._fresh(path)
-    write_whole(path, b"new")
+    write_atomically(path, b"new")
     assert fresh.exists() and not (tmp_path / f"w.{'a' * 16}.part").exists() and len(names(tmp_path)) == 6
     os.close(handle)
-    write_whole(path, b"newer")
+    write_atomically(path, b"newer")
     assert not fresh.exists() and len(names(tmp_path)) == 5
 
 
 def test_long_names(tmp_path: Path) -> None:
     for size in (219, 221, 255):
         path = tmp_path / ("n" * size)
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
         handle, fresh = files._fresh(path)
         os.close(handle)
-        write_whole(path, b"newer")
+        write_atomically(path, b"newer")
         assert path.read_bytes() == b"newer" and not fresh.exists()
 
 
 _WRITER = """
 import sys
-from weft.process.files import write_whole
+from weft.process.files import write_atomically
 for k in range(int(sys.argv[3])):
-    write_whole(sys.argv[1], (sys.argv[2] * 50_000).encode())
+    write_atomically(sys.argv[1], (sys.argv[2] * 50_000).encode())
 """
 
 
 def test_several_writers_and_a_reader(tmp_path: Path) -> None:
     """Processes and threads at once: whoever looks sees one writer's file, whole."""
     path = tmp_path / "w"
-    write_whole(path, b"z" * 50_000)
+    write_atomically(path, b"z" * 50_000)
     children = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), c, "60"], cwd=ROOT) for c in "ab"]
     failed: list[BaseException] = []
 
     def write(letter: bytes) -> None:
         try:
             for _ in range(30):
-                write_whole(path, letter * 50_000)
+                write_atomically(path, letter * 50_000)
         except BaseException as error:
             failed.append(error)
 

@@ -23,7 +23,7 @@ class ShapeError(ValueError):
     """Shapes do not fit together."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(as_called(message))
+        super().__init__(name_called_function(message))
 
 
 class EmptyError(ShapeError, IndexError):
@@ -34,14 +34,14 @@ class DTypeError(TypeError):
     """A dtype is unknown or does not fit."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(as_called(message))
+        super().__init__(name_called_function(message))
 
 
 class AxisError(np.exceptions.AxisError):
     """The array does not have this axis; NumPy's error, an IndexError and a ValueError."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(as_called(message))
+        super().__init__(name_called_function(message))
 
 
 class LabelError(IndexError, ValueError):
@@ -61,7 +61,7 @@ class TraceError(TypeError):
 
 
 # Exceptions of a run itself. Others, such as a signal handler's, come from outside and are never suppressed.
-OF_RUNS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
+RUN_ERRORS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
 
 
 def short(value: Any) -> str:
@@ -69,7 +69,7 @@ def short(value: Any) -> str:
     return reprlib.repr(value)
 
 
-def gib(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     """Format a number of bytes for messages: ``17.2 GiB``."""
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"
 
@@ -82,13 +82,13 @@ def seconds(s: float) -> str:
     return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
 
 
-def out_of_bounds(index: int, axis: int, size: int, where: str = "", function: str = "") -> IndexError:
+def index_error(index: int, axis: int, size: int, where: str = "", function: str = "") -> IndexError:
     """Return NumPy's error for an index out of range; ``where`` is the user's line, ``function`` the function called there."""
     text = f"index {index} is out of bounds for axis {axis} with size {size}"
     return IndexError((f"{function}: " if function else "") + text + (f" ({where})" if where else ""))
 
 
-def is_own(file: str) -> bool:
+def is_own_file(file: str) -> bool:
     """Return whether a code object's file is in weft's package, however its path is spelled."""
     own = _OWN.get(file)
     if own is None:
@@ -99,7 +99,7 @@ def is_own(file: str) -> bool:
 def _called(frame: Any) -> tuple[str, Any]:
     """Return the name and frame of weft's function that the user's line called, or ``("", None)`` if it has no public name."""
     called = None
-    while frame is not None and is_own(frame.f_code.co_filename):
+    while frame is not None and is_own_file(frame.f_code.co_filename):
         called, frame = frame, frame.f_back
     if called is None or called.f_code.co_filename == _OPERATORS:  # a + b calls no named function
         return "", None
@@ -107,7 +107,7 @@ def _called(frame: Any) -> tuple[str, Any]:
     return ("", None) if name[0] in "_<" else (name, called)
 
 
-def as_called(message: str) -> str:
+def name_called_function(message: str) -> str:
     """Replace the function name at the beginning of a message by the function that the user called.
 
     Functions call each other, so the function that raises is often another one.
@@ -120,7 +120,7 @@ def as_called(message: str) -> str:
     return f"{function}: {text}" if ours else message
 
 
-def place_of(value: Any) -> tuple[str, str]:
+def find_argument(value: Any) -> tuple[str, str]:
     """Return which function of weft the user called and which of its arguments ``value`` is; "" for what is unknown.
 
     For errors that are raised far below that function, as in the conversion of operands.
@@ -143,7 +143,7 @@ def place_of(value: Any) -> tuple[str, str]:
 
 def told(value: Any) -> str:
     """Return the beginning of a message about ``value``: "function: argument: ", as far as they are known."""
-    function, argument = place_of(value)
+    function, argument = find_argument(value)
     return f"{function}: {argument}: " if argument else f"{function}: " if function else ""
 
 
@@ -158,7 +158,7 @@ def renamed(error: Exception, name: str, **arguments: str) -> Exception:
 
 
 @contextlib.contextmanager
-def said_by(function: str) -> Iterator[None]:
+def name_numpy_errors(function: str) -> Iterator[None]:
     """Raise NumPy's errors inside the ``with`` block in the name of weft's function."""
     try:
         yield
@@ -170,7 +170,7 @@ def said_by(function: str) -> Iterator[None]:
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Issue a warning at the user's line."""
     frame: Any = sys._getframe(1)
-    while frame.f_back is not None and is_own(frame.f_code.co_filename):
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
     where = frame.f_globals
     warnings.warn_explicit(

@@ -48,10 +48,10 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 
     f: Any = wf.jit(slopes if backward else lambda q, k, v, dy: attend(q, k, v))
     on = [wf.array(a) for a in arrays]
-    with always_chained(setting.quick):
+    with force_chained(setting.quick):
         result = (f(*on)[0] if backward else f(*on)).numpy()[0, 0, :CHECKED]  # the result, or the gradient of the query
     q, k, v, dy = (a[0, 0].astype(np.float64) for a in arrays)
-    row = told(apart(result, _want(q, k, v, dy, causal, backward), terms=length))
+    row = told(apart(result, _reference(q, k, v, dy, causal, backward), terms=length))
     row |= {"sample": [float(v) for v in result.reshape(-1)[:4]]}
     row |= setting.timed({"weft": lambda: f(*on), "torch": _torch(setting, arrays, causal, backward)})
     batch, heads, _, width = arrays[0].shape
@@ -65,7 +65,7 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 
 
 @contextmanager
-def always_chained(quick: bool) -> Iterator[None]:
+def force_chained(quick: bool) -> Iterator[None]:
     """Context manager: in a quick run, use the chained kernel although there are few scores."""
     before = layer.STORED
     layer.STORED = -1 if quick else before
@@ -75,7 +75,7 @@ def always_chained(quick: bool) -> Iterator[None]:
         layer.STORED = before
 
 
-def _want(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, causal: bool, backward: bool) -> np.ndarray:
+def _reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, dy: np.ndarray, causal: bool, backward: bool) -> np.ndarray:
     """Return the first positions of one head in float64: the result, or the gradient of the query."""
     few = q[:CHECKED]
     scores = few @ k.T / np.sqrt(q.shape[-1])

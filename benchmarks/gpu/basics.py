@@ -18,7 +18,7 @@ import numpy as np
 
 import weft as wf
 from benchmarks.gpu.about import versions
-from benchmarks.gpu.attention import always_chained
+from benchmarks.gpu.attention import force_chained
 from benchmarks.gpu.closeness import apart, told
 from benchmarks.gpu.setting import Rows, Setting, normal
 from weft.devices import get_device
@@ -27,7 +27,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.card_allocator import CardMemory
 from weft.devices.cuda.cards import cards
 from weft.devices.cuda.nvidia import NvidiaDriver
-from weft.devices.faults import OutOfRoom
+from weft.devices.faults import OutOfDeviceMemory
 from weft.dtypes.formats import FLOAT32, UINT8
 from weft.graph.node import Graph
 from weft.graph.primitives.table import TABLE, bind, input_leaf
@@ -189,7 +189,7 @@ def _memory(setting: Setting) -> dict[str, Any]:
         try:
             device.allocate(2 * device.driver.total)
             return {"says": "twice the card's memory was given out", "right": False}
-        except OutOfRoom as error:
+        except OutOfDeviceMemory as error:
             refused = str(error).split(":")[0]
     with wf.device(setting.device):
         again = float(wf.jit(lambda x: x.sum())(wf.array(np.ones(100, np.float32))))
@@ -381,7 +381,7 @@ def _random(x: Any) -> Any:
 def _numbers(setting: Setting, kernel: Kernel) -> dict[str, Any]:
     """Compare a kernel's results with the CPU's."""
     f, pairs = kernel.function, []
-    with always_chained(kernel.chained and (setting.quick or setting.device == "gpu-sim")):
+    with force_chained(kernel.chained and (setting.quick or setting.device == "gpu-sim")):
         for name in (setting.device, "cpu"):
             with wf.device(name):
                 outputs = wf.jit(lambda *x: f(*x))(*map(wf.array, kernel.given))

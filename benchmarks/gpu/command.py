@@ -20,7 +20,7 @@ from benchmarks.gpu.steps import NAMES, STEPS, Step, broken
 from benchmarks.gpu.tables import table
 from weft.devices.names import named, why_not
 from weft.errors import DeviceError
-from weft.process.run_lock import only_one
+from weft.process.run_lock import hold_run_lock
 
 FOLDER = "weft-bench-gpu"
 CHILD = (sys.executable, "-m", "benchmarks.gpu")
@@ -60,8 +60,8 @@ def gpu(arguments: argparse.Namespace) -> int:
     if not 0 < minutes <= _DAY:
         raise ValueError(f"bench gpu: --minutes must be more than 0 and at most {_DAY}, a day, not {minutes:g}")
     folder = _make_folder(arguments)
-    lock = only_one(folder / ".lock", "bench gpu", f"the folder {str(folder)!r}", "name another by --out")
-    with together.ended_like_ctrl_c(), lock:
+    lock = hold_run_lock(folder / ".lock", "bench gpu", f"the folder {str(folder)!r}", "name another by --out")
+    with together.signals_as_interrupts(), lock:
         steps, done = _select_steps(folder, steps, arguments)
         end = time.monotonic() + 60 * minutes
         count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
@@ -163,7 +163,7 @@ def _run(step: Step, device: str, folder: Path, share: float, quick: bool, pack:
         result.update(status=record.CUT, reason="no time was left for it", quick=quick)
         record.write(folder, result)
         return result
-    record.try_again(folder, step.name)
+    record.discard_failures(folder, step.name)
     begin = time.monotonic()
     for _ in range(_AGAIN):
         left, before = share - (time.monotonic() - begin), (record.read(folder, step.name) or {"seconds": 0.0})["seconds"]

@@ -16,7 +16,7 @@ import numpy as np
 import weft as wf
 from benchmarks.gpu.closeness import told
 from benchmarks.gpu.peers import TorchWords
-from benchmarks.gpu.setting import Rows, Setting, numpys
+from benchmarks.gpu.setting import Rows, Setting, numpy_dtype
 from benchmarks.gpu.timing import Effort
 from benchmarks.nets import NETS, Net, Weft, executed, forward, layers, weights
 
@@ -89,7 +89,7 @@ def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, An
     pass_forward, step = _functions(net)
     images, ws = given(net)
     batch, work = net[1], sum([layer.flops for layer in layers(net)])
-    x, share = wf.array(images.astype(dtype)), wf.array(np.full((batch, 1), SCALE, numpys(dtype)))
+    x, share = wf.array(images.astype(dtype)), wf.array(np.full((batch, 1), SCALE, numpy_dtype(dtype)))
     parameters = [wf.array(w.astype(dtype)) for w in ws]
     row: dict[str, Any] = {"batch": batch}
     result = pass_forward(x, parameters).numpy()
@@ -122,7 +122,7 @@ def _check(net: Net, dtype: str, result: np.ndarray, step: Callable[..., Any], x
     rate = 0.5 * max(np.abs(w).max() for w in before) / max(np.abs(s).max() for s in slopes)
     rate = float(min(rate, 1e4))
     changed = [wf.array(w.astype(dtype)) for w in before]
-    alone = np.zeros((len(images), 1), numpys(dtype))
+    alone = np.zeros((len(images), 1), numpy_dtype(dtype))
     alone[:CHECKED] = SCALE
     step(x, changed, wf.array(alone), rate)
     moved = [(b - w.numpy().astype(np.float32)) / rate for b, w in zip(before, changed, strict=True)]

@@ -79,7 +79,7 @@ def _row(setting: Setting, layer: Layer, batch: int, part: str, dtype: str) -> d
     g = given(layer, batch, dtype)
     f, arrays = wf.jit(_call(part, g)), [wf.array(a) for a in (g.x, g.w, g.dy)]
     result = f(*arrays).numpy()
-    want = _on_cpu(_call(part, g), (g.x, g.w, g.dy))
+    want = _reference(_call(part, g), (g.x, g.w, g.dy))
     row = told(apart(result, want, terms=_terms(layer, batch, part)))
     row |= {"batch": batch, "sample": [float(v) for v in result.reshape(-1)[:4]]}
     sides: dict[str, Any] = {"weft": lambda: f(*arrays)}
@@ -89,7 +89,7 @@ def _row(setting: Setting, layer: Layer, batch: int, part: str, dtype: str) -> d
     return {**row, **_rates(setting, row, batch * layer.flops)}
 
 
-def _on_cpu(function: Callable[..., Any], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+def _reference(function: Callable[..., Any], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
     """Compute the reference: the function of float32 copies of the arrays, on the CPU."""
     with wf.device("cpu"):
         return wf.jit(function)(*[wf.array(a.astype(np.float32)) for a in arrays]).numpy()
@@ -129,7 +129,7 @@ def _stack(setting: Setting, dtype: str) -> dict[str, Any]:
 
     f, arrays = wf.jit(run), [wf.array(a) for a in (x, *filters)]
     result = f(*arrays).numpy()
-    row = told(apart(result, _on_cpu(run, (x, *filters)), terms=9 * channels, ulps=64))
+    row = told(apart(result, _reference(run, (x, *filters)), terms=9 * channels, ulps=64))
     row |= {"batch": batch, "sample": [float(v) for v in result.reshape(-1)[:4]]}
     sides: dict[str, Any] = {"weft": lambda: f(*arrays)}
     for last in (False, True) if setting.torch is not None else ():

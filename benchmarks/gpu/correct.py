@@ -15,13 +15,13 @@ from benchmarks.gpu.closeness import apart, told
 from benchmarks.gpu.samples import Case, derivatives, primitives, values
 from benchmarks.gpu.setting import Rows, Setting
 from benchmarks.gpu.steps import COMPILERS
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cuda.adapter import compiled
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.card_allocator import CardMemory, Memories
+from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
-from weft.graph.node import Primitive, topological
+from weft.graph.node import Primitive, topological_order
 from weft.graph.primitives.meeting import UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -150,7 +150,7 @@ def load(setting: Setting) -> Rows:
 # ---- primitives
 
 
-class _Patterned(Memories):
+class _Patterned(CardAllocator):
     """Allocator that fills memory with a pattern, so that unwritten elements are detected."""
 
     def __init__(self, device: Any, buffer_type: type[CardMemory]) -> None:
@@ -163,11 +163,11 @@ class _Patterned(Memories):
         return buffer
 
 
-def patterned(device: Any) -> None:
+def fill_with_pattern(device: Any) -> None:
     """Fill all memory that a device allocates from now on with a pattern. gpu-sim does so anyway."""
     if hasattr(device, "memories"):
         buffer_type = type("CardMemory", (CardMemory,), {"__slots__": ()})
-        ELSEWHERE[buffer_type] = device.name
+        DEVICE_OF_BUFFER_TYPE[buffer_type] = device.name
         device.memories = _Patterned(device, buffer_type)
 
 
@@ -193,7 +193,7 @@ def _outputs(device: Any, graph: Any, run: Any, arrays: Sequence[np.ndarray]) ->
 
 def check(setting: Setting) -> Rows:
     """Yield a row for each primitive."""
-    patterned(setting.card)
+    fill_with_pattern(setting.card)
     for op in _select_primitives(setting):
         yield op.name, lambda op=op: checked(setting.card, _cases(op, setting.quick))  # type: ignore[misc]
 
@@ -207,7 +207,7 @@ def scatters(setting: Setting) -> Rows:
     """Yield rows for programs that write to equal indices. Results must be NumPy's, with equal bits in all runs unless any order
     is permitted."""
     runs = 3 if setting.quick else 100
-    patterned(setting.card)
+    fill_with_pattern(setting.card)
     for op in primitives():
         if op.kind in ("scatter", "board"):
             yield f"{op.name}, samples", lambda op=op: _repeat_samples(setting, op, runs)  # type: ignore[misc]
@@ -223,7 +223,7 @@ def _repeat_samples(setting: Setting, op: Primitive, runs: int) -> dict[str, Any
     for graph, arrays in cases:
         run = device.compile(build(graph, device.target))
         count, changed = _again(setting, runs, lambda run=run, g=graph, a=arrays: _outputs(device, g, run, a))  # type: ignore[misc]
-        any_order = any(n.params.get("mode") == UNORDERED for n in topological(graph.outputs))
+        any_order = any(n.params.get("mode") == UNORDERED for n in topological_order(graph.outputs))
         least, different = min(least, count), different + (0 if any_order else changed)
     return {**row, "runs": least, "different": different, "right": row["right"] and not different}
 

@@ -6,7 +6,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from weft.process.files import write_whole
+from weft.process.files import write_atomically
 
 LOG_BYTES = 1 << 20  # of each log, its end: the file must stay small
 
@@ -37,5 +37,5 @@ class Pack:
             for file in files:
                 data = file.read_bytes()
                 archive.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
-        write_whole(self._target, content.getvalue(), "bench gpu: --zip")
+        write_atomically(self._target, content.getvalue(), "bench gpu: --zip")
         self._packed = state

@@ -11,7 +11,7 @@ import numpy as np
 
 import weft as wf
 from benchmarks.gpu.closeness import apart, told
-from benchmarks.gpu.setting import Rows, Setting, formats, numpys
+from benchmarks.gpu.setting import Rows, Setting, formats, numpy_dtype
 
 SIZES = (512, 1024, 2048, 4096, 8192)
 QUICK_SIZES = (17, 32)
@@ -62,7 +62,7 @@ def operands(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     a, b = _numbers(n)
     if kind == "int8":
         return tuple([np.clip(40 * x, -127, 127).astype(np.int8) for x in (a, b)])  # type: ignore[return-value]
-    dtype = np.dtype(np.float32) if kind in _LOOSER else numpys(kind)
+    dtype = np.dtype(np.float32) if kind in _LOOSER else numpy_dtype(kind)
     return a.astype(dtype), b.astype(dtype)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import DataError
-from weft.process.files import write_whole
+from weft.process.files import write_atomically
 
 FORM = 1  # version of the files' format
 _SHORT = 160  # characters
@@ -49,7 +49,9 @@ def fresh(step: str, title: str, share: float) -> dict[str, Any]:
 
 def write(folder: Path, result: dict[str, Any]) -> None:
     """Write a record immediately, so that no row is lost if the process ends."""
-    write_whole(path_of(folder, result["step"]), (json.dumps(_plain(result), indent=1, allow_nan=False) + "\n").encode(), "bench")
+    write_atomically(
+        path_of(folder, result["step"]), (json.dumps(_plain(result), indent=1, allow_nan=False) + "\n").encode(), "bench"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -86,7 +88,7 @@ def sentence(row: dict[str, Any]) -> str:
     return f"{'works' if good else 'BROKEN':7} {row['name']:38} {text[0] if text else ''}"
 
 
-def try_again(folder: Path, step: str) -> None:
+def discard_failures(folder: Path, step: str) -> None:
     """Move rows without figures to "failed before", so that they are measured again."""
     result = read(folder, step)
     if result is not None and failed(result):

@@ -12,11 +12,11 @@ import numpy as np
 import weft.functions
 from tests.kernel.samples.sample import Sample
 from tests.kernel.samples.table import draw_samples, has_samples
-from weft.dtypes.formats import FLOAT32, FLOATS, FROM_NUMPY, of_kind
+from weft.dtypes.formats import FLOAT32, FLOATS, FROM_NUMPY, formats_of_kind
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.graph.primitives.table import LATER
+from weft.graph.primitives.table import LAZY_ENTRIES
 
 MOST = 20_000  # elements of a sample: an interpreter is slow
 
@@ -30,7 +30,7 @@ def primitives() -> list[Primitive]:
     """Return all primitives with samples. First import ``weft/functions/``, whose files define some of them."""
     for file in pkgutil.walk_packages(weft.functions.__path__, "weft.functions."):
         importlib.import_module(file.name)
-    for module in LATER:
+    for module in LAZY_ENTRIES:
         importlib.import_module(f"weft.graph.primitives.{module}")
     return [op for op in TABLE.values() if op.kind != "leaf" and has_samples(op)]
 
@@ -40,7 +40,7 @@ def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
     samples_ = draw_samples(op, rng)
     if op.name not in ("bitcast", "cast") and op.kind != "host":
         tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
-        for dtype in [form.numpy for form in of_kind("float") if form is not FLOAT32]:
+        for dtype in [form.numpy for form in formats_of_kind("float") if form is not FLOAT32]:
             for s in list(samples_):
                 if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
                     with np.errstate(all="ignore"):

@@ -103,9 +103,9 @@ def formats(*names: str) -> list[str]:
 
 def normal(shape: tuple[int, ...], seed: int, dtype: str = "float32") -> np.ndarray:
     """Return normal random numbers in a format. They depend on shape and seed alone."""
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(numpys(dtype))
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(numpy_dtype(dtype))
 
 
-def numpys(name: str) -> np.dtype:
+def numpy_dtype(name: str) -> np.dtype:
     """Return NumPy's dtype for weft's name."""
     return np.dtype(getattr(wf, name))

@@ -60,7 +60,7 @@ def _wait_for_end() -> None:
 
 
 @contextmanager
-def ended_like_ctrl_c() -> Iterator[None]:
+def signals_as_interrupts() -> Iterator[None]:
     """Context manager: SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt with their number, unless ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield

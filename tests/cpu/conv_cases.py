@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import window_order
 
@@ -112,7 +112,7 @@ def forward(
 
     dot: no order of the sum, as where the window is larger than the output.
     """
-    dtype = spelled(dtype)
+    dtype = parse_dtype(dtype)
     accum = dtype.computed
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
@@ -161,7 +161,7 @@ def weight_gradient(
     epilogue=None,
 ) -> Kernel:
     """dw[o*groups, c, kh, kw] from x[n, c*groups, h, w] and dy[n, o*groups, oh, ow]."""
-    dtype = spelled(dtype)
+    dtype = parse_dtype(dtype)
     accum = dtype.computed
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from weft.devices.cpu.emit.generated import Generated
-from weft.devices.cpu.emit.isa import ISA, host_isa, isa_of
-from weft.dtypes.parse import spelled
+from weft.devices.cpu.emit.isa import ISA, host_isa, isa_from_features
+from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
 
 _SUPPORT = """
@@ -43,7 +43,7 @@ def isas() -> dict[str, ISA]:
     have = dict(llvm.get_host_cpu_features())
     for name, gone in _WIDER.items():
         less = {feature: on and not feature.startswith(gone) for feature, on in have.items()}
-        isa = isa_of(less, host_isa().l1, host_isa().l2)
+        isa = isa_from_features(less, host_isa().l1, host_isa().l2)
         if isa.bits < min(i.bits for i in found.values()):
             found[name] = isa
     return found
@@ -126,7 +126,7 @@ def compile_kernel(kernel: Kernel) -> Compiled:
 
 def buffers(*specs):
     """Buffers of (dtype, shape) in argument order."""
-    return [Buffer(i, spelled(d), tuple(s)) for i, (d, s) in enumerate(specs)]
+    return [Buffer(i, parse_dtype(d), tuple(s)) for i, (d, s) in enumerate(specs)]
 
 
 def load(buffer: Buffer, *index, guard=(), fill=0) -> Value:
@@ -148,21 +148,21 @@ def as_affine(i) -> Affine:
 
 
 def op(name: str, *args: Value, dtype=None) -> Value:
-    return Value(name, args, spelled(dtype) if dtype is not None else args[0].dtype)
+    return Value(name, args, parse_dtype(dtype) if dtype is not None else args[0].dtype)
 
 
 def const(value, dtype) -> Value:
-    return Value("const", (), spelled(dtype), value)
+    return Value("const", (), parse_dtype(dtype), value)
 
 
 def acc(id_: int, dtype) -> Value:
-    return Value("acc", (), spelled(dtype), id_)
+    return Value("acc", (), parse_dtype(dtype), id_)
 
 
 def fresh(dtype, shape) -> np.ndarray:
-    size = int(np.prod(shape)) * spelled(dtype).bytes
+    size = int(np.prod(shape)) * parse_dtype(dtype).bytes
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64  # as the runtime's memory
-    out = raw[start:start + size].view(spelled(dtype).numpy).reshape(shape)
+    out = raw[start:start + size].view(parse_dtype(dtype).numpy).reshape(shape)
     out.reshape(-1).view(np.uint8).fill(0xA5)
     return out

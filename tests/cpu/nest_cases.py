@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness import acc, access, buffers, const, load, op
 
 from weft.dtypes.formats import FLOAT32
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Axis, Kernel, Phase, Reduction, Stage, Store
 from weft.kernel.target import Order
 
@@ -15,7 +15,7 @@ ROWS, COLUMNS = Order(32, 4096), Order(1, 64)
 
 def add(id_, axes, value, order, monoid="sum", dtype=None, accum=None):
     """A Reduction whose accumulator is as wide as its value."""
-    return Reduction(id_, axes, monoid, value, spelled(accum or value.dtype), spelled(dtype or value.dtype), order)
+    return Reduction(id_, axes, monoid, value, parse_dtype(accum or value.dtype), parse_dtype(dtype or value.dtype), order)
 
 
 def softmax(rows: int, columns: int, dtype=F32) -> Kernel:

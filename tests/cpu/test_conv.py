@@ -10,7 +10,7 @@ from conv_cases import Native, conv_reference, forward, load, weight_gradient, w
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.dtypes.formats import BOOL, FLOAT32
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import product_order
 
@@ -39,11 +39,11 @@ CASES = [
 def close(got: np.ndarray, want: np.ndarray, scale: np.ndarray, dtype) -> None:
     assert np.isfinite(got.astype(np.float64)).all()
     error = np.abs(got.astype(np.float64) - want) / (scale + 1e-30)
-    assert error.max() <= BOUND[spelled(dtype).name], error.max()
+    assert error.max() <= BOUND[parse_dtype(dtype).name], error.max()
 
 
 def random(shape, dtype, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(spelled(dtype).numpy)
+    return np.random.default_rng(seed).standard_normal(shape).astype(parse_dtype(dtype).numpy)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -10,7 +10,7 @@ from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
 from weft.dtypes.formats import FLOAT32
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
@@ -76,7 +76,7 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
     xs, ws, stride, padding, lhs, rhs, groups = CASES[name]
 
     def graph(dtype: type) -> Graph:
-        x, w = input_leaf(xs, spelled(dtype)), input_leaf(ws, spelled(dtype))
+        x, w = input_leaf(xs, parse_dtype(dtype)), input_leaf(ws, parse_dtype(dtype))
         dims = (tuple(range(len(xs))),) * 3
         y = bind(
             TABLE["conv_general"],
@@ -91,7 +91,7 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
         )
         if what == "forward":
             return Graph([x, w], [y])
-        g = input_leaf(y.shape, spelled(dtype))
+        g = input_leaf(y.shape, parse_dtype(dtype))
         (d,) = backward([y], [g], [x if what == "to x" else w])
         return Graph([w, g] if what == "to x" else [x, g], [d])
 

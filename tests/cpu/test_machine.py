@@ -7,10 +7,10 @@ import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
 from tests.kernel.evaluate import evaluate
-from weft.dtypes.formats import FLOAT32, FORMATS, converted, of_kind
-from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
+from weft.dtypes.formats import FLOAT32, FORMATS, converted, formats_of_kind
+from weft.kernel.ir import MACHINE_OPERATIONS, Axis, Kernel, Phase, Stage, Store, Value
 
-NARROW = [f.numpy for f in of_kind("float") if f.narrow]
+NARROW = [f.numpy for f in formats_of_kind("float") if f.narrow]
 FLOATS = [np.dtype(np.float32), np.dtype(np.float64), *NARROW]
 INTS = [np.dtype(k) for k in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 BOOL = np.dtype(bool)
@@ -68,7 +68,7 @@ def operations(dtype: np.dtype) -> list[str]:
 def test_operations_give_numpys_answers(dtype, rng):
     n = 203
     for name in operations(dtype):
-        arity = MACHINE[name].arity
+        arity = MACHINE_OPERATIONS[name].arity
         arrays = [values(dtype, n, rng) for _ in range(arity)]
         if name in ("shl", "shr"):
             arrays[1] = rng.integers(0, 8 * dtype.itemsize + 5, n).astype(dtype)

@@ -10,7 +10,7 @@ import weft as wf
 from tests.oracle import takes_floats
 from weft.array import wrap
 from weft.graph.primitives import TABLE, bind
-from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store
+from weft.kernel.ir import MACHINE_OPERATIONS, Axis, Kernel, Phase, Stage, Store
 
 
 def unary(name: str, dtype, n: int, arity: int = 1):
@@ -21,7 +21,7 @@ def unary(name: str, dtype, n: int, arity: int = 1):
 
 
 def run(name: str, *arrays: np.ndarray) -> np.ndarray:
-    if name not in MACHINE:
+    if name not in MACHINE_OPERATIONS:
         return wrap(bind(TABLE[name], *(wf.array(a).node for a in arrays))).numpy()
     out = fresh(arrays[0].dtype, arrays[0].shape)
     unary(name, arrays[0].dtype, arrays[0].size, len(arrays))(list(arrays), [out])
@@ -40,13 +40,13 @@ def ulps(got: np.ndarray, exact: np.ndarray) -> float:
 
 
 # every function that the machine has; the primitive of its name says what it gives
-FUNCTIONS = [name for name in MACHINE if name in TABLE and not TABLE[name].exact]
-TWO = [name for name in FUNCTIONS if MACHINE[name].arity == 2]
+FUNCTIONS = [name for name in MACHINE_OPERATIONS if name in TABLE and not TABLE[name].exact]
+TWO = [name for name in FUNCTIONS if MACHINE_OPERATIONS[name].arity == 2]
 MADE = [  # of several machine operations
     name for name, op in TABLE.items()
-    if op.kind == "elementwise" and not op.exact and name not in MACHINE and takes_floats(name) == 1
+    if op.kind == "elementwise" and not op.exact and name not in MACHINE_OPERATIONS and takes_floats(name) == 1
 ]
-ONE = sorted([name for name in FUNCTIONS if MACHINE[name].arity == 1] + MADE + ["sqrt"])
+ONE = sorted([name for name in FUNCTIONS if MACHINE_OPERATIONS[name].arity == 1] + MADE + ["sqrt"])
 EXACT = {"floordiv", "rem", "philox"}  # every bit is promised; in test_machine.py and test_nest.py
 BOUND = {  # in float32, where it is not 2
     "exp": 1.5, "log": 1.5, "log1p": 2.5, "tanh": 2.5, "erf": 1.5, "sqrt": 0.5001, "log2": 4.0, "log10": 4.0, "erfc": 4.5,
@@ -60,7 +60,7 @@ def reference(name: str, *arrays: np.ndarray) -> np.ndarray:
 
 
 def test_every_function_is_bounded_here():
-    assert {name for name, operation in MACHINE.items() if operation.costly} - EXACT == set(FUNCTIONS)
+    assert {name for name, operation in MACHINE_OPERATIONS.items() if operation.costly} - EXACT == set(FUNCTIONS)
     assert set(BOUND) | set(BOUND64) <= {*ONE, *TWO} and set(FUNCTIONS) <= {*ONE, *TWO}
 
 

@@ -9,7 +9,7 @@ from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, squar
 
 from tests.kernel.evaluate import evaluate
 from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.summation import product_order
 from weft.kernel.target import Order
@@ -51,7 +51,9 @@ def same_bits(kernel: Kernel, arrays, scalars=()) -> None:
 def test_softmax_over_rows(shape, dtype, rng):
     x = rng.normal(size=shape).astype(dtype)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    close(run(softmax(*shape, dtype=spelled(dtype)), x)[0], e / e.sum(1, keepdims=True), 1e-6 if dtype == np.float32 else 1e-14)
+    close(
+        run(softmax(*shape, dtype=parse_dtype(dtype)), x)[0], e / e.sum(1, keepdims=True), 1e-6 if dtype == np.float32 else 1e-14
+    )
 
 
 @pytest.mark.parametrize("shape,axis", COLUMN_CASES)
@@ -106,7 +108,7 @@ def test_reductions_over_two_axes_around_a_kept_one(shape, monoid, rng):
 @pytest.mark.parametrize("monoid", ["argmax", "argmin", "max", "min"])
 @pytest.mark.parametrize("n", [1, 9, 100, 5000])
 def test_extremes(dtype, monoid, n, rng):
-    d = spelled(dtype)
+    d = parse_dtype(dtype)
     data = rng.integers(0, 5, size=(6, n))
     x = data.astype(dtype)
     if d in FLOATS and n > 1:
@@ -247,7 +249,7 @@ def test_contraction_without_a_template(m, n, k, dtype, rng):
     a, b, bias, y = buffers((dtype, (m, k)), (dtype, (k, n)), (dtype, (n,)), (dtype, (m, n)))
     i, j, p = Axis(0, m), Axis(1, n), Axis(2, k)
     out = op("max", op("add", acc(0, dtype), load(bias, j)), const(0, dtype))
-    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), spelled(dtype), product_order(m, n, (k,)),
+    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), parse_dtype(dtype), product_order(m, n, (k,)),
                     (Store(access(y, i, j), out),))
     data = [(rng.normal(size=s) * 5).astype(dtype) for s in ((m, k), (k, n), (n,))]
     kernel = Kernel("product", (Phase((), (c,)),), (a, b, bias), (y,))

@@ -15,10 +15,10 @@ from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.graph.primitives.table import LATER
+from weft.graph.primitives.table import LAZY_ENTRIES
 from weft.runtime import execute
 from weft.schedule.build import build
-from weft.schedule.program import Call, Host
+from weft.schedule.program import Call, HostCall
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 TOLERANCE = {1: 4e-1, 2: 4e-2, 4: 3e-5, 8: 1e-12}
@@ -30,7 +30,7 @@ def variants(op: Primitive, rng: np.random.Generator) -> list[Sample]:
     samples = draw_samples(op, rng)
     if op.name in ("bitcast", "cast"):
         return samples
-    hosted = any(op.name in names.split() for names in LATER.values())  # LAPACK's, and of complex numbers
+    hosted = any(op.name in names.split() for names in LAZY_ENTRIES.values())  # LAPACK's, and of complex numbers
     for dtype in (np.float64,) if hosted and not op.chains else (np.float64, *oracle.NARROW):
         tags = {"prime", "special"} if op.kind == "elementwise" else {"prime"}
         for s in list(samples):
@@ -45,10 +45,10 @@ def compare(inputs: Sequence[Node], outputs: Sequence[Node], values: Sequence[np
     expected = interpret(graph, values)
     before = counters()
     got = execute.run(graph, [execute.to_buffer(np.asarray(v)) for v in values])
-    steps = build(execute.detached(graph)).steps
+    steps = build(execute.copy_structure(graph)).steps
     entered = counters()["kernels"] - before["kernels"]
     assert entered >= sum(isinstance(s, Call) for s in steps), f"{message}: kernels were not entered"
-    native = not any(isinstance(s, Host) for s in steps)
+    native = not any(isinstance(s, HostCall) for s in steps)
     assert native or any(n.op.kind == "host" for n in graph.order), f"{message}: ran in Python"
     for buffer, want, node in zip(got, expected, outputs, strict=True):
         result = execute.to_numpy(buffer, node.shape, node.dtype)

@@ -16,16 +16,16 @@ from test_gemm import product as product_kernel
 import weft as wf
 from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
-from weft.devices.base import AnySize
+from weft.devices.base import EagerDevice
 from weft.devices.cpu.native.each import each_kernel
 from weft.devices.cpu.nest.kernel import generate_loops
-from weft.devices.cpu.sized import SCRATCH
+from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP
 from weft.devices.cpu.sized.each import each_text
 from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
 from weft.dtypes.formats import FORMATS, FROM_NUMPY, converted
 from weft.graph.primitives import TABLE
-from weft.kernel.summation import order_over, product_order, reduced, running, spans
+from weft.kernel.summation import product_order, reduced, running, shape_reduction_order, spans
 from weft.kernel.target import CPU
 
 DEVICE: Any = get_device()
@@ -107,7 +107,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def test_the_device_has_it() -> None:
-    assert isinstance(DEVICE, AnySize)
+    assert isinstance(DEVICE, EagerDevice)
 
 
 WAYS = [
@@ -201,7 +201,7 @@ REDUCED = [
 def summed(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     if all(x.shape[d] == 1 for d in axes):  # where nothing is added, the graph has no sum
         return x.reshape(-1)
-    found, order = spans(x.shape, axes), order_over(x.shape, axes)
+    found, order = spans(x.shape, axes), shape_reduction_order(x.shape, axes)
     kept = [d for d in range(x.ndim) if d not in axes]
     if found is None:
         x = np.ascontiguousarray(x.transpose(*kept, *axes))
@@ -233,12 +233,14 @@ def test_sums(dtype: np.dtype, rng) -> None:
         kept = [d for d in range(x.ndim) if d not in axes]
         flat = x.transpose(*kept, *axes).reshape([shape[d] for d in kept] + [-1])
         if flat.shape[-1] > 1:
-            same(reduced(flat, "sum", dtype, order_over(shape, axes)), want)  # what it means
+            same(reduced(flat, "sum", dtype, shape_reduction_order(shape, axes)), want)  # what it means
 
 
 def test_sums_along_strides(rng) -> None:
     for n, k, order in [
-        (5, 200, order_over((5, 200), (1,))), (7, 300, order_over((300, 7), (0,))), (9, 20, order_over((9, 20), (1,))),
+        (5, 200, shape_reduction_order((5, 200), (1,))),
+        (7, 300, shape_reduction_order((300, 7), (0,))),
+        (9, 20, shape_reduction_order((9, 20), (1,))),
     ]:
         x = wild(rng, (n, k))
         out, dense = Guarded((n,), FLOAT32), Guarded((n,), FLOAT32)
@@ -257,7 +259,7 @@ def test_sums_of_what_is_not_finite() -> None:
         x[n // 3] = np.nan
         assert np.isnan(summed(x, (0,))).all()
     out = Guarded((4,), FLOAT32)
-    DEVICE.sized.sum(FROM_NUMPY[FLOAT32], out.address, out.address, 1, 4, 0, 0, 1, 4, order_over((0, 4), (0,)))
+    DEVICE.sized.sum(FROM_NUMPY[FLOAT32], out.address, out.address, 1, 4, 0, 0, 1, 4, shape_reduction_order((0, 4), (0,)))
     same(out.checked(), np.zeros(4, np.float32))
 
 
@@ -275,7 +277,7 @@ def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
         for monoid in ("prod", "max", "min", "argmax", "argmin"):
             if monoid[0] == "a" and len(axes) > 1:
                 continue
-            order = order_over(shape, axes) if monoid != "prod" else order_over((1, flat.shape[-1]), (1,))
+            order = shape_reduction_order(shape, axes) if monoid != "prod" else shape_reduction_order((1, flat.shape[-1]), (1,))
             got = reduced(flat, monoid, wide, order)
             want = jitted(monoid, axes[0] if monoid[0] == "a" else axes)(wf.array(x)).numpy()
             same(np.asarray(got).astype(want.dtype), want)
@@ -412,7 +414,7 @@ def test_every_machine(isa: str, rng) -> None:
         for m, n, k in [(7, 19, 140), (19, 3, 60), (1, 21, 70), (13, 1, 600), (1, 1, 333)]:
             a, b, want, out = wild(rng, (m, k), dtype), wild(rng, (k, n), dtype), np.empty((m, n), dtype), Guarded((m, n), dtype)
             CompiledProduct(product_kernel(m, n, k, FROM_NUMPY[dtype]), target)(a, b, want)
-            order, room = product_order(m, n, (k,)), np.empty(k * SCRATCH, np.uint8)
+            order, room = product_order(m, n, (k,)), np.empty(k * SCRATCH_BYTES_PER_STEP, np.uint8)
             for right, steps in ((b, (n, 1)), (np.ascontiguousarray(b.T), (1, k))):
                 places = a.ctypes.data, right.ctypes.data, out.address
                 for text in [texts[order.lanes > 1]] + [quick] * (order.lanes == 1):
@@ -421,7 +423,7 @@ def test_every_machine(isa: str, rng) -> None:
                         room.ctypes.data)
                     same(out.checked(), want)
         for shape, axes in [((3, 700), (1,)), ((130, 21), (0,)), ((9, 8), (1,))]:
-            x, order = wild(rng, shape, dtype), order_over(shape, axes)
+            x, order = wild(rng, shape, dtype), shape_reduction_order(shape, axes)
             outer, k, inner = spans(shape, axes) or (0, 0, 0)
             out = Guarded((outer, inner), dtype)
             text = sum_text(FROM_NUMPY[dtype], target, CPU.orders)

@@ -23,7 +23,7 @@ from weft.dtypes.formats import FLOAT64
 from weft.kernel.ir import Axis, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.product import match_product
 from weft.kernel.stages import split
-from weft.kernel.summation import in_order, order_of, product_order, reduction_order, window_order
+from weft.kernel.summation import contraction_order, fold_in_order, product_order, reduction_order, window_order
 from weft.kernel.target import Order
 
 F64 = FLOAT64
@@ -38,7 +38,7 @@ def test_the_tree_of_blocks() -> None:
     """Written out: neighbours first, what is left from the right."""
     def joined(n: int, order: Order) -> str:
         step = np.frompyfunc(lambda x, k: f"{x}{k}", 2, 1)
-        return in_order(n, order, np.array("", object), step, np.frompyfunc(lambda x, y: f"({x} {y})", 2, 1))
+        return fold_in_order(n, order, np.array("", object), step, np.frompyfunc(lambda x, y: f"({x} {y})", 2, 1))
 
     assert joined(7, Order(1, 1)) == "(((0 1) (2 3)) ((4 5) 6))"
     assert joined(5, Order(1, 1)) == "(((0 1) (2 3)) 4)"
@@ -220,4 +220,4 @@ def test_orders_are_made_of_extents_alone() -> None:
     kernel = product(3, 4, 50)
     stage = kernel.phases[0].stages[0]
     assert isinstance(stage, Contraction)
-    assert order_of(replace(stage, order=None)) == stage.order
+    assert contraction_order(replace(stage, order=None)) == stage.order

@@ -14,7 +14,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
-from weft.schedule.convolution_order import in_own_order
+from weft.schedule.convolution_order import has_generator_order
 
 MOVES: dict[str, Callable[[Any], Any]] = {
     "turned": lambda x: x[..., ::-1], "transposed": lambda x: x.swapaxes(0, 1), "every second": lambda x: x[..., ::2],
@@ -75,6 +75,6 @@ def test_whose_order_it_is(rng: np.random.Generator) -> None:
             s.order for step in program.steps for phase in step.kernel.phases for s in phase.stages if isinstance(s, Contraction)
         ]
         if found:
-            assert (None in found) == in_own_order(node), (node.params, node.shape)
-            met.add(in_own_order(node))
+            assert (None in found) == has_generator_order(node), (node.params, node.shape)
+            met.add(has_generator_order(node))
     assert met == {True, False}

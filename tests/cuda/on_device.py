@@ -77,7 +77,7 @@ def check_program(device: Any, program: Program, seen: Callable[[Kernel], None] 
         return 0
     graph, values = found
     calls: list[tuple[Kernel, list[np.ndarray], list[Any], list[np.ndarray]]] = []
-    perform(build(execute.detached(graph), device.target), values, lambda *call: calls.append(call))
+    perform(build(execute.copy_structure(graph), device.target), values, lambda *call: calls.append(call))
     for call in calls:
         seen(call[0])
         check_kernel(device, *call)

@@ -18,7 +18,7 @@ import weft as wf
 from weft.devices import get_device
 from weft.errors import DataError, DeviceError
 from weft.placement import choose
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 pytest.importorskip("triton")
 
@@ -216,10 +216,10 @@ def test_threads_and_nested_devices(profile: Profile) -> None:
     with wf.device("auto"):
         assert f(wf.array(x)).device == "gpu-sim"
         with wf.device("cpu"):
-            assert f(wf.array(x)).device == "cpu" and LOCAL.place is None
+            assert f(wf.array(x)).device == "cpu" and CONTEXT.placement is None
         with wf.device("gpu-sim"):
             assert f(wf.ones(3)).device == "gpu-sim"
-        assert f(wf.array(x)).device == "gpu-sim" and LOCAL.device is None
+        assert f(wf.array(x)).device == "gpu-sim" and CONTEXT.device is None
 
         def there() -> None:
             out.append(f(wf.array(x)).device)
@@ -228,7 +228,7 @@ def test_threads_and_nested_devices(profile: Profile) -> None:
         thread.start()
         thread.join()
         assert out == ["cpu"]  # with is this thread's
-    assert LOCAL.place is None
+    assert CONTEXT.placement is None
     wf.set_device("auto")
     thread = threading.Thread(target=there)
     thread.start()
@@ -249,10 +249,10 @@ def test_wrong_indices_are_told_wherever_it_ran(profile: Profile) -> None:
 def test_only_what_is_here_is_asked(profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     profile(SLOW, gpu=QUICK, tpu=QUICK)
     with wf.device("auto"):
-        assert LOCAL.place is None and (wf.ones(3) * 2).device == "cpu"
+        assert CONTEXT.placement is None and (wf.ones(3) * 2).device == "cpu"
     monkeypatch.setenv("WEFT_PROFILE", str(tmp_path / "missing.json"))
     with wf.device("auto"):  # gpu-sim is for those who name it
-        assert LOCAL.place is None
+        assert CONTEXT.placement is None
     bad = tmp_path / "bad.json"
     bad.write_text("[]")
     monkeypatch.setenv("WEFT_PROFILE", str(bad))

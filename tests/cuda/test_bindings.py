@@ -154,10 +154,10 @@ def test_functions_that_nobody_holds_are_unloaded(library: Path) -> None:
         import gc
         from weft.devices.cuda import code_store
         from weft.runtime import execute
-        from weft.process.bounded_cache import Recent
+        from weft.process.bounded_cache import BoundedCache
         device = get_device("gpu")
-        device.codes._loaded = Recent(4, 2)
-        execute.PROGRAMS = Recent(0.0, 2)
+        device.codes._loaded = BoundedCache(4, 2)
+        execute.PROGRAMS = BoundedCache(0.0, 2)
         for n in range(2, 30):
             with wf.device("gpu"):
                 wf.jit(lambda x, n=n: x[: n] * 2 + x.sum())(wf.array(np.ones(n + n % 7, np.float32))).numpy()

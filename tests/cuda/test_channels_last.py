@@ -25,7 +25,7 @@ from weft.devices.cuda.target import GPU
 from weft.graph.node import Graph
 from weft.kernel.ir import Kernel
 from weft.kernel.target import Target
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -48,7 +48,7 @@ def test_random_nets(seed: int, target: Target) -> None:
         made.append(kernel)
         check_kernel(DEVICE, kernel, *call)
 
-    perform(build(execute.detached(graph), target), values, watch)
+    perform(build(execute.copy_structure(graph), target), values, watch)
     assert made and not (target is OFF and any(b.order for k in made for b in (*k.inputs, *k.outputs)))
 
 
@@ -59,7 +59,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def choose(target: Target) -> None:
         monkeypatch.setattr(device, "target", target)
-        monkeypatch.setattr(execute, "PROGRAMS", Recent(64e6))
+        monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(64e6))
 
     with wf.device("gpu-sim"):
         yield choose

@@ -38,7 +38,7 @@ SHARED = {80: 99 << 10, 90: 227 << 10, 100: 227 << 10}  # bytes that a block may
 
 
 def launches(graph: Graph) -> Iterator[Launch]:
-    for call in calls(build(execute.detached(graph), GPU)):
+    for call in calls(build(execute.copy_structure(graph), GPU)):
         yield from generate(call.kernel).launches
 
 

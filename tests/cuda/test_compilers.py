@@ -20,7 +20,7 @@ from tests.cuda.stub import Compiler, StubDriver
 from weft.devices import processes
 from weft.devices.cache import Cache
 from weft.devices.cuda import adapter, compilers
-from weft.devices.cuda.compilers import Pool, Word
+from weft.devices.cuda.compilers import Pool, SlowCompileNotice
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.emission import CompileError
 from weft.devices.cuda.generate import generate
@@ -294,12 +294,12 @@ def test_a_word_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, patience, said in ((Terminal, 0.0, told), (Terminal, 60.0, ""), (io.StringIO, 0.0, "")):
         monkeypatch.setattr(compilers, "PATIENCE", patience)
         monkeypatch.setattr(sys, "stderr", kind())
-        word = Word("compiling 3 kernels")
+        word = SlowCompileNotice("compiling 3 kernels")
         for _ in range(3):
             time.sleep(0.001)
             word.look()
         assert sys.stderr.getvalue() == said  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "stderr", None)
-    Word("nothing").look()
+    SlowCompileNotice("nothing").look()
     monkeypatch.undo()
     assert wf.ones(2).tolist() == [1.0, 1.0]

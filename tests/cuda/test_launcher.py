@@ -40,7 +40,7 @@ from weft.interop import cuda_exchange
 from weft.placement import all_figures  # loaded before names are patched
 from weft.placement import device_figures as machines
 from weft.placement.device_figures import machine
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -78,7 +78,7 @@ class standing:  # noqa: N801  used as a statement
     def _forget(self) -> None:
         """Programs are known by the name of their device."""
         get_device.cache_clear()
-        execute.PROGRAMS = Recent(64e6)
+        execute.PROGRAMS = BoundedCache(64e6)
 
 
 # ---- programs
@@ -293,7 +293,7 @@ def test_what_runs_again_in_the_same_memory_is_replayed(card: Card) -> None:
         np.testing.assert_allclose(a.numpy(), want, rtol=1e-5)
     assert state[8] >= 3 and state[9] == state[8] and "replay" in driver.log  # two pieces of memory take turns
     del step
-    execute.PROGRAMS = Recent(64e6)
+    execute.PROGRAMS = BoundedCache(64e6)
     gc.collect()
     with wf.device("gpu"):
         assert wf.ones(3).tolist() == [1.0] * 3 and driver.dropped == 0  # they may still be running
@@ -422,12 +422,12 @@ def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(names, "why_not", lambda name: None)
     monkeypatch.setattr(devices, "get_device", get)
     monkeypatch.setattr(all_figures, "_KNOWN", {})
-    machines.opens.cache_clear()
+    machines.can_open.cache_clear()
     message = "'auto' skips a device that cannot be opened: device 'gpu': it is another's alone"
     with pytest.warns(RuntimeWarning, match=message), wf.device("auto"):
         assert (wf.ones(3) + 1).device == "cpu"
         assert all_figures.figures() is None
-    machines.opens.cache_clear()
+    machines.can_open.cache_clear()
 
 
 def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

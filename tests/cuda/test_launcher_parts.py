@@ -14,7 +14,7 @@ import pytest
 from tests.cuda.stub import Compiler, StubDriver, made
 from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Argument, Launch
-from weft.devices.cuda.card_allocator import LEAST, Staging, class_of
+from weft.devices.cuda.card_allocator import LEAST, Staging, size_class
 from weft.devices.cuda.driver import DriverError
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.launch_parameters import Parameters, compiled_sizes, layout
@@ -23,7 +23,7 @@ from weft.dtypes.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -36,7 +36,7 @@ pytest.importorskip("triton")
 def test_functions_that_nobody_holds_are_unloaded_when_the_card_is_done_with_them() -> None:
     """A program holds its own, however many others are loaded; what falls out of the cache goes behind its last launch."""
     device, driver = made()
-    device.codes._loaded = Recent(3, 1)
+    device.codes._loaded = BoundedCache(3, 1)
 
     def program(number: int) -> tuple[Any, Any]:
         """A program with a text of its own, and what it gives for ones."""
@@ -64,7 +64,7 @@ def test_functions_that_nobody_holds_are_unloaded_when_the_card_is_done_with_the
     device.ready()
     before = len(driver.loaded)
     del held, run, out
-    device.codes._loaded = Recent(3, 1)
+    device.codes._loaded = BoundedCache(3, 1)
     gc.collect()
     device.ready()
     assert len(driver.loaded) == before  # it is not known yet that the card is done
@@ -110,10 +110,10 @@ def test_staging_hands_a_piece_out_when_the_card_is_done_with_it() -> None:
 def test_classes_of_sizes() -> None:
     rng = random.Random(0)
     for n in [0, 1, LEAST - 1, LEAST, LEAST + 1, *[rng.randrange(1 << rng.randrange(1, 40)) for _ in range(500)]]:
-        size = class_of(n)
-        assert size >= max(n, LEAST) and size % 256 == 0 and class_of(size) == size
+        size = size_class(n)
+        assert size >= max(n, LEAST) and size % 256 == 0 and size_class(size) == size
         assert size <= max(2 * LEAST, n * 9 // 8 + LEAST)
-    assert len({class_of(n) for n in range(1 << 20, 1 << 21, 999)}) <= 9
+    assert len({size_class(n) for n in range(1 << 20, 1 << 21, 999)}) <= 9
 
 
 def test_memory_is_used_again() -> None:
@@ -124,7 +124,7 @@ def test_memory_is_used_again() -> None:
     again = device.allocate(900)
     assert again.pointer == pointer and device.memories.misses == 1 and device.memories.kept == 0
     other = device.allocate(1000)
-    assert other.pointer != pointer and device.describe()["held_bytes"] == 2 * class_of(1000)
+    assert other.pointer != pointer and device.describe()["held_bytes"] == 2 * size_class(1000)
     del again, other
     assert device.memories.held == 0 and len(driver.memory) == 2
     device.memories.give_back()
@@ -136,7 +136,7 @@ def test_without_memory_what_is_kept_is_given_back_and_then_it_says_who_has_it()
     held = [device.allocate(100_000) for _ in range(4)]
     loose = [device.allocate(200_000) for _ in range(2)]
     del loose
-    assert device.memories.kept == 2 * class_of(200_000)
+    assert device.memories.kept == 2 * size_class(200_000)
     large = device.allocate(500_000)  # fits only in place of what was kept
     assert driver.trims == 1 and device.memories.kept == 0
     with pytest.raises(MemoryError, match=(
@@ -200,7 +200,7 @@ def test_the_stub_notices() -> None:
     with pytest.raises(DriverError, match="not in one piece of memory"):
         device.run_kernel(call.kernel, [given.pointer, 64], [])
     device.run_kernel(call.kernel, [given.pointer, pointer + 1024], [])
-    with pytest.raises(adapter.Fault, match="is accessed"):
+    with pytest.raises(adapter.OutOfBounds, match="is accessed"):
         device.synchronise()
     launch = driver.launched[0][0]
     (loaded,) = {device.code(launch, 16)}

@@ -18,9 +18,9 @@ from tests.cuda.test_auto import LINK, QUICK, SLOW
 from tests.cuda.test_launcher import standing
 from weft.devices import get_device
 from weft.devices.cuda.driver import OutOfMemory
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import auto_device, execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 pytest.importorskip("triton")
 
@@ -132,7 +132,7 @@ def test_a_run_that_finds_no_memory_is_run_on_the_cpu(card: Card, program: Calla
             turn()
         want = results()
     fell = 0
-    monkeypatch.setattr(LOCAL, "patience", 0)
+    monkeypatch.setattr(CONTEXT, "compile_threshold", 0)
     for after in range(14):
         with monkeypatch.context() as patch:
             turn, results = program()
@@ -147,7 +147,7 @@ def test_a_run_that_finds_no_memory_is_run_on_the_cpu(card: Card, program: Calla
         for got, right in zip(results(), want, strict=True):
             np.testing.assert_allclose(got, right, rtol=1e-5)
         del turn, results
-        execute.PROGRAMS = Recent(64e6)  # looks know by the graph that it fell
+        execute.PROGRAMS = BoundedCache(64e6)  # looks know by the graph that it fell
         device.memories.give_back()
     assert fell >= 5 and "launch" in driver.log
 
@@ -196,7 +196,7 @@ def test_the_reason_is_told_once_and_stays(card: Card, monkeypatch: pytest.Monke
 
 def test_by_name_it_raises(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     _, driver = card
-    assert LOCAL.place is not None
+    assert CONTEXT.placement is not None
     with wf.device("gpu"):
         x = wf.array(np.ones((100, 1000), np.float32))
         fails(driver, monkeypatch, 0, None)

@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from weft.devices import get_device
-from weft.devices.cuda.adapter import Fault, interpreted
+from weft.devices.cuda.adapter import OutOfBounds, interpreted
 from weft.devices.cuda.generate import generate
 from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
@@ -347,7 +347,7 @@ def test_every_access_is_checked() -> None:
         told = [(a, n - 4 * (k == short)) for k, (a, n) in enumerate(addresses)]
         with pytest.raises(Exception, match="element 39 of a buffer of 39 is accessed") as error:
             interpreted(launch, told + rest, numbers)
-        assert isinstance(error.value, Fault)
+        assert isinstance(error.value, OutOfBounds)
 
 
 CREATION = {

@@ -25,7 +25,7 @@ from tests.graph.cnns import Net
 from weft.devices.cuda import adapter, product, split_work, tile_choices, tuning
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
-from weft.devices.cuda.product import Sides, first_tile, inside_of, sides, tiles_of, units_of
+from weft.devices.cuda.product import ProductOperands, default_tile, inner_k_axes, match_operands, tile_count, unit_count
 from weft.devices.cuda.simulated import SimulatedDevice
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import EVERY
@@ -34,7 +34,7 @@ from weft.graph.primitives import TABLE, bind
 from weft.graph.primitives.table import input_leaf
 from weft.kernel.ir import Kernel, size_of
 from weft.kernel.stages import Part, split
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -57,10 +57,10 @@ def is_divided(found: list[Launch]) -> bool:
     return any(launch.grid[1] > 1 for launch in found)
 
 
-def multiplied(f: Any, *arguments: Any) -> tuple[Part, Sides]:
+def multiplied(f: Any, *arguments: Any) -> tuple[Part, ProductOperands]:
     """The only product of a function."""
     parts = [part for kernel in kernels(f, *arguments) for part in split(kernel)[0]]
-    ((part, s),) = [(part, s) for part, s in zip(parts, map(sides, parts), strict=True) if s is not None]
+    ((part, s),) = [(part, s) for part, s in zip(parts, map(match_operands, parts), strict=True) if s is not None]
     return part, s
 
 
@@ -70,20 +70,20 @@ def times(x: Any, y: Any) -> Any:
     return wf.matmul(x, y, dtype=wider) if wider else x @ y
 
 
-def product_of(form: str, m: int, n: int, k: int, batch: int = 1) -> tuple[Part, Sides]:
+def product_of(form: str, m: int, n: int, k: int, batch: int = 1) -> tuple[Part, ProductOperands]:
     """A product as :func:`times` makes it, without arrays."""
     nodes = [input_leaf(shape, EVERY[form]) for shape in ((batch, m, k), (batch, k, n))]
     wide = EVERY[WIDER.get(form, form)]
     x, y = (bind(TABLE["cast"], node, dtype=wide) if form in WIDER else node for node in nodes)
     graph = Graph(nodes, [bind(TABLE["dot_general"], x, y, contract=((2,), (1,)), batch=((0,), (0,)))])
-    ((part, s),) = [(part, sides(part)) for call in calls(build(graph, GPU)) for part in split(call.kernel)[0]]
+    ((part, s),) = [(part, match_operands(part)) for call in calls(build(graph, GPU)) for part in split(call.kernel)[0]]
     assert s is not None
     return part, s
 
 
 def count_of(*about: Any) -> int:
     part, s = product_of(*about)
-    return split_work.division(s, part.stages[0].reductions[0])
+    return split_work.piece_count(s, part.stages[0].reductions[0])
 
 
 def least(form: str, m: int, n: int, batch: int = 1) -> int:
@@ -104,11 +104,11 @@ def test_the_rule(form: str) -> None:
     seen = set()
     for m, n, k, batch in itertools.product((16, 64, 200, 1024), (24, 300, 576), (500, 3000, 20_000, 300_000), (1, 7)):
         part, s = product_of(form, m, n, k, batch)
-        count, tile = split_work.division(s, part.stages[0].reductions[0]), first_tile(s)
-        turns, tiles = -(-k // tile.k), tiles_of(s, tile)
+        count, tile = split_work.piece_count(s, part.stages[0].reductions[0]), default_tile(s)
+        turns, tiles = -(-k // tile.k), tile_count(s, tile)
         seen.add(count)
         if count:
-            assert 3 <= count <= 128 and tiles * count <= 264 and turns // count >= 8 and units_of(s, tile) >= count
+            assert 3 <= count <= 128 and tiles * count <= 264 and turns // count >= 8 and unit_count(s, tile) >= count
             assert k // count * (tile.m + tile.n) * s.a.dtype.bytes >= 7.5 * tile.m * tile.n * 4
         else:
             assert tiles > 88 or turns < 3 * 8 * 2
@@ -155,7 +155,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_work, "TURNS", 1)
     monkeypatch.setattr(split_work, "WORTH", 2)
     monkeypatch.setattr(product, "UNIT", 64)
-    monkeypatch.setattr(execute, "PROGRAMS", Recent(64e6))
+    monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(64e6))
 
 
 def drawn(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
@@ -208,7 +208,7 @@ def test_nets(seed: int, short: None) -> None:
     """Gradients of convolutional nets in 16 bits, each kernel in memory of its own and in place."""
     device = SimulatedDevice()
     graph, given = Net(seed).graph(True)
-    perform(build(execute.detached(graph), device.target), given, lambda kernel, *call: check_kernel(device, kernel, *call))
+    perform(build(execute.copy_structure(graph), device.target), given, lambda kernel, *call: check_kernel(device, kernel, *call))
 
 
 def test_what_later_parts_read(short: None, rng: np.random.Generator) -> None:
@@ -307,9 +307,9 @@ def test_places_do_not_depend_on_the_tile() -> None:
             wf.zeros((64, channels, 3, 3)), wf.zeros((9, channels, 15, 40)), wf.zeros((9, 64, 15, 40)),
         )
         tiles = tile_choices.alternatives(s)
-        assert tiles and len({(units_of(s, t), inside_of(s, t.k)) for t in (first_tile(s), *tiles)}) == 1
+        assert tiles and len({(unit_count(s, t), inner_k_axes(s, t.k)) for t in (default_tile(s), *tiles)}) == 1
         assert all(product.UNIT % t.k == 0 for t in tiles) and size_of(s.k) == 9 * 15 * 40
-        assert split_work.division(s, part.stages[0].reductions[0]) >= 3
+        assert split_work.piece_count(s, part.stages[0].reductions[0]) >= 3
 
 
 # ---- on a card, and for one

@@ -148,18 +148,18 @@ def _no_library(name: str) -> Any:
 def test_a_missing_card_is_said_in_one_sentence(load: Any, said: str) -> None:
     import re
 
-    found = cards.no_card(load)
+    found = cards.why_no_card(load)
     assert found is not None and re.search(said, found) and "\n" not in found
 
 
 def test_the_second_of_one_card() -> None:
-    assert cards.no_card(lambda name: _Driver(cards=2), number=1) is None
-    assert "sees 1 card, counted from gpu:0" in str(cards.no_card(lambda name: _Driver(), number=1))
+    assert cards.why_no_card(lambda name: _Driver(cards=2), number=1) is None
+    assert "sees 1 card, counted from gpu:0" in str(cards.why_no_card(lambda name: _Driver(), number=1))
 
 
 def test_a_card_that_serves() -> None:
-    assert cards.no_card(lambda name: _Driver()) is None
-    assert cards.no_card(lambda name: _Driver(capability=(8, 0))) is None
+    assert cards.why_no_card(lambda name: _Driver()) is None
+    assert cards.why_no_card(lambda name: _Driver(capability=(8, 0))) is None
 
 
 def test_info_names_the_cards(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_info_names_the_cards(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         return _Driver(cards=2)
 
     monkeypatch.setattr(cards.cards, "__defaults__", (load,))
-    monkeypatch.setattr(cards.no_card, "__defaults__", (load, 0))
+    monkeypatch.setattr(cards.why_no_card, "__defaults__", (load, 0))
     for part in ("no_triton", "no_bindings"):
         monkeypatch.setattr(cards, part, lambda: None)
     monkeypatch.setenv("COLUMNS", "200")

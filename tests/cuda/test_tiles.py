@@ -24,7 +24,7 @@ from weft.devices.cuda.compilers import Task
 from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.emission import CompileError
 from weft.devices.cuda.generate import generate
-from weft.devices.cuda.product import inside_of, sides, tile_of
+from weft.devices.cuda.product import inner_k_axes, match_operands, tile_of
 from weft.dtypes.formats import BFLOAT16, EVERY, FLOAT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import bind
@@ -99,11 +99,11 @@ def test_tiles_that_would_sum_in_another_order_are_left_out(channels: int) -> No
     """Which axes of k a tile goes along depends on its length: with 12 channels one of 16 goes along these, 32 along all."""
     out, inputs = convolution((1, channels, 9, 9), (64, channels, 3, 3))
     (call,) = calls(build(Graph(inputs, [out]), Target("gpu")))
-    found = [s for s in map(sides, split(call.kernel)[0]) if s is not None]
+    found = [s for s in map(match_operands, split(call.kernel)[0]) if s is not None]
     for s in found:
         first = tile_of(size_of(s.m), size_of(s.n), size_of(s.k), s.form, s.precision)
         tiles = tile_choices.alternatives(s)
-        assert first not in tiles and len({inside_of(s, t.k) for t in (first, *tiles)}) == 1
+        assert first not in tiles and len({inner_k_axes(s, t.k) for t in (first, *tiles)}) == 1
         assert {t.k for t in tiles} <= ({16, 32} if channels != 12 and channels != 15 and channels != 8 else {first.k})
     assert len(found) == 1
 

@@ -47,14 +47,14 @@ def python() -> Iterator[None]:
     for way in ways:
         way.call = native.never
     for name in names:
-        setattr(native.ELEMENTS, name, native.never)
+        setattr(native.NATIVE_ELEMENTS, name, native.never)
     try:
         yield
     finally:  # also of functions that were made meanwhile
         for way in (*native._SHORT, *native._SHAPED):
             way.call = native.never if way.work is None else way.work.call
         for name in names:
-            setattr(native.ELEMENTS, name, getattr(native._WORK[0], name) if native._WORK else native.never)
+            setattr(native.NATIVE_ELEMENTS, name, getattr(native._WORK[0], name) if native._WORK else native.never)
 
 
 def content(rng, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -11,9 +11,9 @@ import pytest
 
 import weft as wf
 from tests import oracle
-from weft.dtypes.formats import COMPLEX, FORMATS, FROM_NUMPY, INEXACT, complexed, promote
+from weft.dtypes.formats import COMPLEX, FORMATS, FROM_NUMPY, INEXACT, complex_format, promote
 from weft.errors import DTypeError
-from weft.graph.primitives.complexes import TWINNED
+from weft.graph.primitives.complexes import HAS_TWIN
 from weft.graph.primitives.table import TABLE
 
 COMPLEXES = ("complex64", "complex128")
@@ -92,7 +92,7 @@ def test_promotion() -> None:
     assert wf.array(np.array([1j])).dtype == wf.complex128 and wf.zeros(2, dtype=complex).dtype == wf.complex64
     assert wf.isdtype(wf.complex64, "complex floating") and not wf.isdtype(wf.complex64, "real floating")
     assert wf.can_cast(wf.float32, wf.complex64) and not wf.can_cast(wf.complex64, wf.float32)
-    assert complexed(FROM_NUMPY[wf.int32.dtype]).name == "complex64"
+    assert complex_format(FROM_NUMPY[wf.int32.dtype]).name == "complex64"
 
 
 @pytest.mark.parametrize("dtype", COMPLEXES)
@@ -232,7 +232,7 @@ def test_primitives_without_a_twin_are_refused() -> None:
     own = {"real", "imag", "conj", "complex"} | {n for n, op in TABLE.items() if op.raises} | {"fft", "irfft"}
     z = oracle.input_leaf((), FROM_NUMPY[wf.complex64.dtype])
     for name, op in TABLE.items():
-        if op.kind == "elementwise" and name not in TWINNED | own:
+        if op.kind == "elementwise" and name not in HAS_TWIN | own:
             for count in (1, 2):
                 with pytest.raises(TypeError, match="takes no complex numbers|argument"):
                     oracle.bind(op, *[z] * count)

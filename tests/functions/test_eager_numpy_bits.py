@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.eager.peek import at_hand, made
-from weft.runtime.context import LOCAL
+from weft.eager.peek import made, peek
+from weft.runtime.context import CONTEXT
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint64", "bool")
 
@@ -89,8 +89,8 @@ def test_what_numpy_moves_is_as_compiled(name: str, monkeypatch: pytest.MonkeyPa
 
             with monkeypatch.context() as patch:
                 got = call()
-                patch.setattr(LOCAL, "at_once", 0)
-                patch.setattr(LOCAL, "patience", 0)
+                patch.setattr(CONTEXT, "max_eager_bytes", 0)
+                patch.setattr(CONTEXT, "compile_threshold", 0)
                 assert call() == got, (dtype, shape, seed)
 
 
@@ -108,8 +108,8 @@ def test_interp_is_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
             with monkeypatch.context() as patch:
                 got = call()
-                patch.setattr(LOCAL, "at_once", 0)
-                patch.setattr(LOCAL, "patience", 0)
+                patch.setattr(CONTEXT, "max_eager_bytes", 0)
+                patch.setattr(CONTEXT, "compile_threshold", 0)
                 assert call() == got, (dtype, n, m, seed)
 
 
@@ -120,8 +120,8 @@ def bits(x: Any) -> Any:
 @pytest.mark.parametrize("number", range(len(CALLS)))
 def test_as_compiled(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     got = [bits(CALLS[number](np.random.default_rng(number))) for _ in range(2)]
-    monkeypatch.setattr(LOCAL, "at_once", 0)
-    monkeypatch.setattr(LOCAL, "patience", 0)
+    monkeypatch.setattr(CONTEXT, "max_eager_bytes", 0)
+    monkeypatch.setattr(CONTEXT, "compile_threshold", 0)
     assert [bits(CALLS[number](np.random.default_rng(number)))] * 2 == got
 
 
@@ -133,9 +133,9 @@ def test_a_content_of_its_own() -> None:
 
 def test_only_what_is_small_and_known() -> None:
     x, pending = wf.ones(3), wf.ones((1000, 1000)) + 1
-    assert at_hand(x.node) is not None and at_hand(x.node, pending.node) is None
+    assert peek(x.node) is not None and peek(x.node, pending.node) is None
     found: list[Any] = []
-    wf.jit(lambda y: found.extend([at_hand(y.node), made((2,), x.node.dtype, lambda: np.ones(2))]) or y)(x)
-    wf.grad(lambda y: found.append(at_hand(y.node)) or y.sum())(x)
+    wf.jit(lambda y: found.extend([peek(y.node), made((2,), x.node.dtype, lambda: np.ones(2))]) or y)(x)
+    wf.grad(lambda y: found.append(peek(y.node)) or y.sum())(x)
     assert found == [None] * 3
     assert made((1000, 1000), x.node.dtype, lambda: np.ones((1000, 1000), np.float32)) is None

@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.devices import counters
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 def index_of(r: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -53,7 +53,7 @@ def tried(function: Any) -> Any:
 
 @pytest.mark.parametrize("limit", [0, 64, 128 << 10])
 def test_random_indices(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    monkeypatch.setattr(LOCAL, "at_once", limit)
+    monkeypatch.setattr(CONTEXT, "max_eager_bytes", limit)
     for _ in range(250 if limit > 64 else 40):
         shape = tuple(rng.integers(1, 5, rng.integers(1, 4)).tolist())
         dtype = ["float32", "int64", "bool", "float16"][rng.integers(4)]

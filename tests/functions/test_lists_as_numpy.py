@@ -11,7 +11,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import INTEGERS
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 DTYPES = (*INTEGERS, "bool", "float16", "float32", "float64")
 LARGE = (2**31, 70_000, -300, 16_777_217, 2**53 + 1, 2**63)
@@ -179,7 +179,7 @@ def of_one_dtype(rng: np.random.Generator, base: np.ndarray, ours: wf.Array) -> 
 @pytest.mark.parametrize("limit", [0, 16, 128 << 10])
 def test_lists_of_parts_of_an_array(limit: int, rng: np.random.Generator, wide: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copied at once where all is small and has a value, else stacked; what is written later is not seen in them."""
-    monkeypatch.setattr(LOCAL, "at_once", limit)
+    monkeypatch.setattr(CONTEXT, "max_eager_bytes", limit)
     for _ in range(60):
         base = rng.integers(-9, 9, (4, 4)).astype(rng.choice(["int64", "float32", "bool", "complex64", "uint8"]))
         ours = wf.array(base)

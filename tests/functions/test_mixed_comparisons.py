@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.graph.node import topological
+from weft.graph.node import topological_order
 
 WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "isin": lambda xp, a, v: xp.isin(a, v), "not isin": lambda xp, a, v: xp.isin(a, v, invert=True),
@@ -162,4 +162,4 @@ def test_nothing_is_as_large_as_all_with_all() -> None:
     for way, f in ways.items():
         found = f(wf, a, v)
         node = (found[0] if isinstance(found, tuple) else found).node
-        assert max(n.size for n in topological([node])) <= 1700, way
+        assert max(n.size for n in topological_order([node])) <= 1700, way

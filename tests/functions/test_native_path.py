@@ -15,7 +15,7 @@ from native_cases import content, outcome, python, same
 
 import weft as wf
 from weft.eager import implementations
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 @pytest.fixture(autouse=True)
@@ -66,15 +66,15 @@ def test_where_python_decides(rng) -> None:
     large = wf.array(np.ones(100_000, np.float32))
     pending = large + 1.0
     assert pending.node.value is None and (pending + large).node.value is None and float(pending[0] + a[0]) == 2 + x[0]
-    before = LOCAL.at_once
+    before = CONTEXT.max_eager_bytes
     try:
         for limit in (0, 16, -1):
-            LOCAL.at_once = limit
+            CONTEXT.max_eager_bytes = limit
             assert (a + a).node.value is None and (a * 2.0).node.value is None and wf.tanh(a).node.value is None
-        LOCAL.at_once = 20
+        CONTEXT.max_eager_bytes = 20
         assert (a + a).node.value is not None
     finally:
-        LOCAL.at_once = before
+        CONTEXT.max_eager_bytes = before
 
 
 def test_threads_have_words_of_their_own(rng) -> None:
@@ -87,7 +87,7 @@ def test_threads_have_words_of_their_own(rng) -> None:
                 if (a + a).node.value is None:
                     wrong.append(limit)
         else:
-            LOCAL.at_once = 0
+            CONTEXT.max_eager_bytes = 0
             for _ in range(300):
                 if (a + a).node.value is not None:
                     wrong.append(limit)

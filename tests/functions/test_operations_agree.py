@@ -23,7 +23,7 @@ from weft.array.operations import OPERATIONS, Operation
 from weft.dtypes.api import ALL, is_float
 from weft.eager.materialise import look
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, topological
+from weft.graph.node import Graph, topological_order
 
 UNARY = [o for o in OPERATIONS.values() if o.arity == 1]
 BINARY = [o for o in OPERATIONS.values() if o.arity == 2]
@@ -37,7 +37,7 @@ REFUSALS = (TypeError, ValueError, OverflowError, IndexError)
 
 def value_of(x: wf.Array) -> np.ndarray:
     """The content of a pending Array by the graph interpreter."""
-    leaves = [n for n in topological([x.node]) if n.value is not None]
+    leaves = [n for n in topological_order([x.node]) if n.value is not None]
     values = [n.value if n.op.name == "scalar" else look(n) for n in leaves]
     with np.errstate(all="ignore"):
         return np.asarray(interpret(Graph(leaves, [x.node]), values)[0])

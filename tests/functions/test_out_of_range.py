@@ -344,12 +344,12 @@ def test_of_equal_indices_the_last_writes(extent: int, dtype: str, rng: np.rando
 def test_faults_are_told_from_vectors_of_every_width() -> None:
     """A vector of one lane hands over no mask: LLVM 22 aborts on its single bit."""
     from tests.cpu.harness import compile_ir
-    from weft.devices.cpu.emit.check import _teller
+    from weft.devices.cpu.emit.check import _fault_recorder
     from weft.devices.cpu.emit.text import Module
 
     for lanes in (None, 2, 4, 8, 16, 32, 64):
         m = Module()
-        _teller(m, lanes)
+        _fault_recorder(m, lanes)
         compile_ir(m.text().replace("define internal", "define"))
 
 

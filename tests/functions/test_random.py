@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.functions.random.state import _mixed
+from weft.functions.random.state import _hash_seed
 from weft.graph.primitives.philox import word
 
 ROOM = 5.0  # standard errors: a wrong test in some million runs, seeds being fixed
@@ -14,7 +14,7 @@ ROOM = 5.0  # standard errors: a wrong test in some million runs, seeds being fi
 
 def bits(seed: int, base: int, count: int) -> np.ndarray:
     """Element i: word i & 3 of Philox(key, base + (i >> 2))."""
-    return word(np.uint64(_mixed(seed, "test")), np.uint64(base), np.arange(count))
+    return word(np.uint64(_hash_seed(seed, "test")), np.uint64(base), np.arange(count))
 
 
 def test_uniforms_are_the_top_bits() -> None:
@@ -49,10 +49,10 @@ def test_uniforms_of_other_dtypes() -> None:
 
 
 def test_base_carries_into_the_upper_half() -> None:
-    from weft.functions.random.state import _STATE
+    from weft.functions.random.state import _HIDDEN_STREAM
 
     wf.random.seed(1)
-    _STATE.base[...] = wf.array(np.uint64(2**32 - 1))
+    _HIDDEN_STREAM.base[...] = wf.array(np.uint64(2**32 - 1))
     assert wf.random.random(8).tolist() == ((bits(1, 2**32 - 1, 8) >> 8).astype(np.float32) * np.float32(2**-24)).tolist()
 
 
@@ -237,11 +237,11 @@ def test_gradient_passes_through_parameters() -> None:
 
 
 def test_many_draws_build_no_chain() -> None:
-    from weft.functions.random.state import _STATE
+    from weft.functions.random.state import _HIDDEN_STREAM
 
     for _ in range(50):
         wf.random.uniform(size=3)
-    assert _STATE.base.node.value is not None
+    assert _HIDDEN_STREAM.base.node.value is not None
 
 
 ERRORS = [

@@ -14,40 +14,69 @@ import pytest
 import weft as wf
 from weft.dtypes.formats import DEFAULT, FORMATS
 from weft.functions.random import distributions
-from weft.functions.random.state import _STATE
-from weft.functions.random.stream import AHEAD, FEW
-from weft.runtime.context import LOCAL
+from weft.functions.random.state import _HIDDEN_STREAM
+from weft.functions.random.stream import MAX_PREPARED_ELEMENTS, PREPARED_BLOCKS
+from weft.runtime.context import CONTEXT
 
 ROWS = np.arange(12).reshape(4, 3)
 MANY = {"a": 2.0, "shape": 2.0, "left": 0.0, "mode": 0.5, "right": 1.0, "p": 0.3, "mean": 1.5, "scale": 2.0}
 
 DRAWS: list[Callable[[Any], Any]] = [  # of a generator, or of wf.random
-    lambda r: r.random(), lambda r: r.uniform(-1, 2.5), lambda r: r.normal(3, 0.5), lambda r: r.exponential(2.5),
-    lambda r: r.integers(7), lambda r: r.integers(-(2**63), 2**63), lambda r: r.integers(2, dtype=bool),
-    lambda r: r.integers(0, 255, dtype=wf.uint8, endpoint=True), lambda r: r.random(dtype=wf.float64),
-    lambda r: r.normal(1, 2, dtype=wf.float64), lambda r: r.normal(dtype=wf.bfloat16), lambda r: r.random(dtype=wf.float16),
-    lambda r: r.gumbel(), lambda r: r.laplace(1, 2), lambda r: r.wald(1.0, 2.0), lambda r: r.geometric(0.3),
-    lambda r: r.gamma(2.0), lambda r: r.random(3), lambda r: r.normal(size=(2, 3)), lambda r: r.integers(5, size=7),
-    lambda r: r.integers(2**40, size=3), lambda r: r.random(2, dtype=wf.float64), lambda r: r.random(5000),
-    lambda r: r.choice(3, p=[0.2, 0.3, 0.5]), lambda r: r.choice(30), lambda r: r.choice(ROWS, axis=1),
-    lambda r: r.choice(ROWS, 2, axis=0), lambda r: r.choice(5, (2, 2), p=np.ones(5)), lambda r: r.choice(9, 4, replace=False),
-    lambda r: r.random((3, 4)), lambda r: r.normal(size=(3, 4)), lambda r: r.normal(2.0, 3.0, size=5),
-    lambda r: r.gamma(2.0, 1, 6), lambda r: r.normal(size=FEW), lambda r: r.normal(size=FEW + 1), lambda r: r.random((2, 0, 3)),
-    lambda r: r.exponential(size=9), lambda r: r.normal(size=(1, 33), dtype=wf.float64),
-    lambda r: r.normal(size=17, dtype=wf.bfloat16), lambda r: r.permutation(10), lambda r: r.permutation(ROWS),
-    lambda r: r.normal(np.zeros(3), 2), lambda r: r.bytes(5),
+    lambda r: r.random(),
+    lambda r: r.uniform(-1, 2.5),
+    lambda r: r.normal(3, 0.5),
+    lambda r: r.exponential(2.5),
+    lambda r: r.integers(7),
+    lambda r: r.integers(-(2**63), 2**63),
+    lambda r: r.integers(2, dtype=bool),
+    lambda r: r.integers(0, 255, dtype=wf.uint8, endpoint=True),
+    lambda r: r.random(dtype=wf.float64),
+    lambda r: r.normal(1, 2, dtype=wf.float64),
+    lambda r: r.normal(dtype=wf.bfloat16),
+    lambda r: r.random(dtype=wf.float16),
+    lambda r: r.gumbel(),
+    lambda r: r.laplace(1, 2),
+    lambda r: r.wald(1.0, 2.0),
+    lambda r: r.geometric(0.3),
+    lambda r: r.gamma(2.0),
+    lambda r: r.random(3),
+    lambda r: r.normal(size=(2, 3)),
+    lambda r: r.integers(5, size=7),
+    lambda r: r.integers(2**40, size=3),
+    lambda r: r.random(2, dtype=wf.float64),
+    lambda r: r.random(5000),
+    lambda r: r.choice(3, p=[0.2, 0.3, 0.5]),
+    lambda r: r.choice(30),
+    lambda r: r.choice(ROWS, axis=1),
+    lambda r: r.choice(ROWS, 2, axis=0),
+    lambda r: r.choice(5, (2, 2), p=np.ones(5)),
+    lambda r: r.choice(9, 4, replace=False),
+    lambda r: r.random((3, 4)),
+    lambda r: r.normal(size=(3, 4)),
+    lambda r: r.normal(2.0, 3.0, size=5),
+    lambda r: r.gamma(2.0, 1, 6),
+    lambda r: r.normal(size=MAX_PREPARED_ELEMENTS),
+    lambda r: r.normal(size=MAX_PREPARED_ELEMENTS + 1),
+    lambda r: r.random((2, 0, 3)),
+    lambda r: r.exponential(size=9),
+    lambda r: r.normal(size=(1, 33), dtype=wf.float64),
+    lambda r: r.normal(size=17, dtype=wf.bfloat16),
+    lambda r: r.permutation(10),
+    lambda r: r.permutation(ROWS),
+    lambda r: r.normal(np.zeros(3), 2),
+    lambda r: r.bytes(5),
 ]
 
 
 @contextmanager
 def compiled() -> Iterator[None]:
     """Everything in programs: nothing at once, nothing node by node."""
-    before = LOCAL.at_once, LOCAL.patience
-    LOCAL.at_once = LOCAL.patience = 0
+    before = CONTEXT.max_eager_bytes, CONTEXT.compile_threshold
+    CONTEXT.max_eager_bytes = CONTEXT.compile_threshold = 0
     try:
         yield
     finally:
-        LOCAL.at_once, LOCAL.patience = before
+        CONTEXT.max_eager_bytes, CONTEXT.compile_threshold = before
 
 
 def bits(x: Any) -> Any:
@@ -100,12 +129,12 @@ def test_each_draw(number: int) -> None:
 
 def test_longer_than_what_is_ahead() -> None:
     wf.random.seed(3)
-    got = [float(wf.random.random()) for _ in range(2 * AHEAD + 50)]
+    got = [float(wf.random.random()) for _ in range(2 * PREPARED_BLOCKS + 50)]
     wf.random.seed(3)
     assert got == [float(wf.random.random(size=1)[0]) for _ in got]
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (FEW,), (1,), (5, 7)])
+@pytest.mark.parametrize("shape", [(3, 4), (MAX_PREPARED_ELEMENTS,), (1,), (5, 7)])
 def test_small_arrays_longer_than_what_is_ahead(shape: tuple[int, ...]) -> None:
     """Drawn one after the other, with other draws between them, as one after the other by compiled programs."""
     def some() -> list[Any]:
@@ -157,7 +186,7 @@ def test_a_key_of_its_own() -> None:
     want = [float(wf.random.random()) for _ in range(4)]
     wf.random.seed(6)
     wf.random.random(), wf.random.random()
-    _STATE.key[...] = wf.array(np.uint64(state[0]))  # the key alone; the position stays at 2
+    _HIDDEN_STREAM.key[...] = wf.array(np.uint64(state[0]))  # the key alone; the position stays at 2
     assert [float(wf.random.random()) for _ in range(2)] == want[2:]
 
 
@@ -201,7 +230,7 @@ def test_what_is_drawn_is_a_value_of_its_own() -> None:
     first = wf.random.random()
     kept = float(first)
     wf.random.seed(0)
-    [wf.random.random() for _ in range(2 * AHEAD)]
+    [wf.random.random() for _ in range(2 * PREPARED_BLOCKS)]
     assert float(first) == kept
 
 
@@ -210,4 +239,4 @@ def test_the_position_is_known_at_once() -> None:
     for _ in range(5):
         wf.random.normal()
     assert wf.random.get_state()[1] == 10
-    assert _STATE.base.node.value is not None
+    assert _HIDDEN_STREAM.base.node.value is not None

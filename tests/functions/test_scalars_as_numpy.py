@@ -9,7 +9,7 @@ import pytest
 
 import weft as wf
 from weft.errors import TraceError
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 TEXTS = """
 x[:s]; x[s:]; x[s:s+2]; x[::s]; x[-s:]; m[s:, :s]; m[:s, s]; m[s, :s]; m[..., s]; m[s, ...]; m[None, s]; m[s, None]
@@ -54,7 +54,7 @@ def tried(xp: Any, text: str, make: Any) -> Any:
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("limit", [0, 128 << 10])
 def test_scalars_mean_what_numpys_do(made: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOCAL, "at_once", limit)
+    monkeypatch.setattr(CONTEXT, "max_eager_bytes", limit)
     for text in TEXTS.replace("\n", ";").split(";"):
         if text := text.strip():
             assert tried(wf, text, MADE[made]) == tried(np, text, MADE[made]), text
@@ -98,7 +98,7 @@ def test_lists_of_scalars_write_in_traces() -> None:
 @pytest.mark.parametrize("index", ["(..., one)", "(one, ...)", "(0, ..., one)", "one", "(one, 0)"])
 @pytest.mark.parametrize("limit", [0, 128 << 10])
 def test_dots_make_arrays(index: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LOCAL, "at_once", limit)
+    monkeypatch.setattr(CONTEXT, "max_eager_bytes", limit)
     for xp, kind in ((np, np.ndarray), (wf, wf.ndarray)):
         x = xp.arange(4.0).reshape(2, 2) if index.count(",") == 2 or index == "(one, 0)" else xp.arange(4.0)
         assert isinstance(x[eval(index, {"one": xp.array(1)})], kind) == ("..." in index), (index, kind)

@@ -22,7 +22,7 @@ from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
 from weft.graph.interpret import walk
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 STEPS: Table = [
     (5.0, elementwise.smooth), (4.0, elementwise.smooth_two), (4.0, elementwise.operator), (1.5, elementwise.number),
@@ -188,14 +188,14 @@ def interpreted(
     way to it, the last bits of which are in what is left where such numbers cancel."""
     given = [wf.array(a) for a in arrays]
     nodes = [given[k].node for k in by]  # as they are before the function writes its arguments
-    LOCAL.handles.limit = 10**9  # a graph that was cut does not tell of its arguments
-    LOCAL.inside += 1  # nor one of which a part was computed before it was written
+    CONTEXT.pending.limit = 10**9  # a graph that was cut does not tell of its arguments
+    CONTEXT.transform_depth += 1  # nor one of which a part was computed before it was written
     try:
         out = base(*given)
     finally:
-        LOCAL.inside -= 1
+        CONTEXT.transform_depth -= 1
     graph, values = graph_of([out])
-    LOCAL.handles.limit = 0
+    CONTEXT.pending.limit = 0
     places = []
     for node in nodes:
         places.append(graph.inputs.index(node) if node in graph.inputs else -1)

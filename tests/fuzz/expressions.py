@@ -18,7 +18,7 @@ from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program, primitive
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
-from weft.graph.node import Graph, topological
+from weft.graph.node import Graph, topological_order
 from weft.graph.primitives.table import SCALAR
 from weft.runtime import execute
 
@@ -82,7 +82,7 @@ def function(program: Program) -> Any:
 def graph_of(outputs: list[Any]) -> tuple[Graph, list[Any]]:
     """What a look at these arrays would run, and the values of its leaves."""
     nodes = [o.node for o in outputs]
-    leaves = [n for n in topological(nodes) if n.value is not None]
+    leaves = [n for n in topological_order(nodes) if n.value is not None]
     values = [n.value if n.op is SCALAR else np.array(execute.to_numpy(n.value, n.shape, n.dtype)) for n in leaves]
     return Graph(leaves, nodes), values
 

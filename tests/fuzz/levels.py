@@ -35,9 +35,9 @@ from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Chain, Contraction, Kernel, Stage, Store, Value
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.schedule.build import build
-from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
+from weft.schedule.program import Call, Copy, HostCall, Loop, Program, calls
 
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
 
@@ -50,12 +50,12 @@ AT_ONCE = 128 << 10, 1e9
 @contextmanager
 def tier(at_once: int, patience: float) -> Iterator[None]:
     """While it lasts, what runs is compiled, runs node by node, or is computed at once."""
-    before = LOCAL.at_once, LOCAL.patience
-    LOCAL.at_once, LOCAL.patience = at_once, patience
+    before = CONTEXT.max_eager_bytes, CONTEXT.compile_threshold
+    CONTEXT.max_eager_bytes, CONTEXT.compile_threshold = at_once, patience
     try:
         yield
     finally:
-        LOCAL.at_once, LOCAL.patience = before
+        CONTEXT.max_eager_bytes, CONTEXT.compile_threshold = before
 
 
 class Mismatch(Exception):
@@ -168,7 +168,7 @@ def perform(program: Program, values: Sequence[Any], watch: Watch | None = None)
                 watch(step.kernel, given, scalars, done)
             for target, result in zip(seen[count:], done, strict=True):
                 target[...] = result
-        elif isinstance(step, Host):
+        elif isinstance(step, HostCall):
             memory(step.out)[...] = step.fn(*map(memory, step.args), **step.params)
         elif isinstance(step, Copy):
             target = memory(step.target)
@@ -320,7 +320,7 @@ def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], N
     """
     known = node_by_node(graph, values)
     expected = [known[o] for o in graph.outputs]
-    whole = execute.detached(graph)
+    whole = execute.copy_structure(graph)
     program = build(whole)
     seen: list[tuple[Kernel, list[np.ndarray], list[Any], list[np.ndarray]]] = []
     got = perform(program, values, lambda *call: seen.append(call))

@@ -20,10 +20,24 @@ from weft.devices import get_device
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
-from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.compile import LoadedKernel
 from weft.dtypes.formats import BOOL, FROM_NUMPY, Format
 from weft.graph.primitives import TABLE
-from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.ir import (
+    MACHINE_OPERATIONS,
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Chain,
+    Contraction,
+    Kernel,
+    Phase,
+    Stage,
+    Store,
+    Value,
+    along,
+)
 from weft.kernel.printer import kernel_key
 
 PAGE = mmap.PAGESIZE
@@ -33,7 +47,7 @@ _PATTERN = 0xA5
 class Native(NamedTuple):
     """A kernel in memory, and how it was generated."""
 
-    loaded: Loaded
+    loaded: LoadedKernel
     generated: Generated
 
 
@@ -67,7 +81,7 @@ def native_for(kernel: Kernel, processor: str) -> Native:
     engine = compile_ir(generated.ir, isa)
     _ENGINES.append(engine)
     address = engine.get_function_address(generated.symbol)
-    return Native(Loaded(address, generated.scratch, generated.worker_scratch, False), generated)
+    return Native(LoadedKernel(address, generated.scratch, generated.worker_scratch, False), generated)
 
 
 def same_bits(kernel: Kernel, processor: str) -> bool:
@@ -197,13 +211,13 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 # machine operations by compiled code
 
-OWN = (*sorted(name for name in MACHINE if name in TABLE and not TABLE[name].exact), "fma")
+OWN = (*sorted(name for name in MACHINE_OPERATIONS if name in TABLE and not TABLE[name].exact), "fma")
 
 _OWN_IN_TEXT = re.compile(rf"= ({'|'.join(OWN)}) ")
 
 
 def _kernel(op: str, dtype: Format, extent: int) -> Kernel:
-    count = MACHINE[op].arity
+    count = MACHINE_OPERATIONS[op].arity
     axis = Axis(0, extent)
     buffers = [Buffer(i, dtype, (extent,)) for i in range(count + 1)]
     loads = tuple(Value("load", (), dtype, Access(b, (along(axis),))) for b in buffers[:count])

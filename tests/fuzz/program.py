@@ -184,10 +184,10 @@ def parse_many(text: str) -> list[tuple[str, Program]]:
 def primitive(name: str, *arrays: Any, **params: Any) -> Any:
     """A primitive that no public function is made of alone, as a function of Arrays."""
     from weft.array import wrap
-    from weft.dtypes.parse import spelled
+    from weft.dtypes.parse import parse_dtype
     from weft.graph.primitives import TABLE, bind
 
-    params = {k: spelled(v) if k == "dtype" else v for k, v in params.items()}
+    params = {k: parse_dtype(v) if k == "dtype" else v for k, v in params.items()}
     return wrap(bind(TABLE[name], *(a.node for a in arrays), **params))
 
 

@@ -16,7 +16,7 @@ from tests.fuzz.families import FAMILIES, grown
 from tests.fuzz.program import Program, parse, parse_many
 from tests.fuzz.runner import Outcome, Runner
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.table import LATER
+from weft.graph.primitives.table import LAZY_ENTRIES
 
 pytestmark = pytest.mark.xdist_group("fuzz")  # what the programs have met is counted in one process
 
@@ -110,7 +110,7 @@ def test_every_primitive_dtype_and_way_is_met(done: Done) -> None:
     done.runner.restart()  # what a worker has met it says at its end
     counters = done.runner.record.counters
     met = {name.split()[0] for name in counters["primitives"]}
-    hosted = {name for names in LATER.values() for name in names.split()}  # run by NumPy, and tested by themselves
+    hosted = {name for names in LAZY_ENTRIES.values() for name in names.split()}  # run by NumPy, and tested by themselves
     assert {name for name, op in TABLE.items() if op.kind != "leaf" and name not in hosted} <= met
     dtypes = {name.split()[1] for name in counters["primitives"]}
     assert dtypes == {d.name for d in wf.dtypes.ALL}

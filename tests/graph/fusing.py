@@ -10,14 +10,14 @@ import numpy as np
 from tests.kernel.evaluate import Traffic, evaluate
 from tests.kernel.verify import verify
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Kernel
 from weft.schedule.build import build
-from weft.schedule.program import Call, Copy, Host, Program
+from weft.schedule.program import Call, Copy, HostCall, Program
 
 F32, F64 = FLOAT32, FLOAT64
 
@@ -27,11 +27,11 @@ def op(name: str, *nodes: Node, **params: Any) -> Node:
 
 
 def leaf(*shape: int, dtype: Format = F32) -> Node:
-    return input_leaf(tuple(shape), spelled(dtype))
+    return input_leaf(tuple(shape), parse_dtype(dtype))
 
 
 def number(value: Any, dtype: Format = F32) -> Node:
-    return constant(value, spelled(dtype))
+    return constant(value, parse_dtype(dtype))
 
 
 def mean(x: Node, *axes: int, keepdims: bool = True) -> Node:
@@ -68,7 +68,7 @@ def run(program: Program, values: Sequence[Any]) -> tuple[list[np.ndarray], list
             traffic.append(seen)
             for a, result in zip(step.args[count:], done, strict=True):
                 memory(a)[...] = result
-        elif isinstance(step, Host):
+        elif isinstance(step, HostCall):
             memory(step.out)[...] = step.fn(*map(memory, step.args), **step.params)
         elif isinstance(step, Copy):
             memory(step.target)[...] = memory(step.source).reshape(memory(step.target).shape)

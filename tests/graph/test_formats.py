@@ -13,7 +13,7 @@ import pytest
 import weft as wf
 from weft.dtypes import api
 from weft.dtypes.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
-from weft.dtypes.parse import of_any_order, spelled, stored
+from weft.dtypes.parse import parse_any_byte_order, parse_dtype, stored
 from weft.graph.node import Node
 
 everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
@@ -23,9 +23,9 @@ everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
 def test_there_is_one_object_a_format(form: Format) -> None:
     assert copy.deepcopy(form) is copy.copy(form) is pickle.loads(pickle.dumps(form)) is form
     for spelling in (form, form.name, form.numpy, form.numpy.type):
-        assert spelled(spelling) is of_any_order(spelling) is form and stored(spelling) == form.numpy
+        assert parse_dtype(spelling) is parse_any_byte_order(spelling) is form and stored(spelling) == form.numpy
     turned = form.numpy.newbyteorder("S")
-    assert of_any_order(turned) is form and stored(turned) == turned
+    assert parse_any_byte_order(turned) is form and stored(turned) == turned
     assert FROM_NUMPY[form.numpy] is form and repr(form) == str(form) == form.name == form.numpy.name
     with pytest.raises(AttributeError):
         form.bits = 3  # type: ignore[misc]

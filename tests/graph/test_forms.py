@@ -20,14 +20,14 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives import constant
 from weft.graph.primitives.table import scalar_leaf
 from weft.kernel.printer import print_kernel
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.schedule import group_cache
 from weft.schedule.build import build
-from weft.schedule.group_cache import Forms
+from weft.schedule.group_cache import GroupCache
 from weft.schedule.program import Program
 
 
-class Forgetful(Recent):
+class Forgetful(BoundedCache):
     def get(self, key: Any) -> Any:
         return None
 
@@ -37,7 +37,7 @@ def without_memory() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_WORDS", "_VERDICTS", "_KERNELS"):
             patch.setattr(group_cache, name, Forgetful(0))
-        patch.setattr(Forms, "_known", lambda self, nodes: None)
+        patch.setattr(GroupCache, "_known", lambda self, nodes: None)
         yield
 
 
@@ -133,7 +133,7 @@ def test_what_is_kept_weighs_what_it_says() -> None:
     names = ("_WORDS", "_VERDICTS", "_KERNELS")
     assert 2 * sum(getattr(group_cache, name).room for name in names) <= 25e6
     with pytest.MonkeyPatch.context() as patch:
-        stores = {name: Recent(1e9) for name in names}
+        stores = {name: BoundedCache(1e9) for name in names}
         for name, store in stores.items():
             patch.setattr(group_cache, name, store)
         made = [_planned(n) for n in range(2, 12)]
@@ -159,7 +159,7 @@ def _planned(n: int) -> Program:
 
 
 def test_what_is_kept_is_bounded_and_holds_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Recent(50 * 600, fewest=2)
+    kept = BoundedCache(50 * 600, fewest=2)
     monkeypatch.setattr(group_cache, "_KERNELS", kept)
     for n in range(2, 60):
         x = leaf(n, 3)

@@ -16,7 +16,7 @@ from weft.graph.node import Graph, Node
 from weft.kernel.printer import kernel_key, print_kernel
 from weft.schedule import fuse
 from weft.schedule.build import build
-from weft.schedule.fusion_graph import View
+from weft.schedule.fusion_graph import FusionGraph
 
 floats = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 
@@ -374,7 +374,7 @@ def test_squares_of_squares_are_not_walked_as_trees() -> None:
 def test_threads_that_fuse_at_once_leave_the_recursion_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     before, real, met, came = sys.getrecursionlimit(), fuse._fuse, threading.Barrier(2), []
 
-    def meeting(view: View) -> tuple:
+    def meeting(view: FusionGraph) -> tuple:
         came.append(view)
         last = len(came) == 2
         with contextlib.suppress(threading.BrokenBarrierError):

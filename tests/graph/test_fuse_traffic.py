@@ -8,7 +8,7 @@ import pytest
 import weft as wf
 from tests.graph.fusing import check, kernels, leaf, number, op, run
 from weft.dtypes.formats import INT64
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.kernel.hazards import in_place
@@ -85,14 +85,14 @@ def test_a_sum_of_one_element_runs_no_loop(shape: tuple[int, ...], axis: int, dt
     rng = np.random.default_rng()
     x = leaf(*shape)
     kept = tuple(1 if a == axis else n for a, n in enumerate(shape))
-    label = leaf(*kept, dtype=spelled(dtype))
-    places = op("broadcast_to", op("reshape", op("iota", shape=(shape[axis],), dtype=spelled(dtype), axis=0),
+    label = leaf(*kept, dtype=parse_dtype(dtype))
+    places = op("broadcast_to", op("reshape", op("iota", shape=(shape[axis],), dtype=parse_dtype(dtype), axis=0),
                                    shape=tuple(n if a == axis else 1 for a, n in enumerate(shape))), shape=shape)
     here = op("equal", places, op("broadcast_to", label, shape=shape))
     found = op("reduce_sum", op("where", here, op("exp", x), op("broadcast_to", number(0), shape=shape)),
                axes=(axis,), keepdims=False)
     labels = rng.integers(0, shape[axis], kept).astype(dtype)
-    labels.reshape(-1)[:2] = shape[axis] + 1, -1 if spelled(dtype).kind == "signed" else 200
+    labels.reshape(-1)[:2] = shape[axis] + 1, -1 if parse_dtype(dtype).kind == "signed" else 200
     program = check([x, label], [found], [rng.normal(size=shape).astype(np.float32), labels], count=1)
     assert not any(s.reductions for p in kernels(program)[0].phases for s in p.stages)
 

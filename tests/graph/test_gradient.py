@@ -10,7 +10,7 @@ from weft.dtypes.formats import FLOAT64, INT32
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, topological
+from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.call import call
 
@@ -46,7 +46,7 @@ def test_no_path_gives_zeros_and_only_the_part_between_is_walked() -> None:
     before = call.exp(x)
     out = call.square(before)
     dx, dy = backward([out], [constant(1, F64)], [before, y])
-    assert x not in topological([dx], stop=frozenset([before])), "what lies before wrt was entered"
+    assert x not in topological_order([dx], stop=frozenset([before])), "what lies before wrt was entered"
     values = [np.array([1.0, 2.0, 3.0]), np.ones((2, 3))]
     got, zeros = interpret(Graph([before, y], [dx, dy]), values)
     np.testing.assert_allclose(got, [2, 4, 6])

@@ -21,7 +21,7 @@ from weft.graph.node import Graph
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key
-from weft.kernel.storage import RELAY, channels_last, lying, relay
+from weft.kernel.storage import RELAYOUT, channels_last, lying, relay
 from weft.kernel.target import CPU, Order, Target
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, Program, calls
@@ -70,7 +70,7 @@ def test_random_nets(seed: int) -> None:
         agree(program)
         for a, b in zip(results(program, values), want, strict=True):
             np.testing.assert_array_equal(a.view(np.uint8), b.view(np.uint8), err_msg=name)
-        copies = sum(k.bytes for k in program.info if k.name == RELAY)
+        copies = sum(k.bytes for k in program.info if k.name == RELAYOUT)
         assert sum(k.bytes for k in program.info) - copies == sum(k.bytes for k in plain.info)
         if not copies:
             assert len(program.steps) == len(plain.steps)
@@ -91,7 +91,7 @@ def test_the_random_nets_lay_enough_otherwise() -> None:
         if last(program):
             words |= set(net.words)
             ranks.add(net.rank)
-        relaid += any(k.name == RELAY for k in program.info)
+        relaid += any(k.name == RELAYOUT for k in program.info)
     assert words == {"convolution", "transposed", "norm", "relu", "maximum", "mean", "residual", "scale", "flatten"}
     assert ranks == {1, 2, 3} and relaid >= 5
 
@@ -190,7 +190,7 @@ def test_weights_are_laid_anew_where_that_saves_more_than_it_costs() -> None:
     def relays(images: int, channels: int, target: Target = GPU, window: int = 3) -> list[Call]:
         shape = (channels, channels, window, window)
         program = build(graph_of(two, (images, channels, 32, 32), shape, shape), target)
-        return [c for c in calls(program) if c.kernel.name == RELAY]
+        return [c for c in calls(program) if c.kernel.name == RELAYOUT]
 
     assert not relays(1, 32)  # a launch more for 8 rows of tiles
     assert len(relays(64, 64)) == 2
@@ -208,9 +208,9 @@ def test_weights_are_laid_anew_once() -> None:
 
     program = build(graph_of(f, (64, 64, 32, 32), (64, 64, 3, 3), (64, 64, 3, 3)), GPU)
     names = [c.kernel.name for c in calls(program)]
-    assert names.count(RELAY) == 1 and names.index(RELAY) < min(k for k, n in enumerate(names) if n.startswith("conv"))
+    assert names.count(RELAYOUT) == 1 and names.index(RELAYOUT) < min(k for k, n in enumerate(names) if n.startswith("conv"))
     assert (1, 1) in program.donate
-    (info,) = [k for k in program.info if k.name == RELAY]
+    (info,) = [k for k in program.info if k.name == RELAYOUT]
     assert info.bytes == 2 * 64 * 64 * 9 * 2 and info.notes == ("channels last: 1 written",)
 
 

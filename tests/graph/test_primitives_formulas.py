@@ -11,10 +11,10 @@ from tests import oracle
 from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
 from tests.kernel.samples.sample import Sample
-from weft.dtypes.formats import BOOL, FROM_NUMPY, INT64, Format, of_kind
+from weft.dtypes.formats import BOOL, FROM_NUMPY, INT64, Format, formats_of_kind
 from weft.graph.node import Primitive
 from weft.graph.primitives import TABLE
-from weft.kernel.ir import MACHINE
+from weft.kernel.ir import MACHINE_OPERATIONS
 
 ELEMENTWISE = [op for op in TABLE.values() if op.kind == "elementwise"]
 BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch narrow floats themselves
@@ -35,7 +35,7 @@ class Machine:
     """One method a machine operation, checking what code generators rely on: equal dtypes, no arithmetic on storage dtypes."""
 
     def __getattr__(self, name: str) -> Any:
-        arity = MACHINE[name].arity
+        arity = MACHINE_OPERATIONS[name].arity
 
         def operation(*values: Held) -> Held:
             assert len(values) == arity
@@ -93,7 +93,7 @@ def test_formula_against_reference(op: Primitive) -> None:
     for sample in samples(op):
         check(op, sample)
         if any(a.dtype == np.float32 for a in sample.arrays) and op.name != "bitcast":
-            for dtype in of_kind("float"):
+            for dtype in formats_of_kind("float"):
                 with np.errstate(all="ignore"):
                     arrays = tuple(a.astype(dtype.numpy) if a.dtype == np.float32 else a for a in sample.arrays)
                 check(op, Sample(arrays, sample.params, sample.tag))

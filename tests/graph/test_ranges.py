@@ -17,7 +17,7 @@ from weft.graph.primitives import bind, constant, input_leaf
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.kinds import BITS
 from weft.graph.primitives.table import TABLE
-from weft.graph.ranges import Range, note, without_sure_checks
+from weft.graph.ranges import Range, note, remove_certain_checks
 from weft.schedule.build import build
 from weft.schedule.index_checks import sites
 
@@ -158,7 +158,7 @@ def test_a_loop_that_draws_its_rows_writes_over_its_carries() -> None:
 def test_graphs_without_sure_checks_are_left_alone() -> None:
     x, i = input_leaf((4,), FLOAT32), input_leaf((3,), INT64)
     graph = Graph([x, i], [call.gather(x, call.in_bounds(i, extent=4, axis=0, from_end=True), axes=(0,))])
-    assert without_sure_checks(graph) is graph
+    assert remove_certain_checks(graph) is graph
 
 
 def test_inputs_are_anything_however_they_came_about() -> None:

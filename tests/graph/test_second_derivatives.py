@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft.dtypes.formats import FLOAT64, Format, of_kind
+from weft.dtypes.formats import FLOAT64, Format, formats_of_kind
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
@@ -102,7 +102,7 @@ def test_each_has_its_closed_form() -> None:
     assert set(TWO) == set(CLOSED)
 
 
-@pytest.mark.parametrize("dtype", of_kind("float"), ids=str)
+@pytest.mark.parametrize("dtype", formats_of_kind("float"), ids=str)
 @pytest.mark.parametrize("name", CLOSED)
 def test_ties_and_far_apart(name: str, dtype: Format) -> None:
     places = [(x, y) for x, y in PLACES.get(name, [(x, y) for x in SIDES for y in SIDES]) if float(dtype.numpy.type(x)) == x]

@@ -17,7 +17,7 @@ from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, converted
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import (
-    MACHINE,
+    MACHINE_OPERATIONS,
     Access,
     Affine,
     Axis,
@@ -31,7 +31,7 @@ from weft.kernel.ir import (
     Store,
     Value,
 )
-from weft.kernel.summation import in_order, order_of, reduced, running, signed_zero
+from weft.kernel.summation import contraction_order, correct_zero_signs, fold_in_order, reduced, running
 
 Array = Any
 
@@ -189,7 +189,7 @@ class _Run:
         def step(totals: Array, places: Array) -> Array:
             return fma(a[..., places], b[..., places], totals)
 
-        total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum.numpy), step, np.add)
+        total = fold_in_order(a.shape[-1], contraction_order(c), np.zeros(shape, c.accum.numpy), step, np.add)
         self.accs[c.id] = tuple(x.id for x in outer), total
         for at in _points(outer) if self.stepwise else ({},):
             inner = _Grid(self, () if self.stepwise else outer, at)
@@ -251,7 +251,7 @@ def _extreme(op: str) -> Callable[..., Array]:
         found = np.maximum(a, b) if op == "max" else np.minimum(a, b)
         if a.dtype.kind in "iub":
             return found
-        return signed_zero(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
+        return correct_zero_signs(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
 
     return extreme
 
@@ -408,7 +408,7 @@ def _div(a: Array, b: Array) -> Array:
 
 # What machine operations mean in NumPy. Where a primitive has the operation's name, its reference says it.
 NUMPY: dict[str, Callable[..., Array]] = {
-    **{name: op.reference for name, op in TABLE.items() if name in MACHINE and op.reference is not None},
+    **{name: op.reference for name, op in TABLE.items() if name in MACHINE_OPERATIONS and op.reference is not None},
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
     "min": _extreme("min"), "max": _extreme("max"), "neg": np.negative, "rint": np.rint,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

@@ -18,7 +18,7 @@ from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.schedule.build import build
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
@@ -31,8 +31,8 @@ def on_numpy() -> Iterator[None]:
     device = NumpyDevice()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "get_device", lambda name="cpu": device)
-        for name in ("at_once", "patience"):  # nothing is computed by the CPU's functions for small work, or node by node
-            patch.setattr(LOCAL, name, 0)
+        for name in ("max_eager_bytes", "compile_threshold"):  # no eager work of the CPU, nothing node by node
+            patch.setattr(CONTEXT, name, 0)
         wf.random.seed(0)
         stream._step.cache_clear()  # it lies on the device that has the same name
         yield

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.index import bounds
-from weft.kernel.ir import MACHINE, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
 
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
@@ -241,9 +241,9 @@ class _Check:
                 self.operation(v)
 
     def operation(self, v: Value) -> None:
-        if v.op not in MACHINE:
+        if v.op not in MACHINE_OPERATIONS:
             self.fail(f"{v.op!r} is not a machine operation")
-        if len(v.args) != MACHINE[v.op].arity:
+        if len(v.args) != MACHINE_OPERATIONS[v.op].arity:
             self.fail(f"{v.op} with {len(v.args)} arguments")
         args = v.args[1:] if v.op == "select" else v.args
         if v.op == "philox":

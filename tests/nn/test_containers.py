@@ -8,7 +8,7 @@ from layer_reference import check
 
 import weft as wf
 from weft.errors import AxisError, DTypeError, ShapeError, TraceError
-from weft.nn.size_arguments import waits_for_a_batch
+from weft.nn.size_arguments import has_unknown_widths
 
 nn = wf.nn
 rng = np.random.default_rng()
@@ -119,11 +119,11 @@ def test_widths_left_out_by_name_and_widths_of_numpy() -> None:
         (nn.InstanceNorm2d(affine=True), image), (nn.GroupNorm(2), image), (nn.LSTM(hidden_size=3), image[0]),
         (nn.ConvTranspose2d(out_channels=3, kernel_size=3), image),
     ):
-        assert not layer.parameters() and waits_for_a_batch(layer)
+        assert not layer.parameters() and has_unknown_widths(layer)
         with pytest.raises(TraceError, match="is not known yet"):
             wf.jit(lambda x, layer=layer: layer(x))(x)
         layer(x)
-        assert layer.parameters() and not waits_for_a_batch(layer)
+        assert layer.parameters() and not has_unknown_widths(layer)
     with pytest.raises(ShapeError, match="Linear: out_features must be a positive int, not None"):
         nn.Linear(10)
     classes = np.array([3, 0, 2]).max() + 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 OPTIMIZERS = sorted(n for n in wf.optim.__all__ if isinstance(getattr(wf.optim, n), type) and n not in ("Optimizer", "SAM"))
 FAILING: dict[str, Callable[[Any, Any], Any]] = {  # of a parameter and a position, which is out of range at times
@@ -30,12 +30,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def at_once(limit: int | None) -> Iterator[None]:
-    before = LOCAL.at_once
-    LOCAL.at_once = before if limit is None else limit
+    before = CONTEXT.max_eager_bytes
+    CONTEXT.max_eager_bytes = before if limit is None else limit
     try:
         yield
     finally:
-        LOCAL.at_once = before
+        CONTEXT.max_eager_bytes = before
 
 
 def made(order: tuple[str, ...], n: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import weft as wf
 from weft import optim
 from weft.dtypes.formats import FLOAT32
 from weft.graph.primitives import TABLE, bind
-from weft.graph.table_gradients import parts_of
+from weft.graph.table_gradients import find_scatters
 
 V, D, STEPS = 23, 5, 6
 rng = np.random.default_rng()
@@ -130,7 +130,7 @@ def test_sums_and_multiples_of_gradients_are_rows_still() -> None:
     (i, f), (j, h) = [tuple(map(wf.array, pair)) for pair in steps]
     slope = wf.grad(lambda m: m(i, f) + 3.0 * m(j, h) - m(i, f) / 4.0)(model)
     scaled = {"table": {"weight": -(slope.table.weight * 2.0)}, "scale": slope.scale}
-    assert [p.indices.shape for p in parts_of(scaled["table"]["weight"].node, FLOAT32)] == [(3, 4)] * 3
+    assert [p.indices.shape for p in find_scatters(scaled["table"]["weight"].node, FLOAT32)] == [(3, 4)] * 3
     optimizer.update(model, scaled)
     a, b = gradients(steps)
     assert np.abs(model.table.weight.numpy() - (table + (1.5 * a + 6.0 * b) * 0.5)).max() < 1e-5
@@ -143,7 +143,7 @@ def test_long_sums_are_rows_too() -> None:
     total = one
     for _ in range(3000):
         total = bind(TABLE["add"], total, one)
-    parts = parts_of(total, total.dtype)
+    parts = find_scatters(total, total.dtype)
     assert parts is not None and len(parts) == 3001
 
 

@@ -49,7 +49,7 @@ def _gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def traced(work: Work) -> Graph:
     """The graph of a program, without its arrays."""
-    return execute.detached(wf.jit(lambda *x: work.function(*x)).trace(*map(wf.array, work.given)).graph)
+    return execute.copy_structure(wf.jit(lambda *x: work.function(*x)).trace(*map(wf.array, work.given)).graph)
 
 
 def program_of(work: Work) -> Program:

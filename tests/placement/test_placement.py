@@ -18,10 +18,10 @@ from weft.devices import get_device
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
 from weft.errors import DataError
-from weft.kernel.ir import MACHINE
+from weft.kernel.ir import MACHINE_OPERATIONS
 from weft.placement.choose import choose
 from weft.placement.device_figures import Machine, compared, pinned_machines
-from weft.placement.estimate import REACHED, estimate, moved
+from weft.placement.estimate import CPU_PRODUCT_SHARE, estimate, moved
 from weft.placement.work import work_of
 from weft.schedule.build import build
 from weft.schedule.program import calls
@@ -98,7 +98,7 @@ def test_what_an_estimate_is_made_of() -> None:
     assert there.working == pytest.approx(nbytes / 1e12) and there.moving == pytest.approx(1e-5 + (4 << 20) / 1e10)
     assert there.total == pytest.approx(max(there.launching, there.working) + there.moving)
     product = program_of(lambda a: a @ a, ones(512, 512))
-    assert estimate("cpu", product, HOST).working == pytest.approx(2 * 512**3 / (REACHED * 1e11), rel=0.05)
+    assert estimate("cpu", product, HOST).working == pytest.approx(2 * 512**3 / (CPU_PRODUCT_SHARE * 1e11), rel=0.05)
     loop = program_of(lambda x: wf.scan(lambda h, _: (h * 0.5 + 1, h.sum()), x, None, length=50), ones(10))
     assert estimate("cpu", loop, HOST).launches >= 50
     walked = program_of(lambda x: wf.scan(lambda h, _: (wf.sort(h * 0.5), None), x, None, length=50)[0], ones(10))
@@ -219,14 +219,14 @@ def test_what_a_kernel_computes_is_counted() -> None:
         return work_of(call.kernel)
 
     once, twice = work(wf.exp, ones(n)), work(lambda x: wf.exp(wf.exp(x)), ones(n))
-    assert once.vectors == pytest.approx(MACHINE["exp"].ns * n) and twice.vectors == pytest.approx(2 * once.vectors)
+    assert once.vectors == pytest.approx(MACHINE_OPERATIONS["exp"].ns * n) and twice.vectors == pytest.approx(2 * once.vectors)
     assert work(wf.exp, wf.ones(n, dtype="float64")).vectors == pytest.approx(2 * once.vectors)
     assert work(wf.exp, ones(2 * n)).vectors == pytest.approx(2 * once.vectors) and once.calls == once.called == 0
     program = program_of(lambda x, y: x * wf.exp(y)[:, None], ones(m, m), ones(m))
     rows = sum([work_of(call.kernel).vectors for call in calls(program)])
-    assert rows < MACHINE["exp"].ns * m * m  # once a row, not once an element
+    assert rows < MACHINE_OPERATIONS["exp"].ns * m * m  # once a row, not once an element
     tangents = work(wf.tan, ones(n))
-    assert tangents.calls == pytest.approx(MACHINE["tan"].ns * n) and tangents.called == n and not tangents.vectors
+    assert tangents.calls == pytest.approx(MACHINE_OPERATIONS["tan"].ns * n) and tangents.called == n and not tangents.vectors
     (product,) = work(lambda a, b: wf.nn.gelu(a @ b), ones(m, m), ones(m, m)).products
     assert product[1] == 2 * m**3
     assert work(lambda x: wf.cumsum(x, axis=1), ones(m, m)).waits > 0

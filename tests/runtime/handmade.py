@@ -8,10 +8,10 @@ import numpy as np
 
 from weft.devices.cache import Cache
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.dtypes.formats import FLOAT32
-from weft.schedule.program import Call, Host, Program, Slot
+from weft.schedule.program import Call, HostCall, Program, Slot
 
 F32 = FLOAT32
 
@@ -70,9 +70,9 @@ def device(folder: Path, threads: int | None = None) -> CPUDevice:
     return CPUDevice(Cache(folder), threads)
 
 
-def scale_kernel(be: CPUDevice, chunk: int = 256, chunks: int = 16, name: str = "scale") -> Loaded:
+def scale_kernel(be: CPUDevice, chunk: int = 256, chunks: int = 16, name: str = "scale") -> LoadedKernel:
     assert be.native
-    return Loaded(be.compiler.module(scale_ir(name, chunk, chunks))[name], 0, 64, True)
+    return LoadedKernel(be.compiler.module(scale_ir(name, chunk, chunks))[name], 0, 64, True)
 
 
 def scale_twice(n: int, donate: bool = False) -> Program:
@@ -89,11 +89,11 @@ def with_host(n: int) -> Program:
         Slot(3, "output", (n,), F32, 0),
     )
     steps = (
-        Call(None, (0, 1), (1,)), Host("sort", np.sort, (1,), 2), Call(None, (2, 3), (1,)),  # type: ignore[arg-type]
+        Call(None, (0, 1), (1,)), HostCall("sort", np.sort, (1,), 2), Call(None, (2, 3), (1,)),  # type: ignore[arg-type]
     )
     return Program((((n,), F32), ((), F32)), (((n,), F32),), slots, steps, 8 * n)
 
 
-def executable(be: CPUDevice, program: Program, kernel: Loaded, flush: bool = False) -> CPUExecutable:
+def executable(be: CPUDevice, program: Program, kernel: LoadedKernel, flush: bool = False) -> CPUExecutable:
     calls = sum(isinstance(s, Call) for s in program.steps)
     return CPUExecutable(program, [kernel] * calls, be.pool, be.allocator, be.native, flush)

@@ -12,9 +12,9 @@ from handmade import device
 
 import weft as wf
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.native.allocator import SLAB, Borrowed, size_class
+from weft.devices.cpu.native.allocator import SLAB, BorrowedBuffer, size_class
 from weft.dtypes.formats import FROM_NUMPY, INT32, UINT8
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_buffer_counts_its_views(be: CPUDevice) -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (4, 3)])
 def test_every_dtype_and_shape_comes_back(be: CPUDevice, dtype: type, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
-    out = be.download(be.upload(x), shape, spelled(dtype))
+    out = be.download(be.upload(x), shape, parse_dtype(dtype))
     assert out.dtype == x.dtype and out.shape == shape and np.array_equal(out, x)
 
 
@@ -148,5 +148,5 @@ def test_no_memory_is_an_error_not_a_crash(be: CPUDevice) -> None:
 
 def test_borrowed_memory_counts_as_exported() -> None:
     x = np.ones(4, np.float32)
-    b = Borrowed(x.ctypes.data, x.nbytes, x)
+    b = BorrowedBuffer(x.ctypes.data, x.nbytes, x)
     assert b.exported and b.address == x.ctypes.data

@@ -68,7 +68,7 @@ def test_what_is_called_often_gets_better_code(be: CPUDevice, tmp_path: Path) ->
     be.compiler.again.settle()
     after = be.counters()
     assert after["improved"] == 1 and ex._kernels[0].later is None and ex._kernels[0].address != old
-    assert optimisation_levels.FEW <= ex._hot.runs <= optimisation_levels.MANY and runs >= ex._hot.runs
+    assert optimisation_levels.MIN_RUNS <= ex._hot.runs <= optimisation_levels.MANY and runs >= ex._hot.runs
     assert all(after[k] == before[k] for k in ("compiles", "loads", "cache_hits"))
     assert np.array_equal(be.download(ex(a)[0], (40, 40), F32), first)
     other = device(tmp_path, threads=1)  # another process gets the better code from disk
@@ -85,7 +85,7 @@ def test_one_call_asks_for_nothing_and_counts_decide(be: CPUDevice) -> None:
         ex(a)
         assert asked == ([1] if run >= ex._hot.runs else [])
     assert optimisation_levels.runs_until([1e9], 1.0) == optimisation_levels.MANY
-    assert optimisation_levels.runs_until([1.0], 1e9) == optimisation_levels.FEW > 1
+    assert optimisation_levels.runs_until([1.0], 1e9) == optimisation_levels.MIN_RUNS > 1
 
 
 def test_what_runs_for_long_is_compiled_well_at_once(be: CPUDevice) -> None:
@@ -154,7 +154,7 @@ def test_where_no_process_can_be_started_code_is_good_at_once(be: CPUDevice, mon
     assert kernel.later is not None and be.counters()["improved"] == 0
     assert _low(be, "next").later is None
     monkeypatch.setattr(sys, "executable", "/opt/editor/bin/editor")
-    assert not recompile.Again(lambda: "").possible
+    assert not recompile.Recompiler(lambda: "").possible
 
 
 def test_a_process_that_dies_is_started_again(be: CPUDevice, monkeypatch: pytest.MonkeyPatch) -> None:

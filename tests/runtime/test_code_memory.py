@@ -15,7 +15,7 @@ from handmade import F32, device, executable, scale_ir, scale_kernel, scale_twic
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native import code_memory, elf
-from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
+from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, FreeSpans
 from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function
 from weft.schedule.kernel_info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
@@ -23,7 +23,7 @@ from weft.schedule.program import Call, Program, Slot
 
 def test_spans_neither_overlap_nor_leak() -> None:
     r = random.Random()
-    spans, free, taken = Spans(200), set(range(200)), []
+    spans, free, taken = FreeSpans(200), set(range(200)), []
     for _ in range(3000):
         if taken and (r.random() < 0.5 or len(free) < 10):
             start, count = taken.pop(r.randrange(len(taken)))

@@ -15,11 +15,11 @@ import pytest
 from handmade import F32, device, executable, scale_ir, scale_kernel, scale_twice, with_host
 
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.native.allocator import Borrowed
-from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.allocator import BorrowedBuffer
+from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.layouts import POOL, offset
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
 
 N = 4096
@@ -85,7 +85,7 @@ def test_same_bits_with_any_number_of_threads(be: CPUDevice, threads: int) -> No
     (np.bool_, [True, False]),
 ])
 def test_numbers_reach_the_kernel_in_its_dtype(be: CPUDevice, dtype: type, values: list) -> None:
-    dt = spelled(dtype)
+    dt = parse_dtype(dtype)
     ir = f"""
 define void @put_{dt.name}(ptr %args) nounwind {{
   %out = load ptr, ptr %args
@@ -94,7 +94,7 @@ define void @put_{dt.name}(ptr %args) nounwind {{
   store i{dt.bits} %s, ptr %out
   ret void
 }}"""
-    kernel = Loaded(be.compiler.module(ir)[f"put_{dt.name}"], 0, 0, False)
+    kernel = LoadedKernel(be.compiler.module(ir)[f"put_{dt.name}"], 0, 0, False)
     program = Program((((), dt),), (((), dt),), (Slot(0, "output", (), dt, 0),), (Call(None, (0,), (0,)),), 0)  # type: ignore[arg-type]
     ex = executable(be, program, kernel)
     for value in values:
@@ -135,7 +135,7 @@ def test_donation_only_when_nobody_else_holds_or_sees(be: CPUDevice) -> None:
     assert not run(free, seen)[0] and np.array_equal(view, x)
     del view
     assert run(free, seen)[0]
-    assert not run(free, Borrowed(x.ctypes.data, x.nbytes, x))[0]
+    assert not run(free, BorrowedBuffer(x.ctypes.data, x.nbytes, x))[0]
     short = be.upload(np.zeros(N + 1, np.float32))
     assert not run(free, short)[0]
     with pytest.raises(TypeError):
@@ -237,7 +237,7 @@ done:
   ret void
 }"""
     scale = scale_kernel(be)
-    kernels = [Loaded(be.compiler.module(wait)["wait"], 0, 0, False), scale]
+    kernels = [LoadedKernel(be.compiler.module(wait)["wait"], 0, 0, False), scale]
     slots = (
         Slot(0, "input", (1,), F32, 0), Slot(1, "input", (N,), F32, 1), Slot(2, "output", (N,), F32, 0),
     )
@@ -293,7 +293,7 @@ head:
 done:
   ret void
 }"""
-    kernel = Loaded(be.compiler.module(spin)["spin"], 0, 0, False)
+    kernel = LoadedKernel(be.compiler.module(spin)["spin"], 0, 0, False)
     steps = tuple(Call(None, (0,)) for _ in range(4000))  # type: ignore[arg-type]
     info = tuple(KernelInfo("spin", 1, 10**9, 0, (), ()) for _ in steps)
     program = Program((), (((1,), F32),), (Slot(0, "output", (1,), F32, 0),), steps, 0, (), info)

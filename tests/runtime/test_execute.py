@@ -12,7 +12,7 @@ import weft as wf
 import weft.schedule.build
 from weft.devices import get_device
 from weft.devices.cpu.native import compile
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 
 
@@ -27,7 +27,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return build(graph, target)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
-    monkeypatch.setattr(execute, "PROGRAMS", Recent(4, fewest=1))
+    monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(4, fewest=1))
     for name in ("LEAST", "NODE", "STEP"):
         monkeypatch.setattr(execute, name, 1.0 if name == "LEAST" else 0.0)
     return found
@@ -68,7 +68,7 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
 def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tests/soak/shapes.py`` does it with 30,000."""
     known = get_device().compiler
-    monkeypatch.setattr(execute, "PROGRAMS", Recent(16 * execute.LEAST))
+    monkeypatch.setattr(execute, "PROGRAMS", BoundedCache(16 * execute.LEAST))
     monkeypatch.setattr(compile, "KEPT_DEAD", 20)
     known.sweep()
     kernels, used = len(known.kernels), known.memory.used()
@@ -88,12 +88,12 @@ def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pyt
 
 
 def test_what_is_found_again_is_what_was_used_last() -> None:
-    found = Recent(3, fewest=1)
+    found = BoundedCache(3, fewest=1)
     for k in range(9):
         found.put(k, str(k))
         assert found.get(k) == str(k) and (k < 1 or found.get(k - 1) == str(k - 1))
     assert found.get(0) is None and found.get("x") is None
-    heavy = Recent(10, fewest=4)
+    heavy = BoundedCache(10, fewest=4)
     for k in range(20):
         heavy.put(k, k, 100)  # each weighs more than there is room
     assert sorted(heavy.newest | heavy.older) == list(range(12, 20)) and len(heavy) == 8  # the last 4, and 4 of before

@@ -366,15 +366,15 @@ def test_pytorch_computes_the_same() -> None:
     for layer in convolutions.TINY:
         g = convolutions.given(layer, 2, "float32")
         for part in convolutions.PASSES:
-            want = convolutions._on_cpu(convolutions._call(part, g), (g.x, g.w, g.dy))
+            want = convolutions._reference(convolutions._call(part, g), (g.x, g.w, g.dy))
             for last in (False, True):
                 got = convolutions._torch(setting, part, g, last)()  # type: ignore[misc]
                 near(next(x for x in got if x is not None) if isinstance(got, tuple) else got, want)
     for causal in (False, True):
         arrays = attention.given(True, 13, "float32")
         q, k, v, dy = (a[0, 0].astype(np.float64) for a in arrays)
-        near(attention._torch(setting, arrays, causal, False)()[0, 0, :8], attention._want(q, k, v, dy, causal, False))  # type: ignore[misc]
-        near(attention._torch(setting, arrays, causal, True)()[0][0, 0, :8], attention._want(q, k, v, dy, causal, True))  # type: ignore[misc]
+        near(attention._torch(setting, arrays, causal, False)()[0, 0, :8], attention._reference(q, k, v, dy, causal, False))  # type: ignore[misc]
+        near(attention._torch(setting, arrays, causal, True)()[0][0, 0, :8], attention._reference(q, k, v, dy, causal, True))  # type: ignore[misc]
     for net in convnets.QUICK.values():
         images, weights = convnets.given(net)
         want = convnets._functions(net)[0](images, weights).numpy()

@@ -16,7 +16,7 @@ from tests.train import killed
 from tests.train.making import Broken, bits, data, net
 from weft.errors import DataError
 from weft.train import BestWeights, EarlyStopping
-from weft.train.checkpoint import PLACE, every, load
+from weft.train.checkpoint import PLACE_FORM, every, load
 
 
 def test_killed_four_times(tmp_path: Path) -> None:
@@ -246,7 +246,14 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
 
 def test_a_rate_that_no_optimizer_takes_is_damage() -> None:
     for name in ("lr", "given_lr"):
-        assert [PLACE[name](x) for x in (0.01, 0, -0.01, float("nan"), "0.01", None)] == [True, True, False, False, False, False]
+        assert [PLACE_FORM[name](x) for x in (0.01, 0, -0.01, float("nan"), "0.01", None)] == [
+            True,
+            True,
+            False,
+            False,
+            False,
+            False,
+        ]
 
 
 def test_when_checkpoints_are_written(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def many(monkeypatch) -> list[int]:
         (loop, "MANY", 4), (loop, "MANY", 4), (loop, "SHORT", 1e9), (loop, "LEFT", 0), (loop, "WATCHED", 1),
     ):
         monkeypatch.setattr(module, name, value)
-    once = loop.Pace._many
+    once = loop.UpdateRunner._many
 
     def counted(self, block, lr):
         out = once(self, block, lr)
@@ -30,7 +30,7 @@ def many(monkeypatch) -> list[int]:
             made.append(len(block))
         return out
 
-    monkeypatch.setattr(loop.Pace, "_many", counted)
+    monkeypatch.setattr(loop.UpdateRunner, "_many", counted)
     return made
 
 

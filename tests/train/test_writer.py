@@ -17,14 +17,14 @@ import weft as wf
 from tests.train.making import Broken, data, net
 from weft.errors import DataError
 from weft.process import run_lock as locks_of
-from weft.train.checkpoint import only_writer
+from weft.train.checkpoint import lock_checkpoint
 
 ROOT = Path(__file__).parents[2]
 
 _HOLD = """
 import os, sys, time
-from weft.train.checkpoint import only_writer
-with only_writer(sys.argv[1]):
+from weft.train.checkpoint import lock_checkpoint
+with lock_checkpoint(sys.argv[1]):
     if len(sys.argv) > 2 and os.fork() == 0:
         time.sleep(600)
     print("holds", flush=True)
@@ -75,7 +75,7 @@ def test_two_runs_of_one_process(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"in use by another run.* \(this process has it since"):
         fit(path, callbacks=[Second()])
     with pytest.raises(Broken):
-        with only_writer(path):
+        with lock_checkpoint(path):
             raise Broken
     fit(path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]
@@ -87,7 +87,7 @@ def test_a_child_that_outlived_its_run_does_not_keep_it(tmp_path: Path) -> None:
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     try:
-        with only_writer(path):
+        with lock_checkpoint(path):
             with pytest.raises(DataError, match="this process"):
                 fit(path)
     finally:
@@ -106,23 +106,23 @@ def test_what_stands_in_a_lock_nobody_holds(tmp_path: Path, monkeypatch: pytest.
             raise OSError(45, "not supported")
 
         monkeypatch.setattr(locks_of.fcntl, "flock", refuse)
-    lock, mine = tmp_path / "run.lock", {**locks_of._here(), "since": "long ago"}
+    lock, mine = tmp_path / "run.lock", {**locks_of._process_namespace(), "since": "long ago"}
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     dead = [json.dumps({"pid": pid, **mine}) for pid in (child.pid, 1 << 40, 1 << 80)]
     for text in [*GARBAGE, *dead]:
         lock.write_text(text)
-        with only_writer(tmp_path / "run"):
+        with lock_checkpoint(tmp_path / "run"):
             assert json.loads(lock.read_text())["pid"] == os.getpid()
         assert not lock.exists()
     for pid, more in ((os.getppid(), {}), (child.pid, {"host": "elsewhere"}), (child.pid, {"space": "pid:[1]"})):
         lock.write_text(json.dumps({"pid": pid, **mine, **more}))
         if locks:
-            with only_writer(tmp_path / "run"):
+            with lock_checkpoint(tmp_path / "run"):
                 pass
         else:
             with pytest.raises(DataError, match=f"{pid} on .*remove '.*run.lock'"):
-                with only_writer(tmp_path / "run"):
+                with lock_checkpoint(tmp_path / "run"):
                     pass
             lock.unlink()
 
@@ -153,7 +153,7 @@ def test_a_lock_that_is_no_file(tmp_path: Path) -> None:
 def test_a_lock_is_nobody_elses_when_it_was_replaced(tmp_path: Path) -> None:
     """Who finds another's lock in the place of its own leaves it there."""
     lock = tmp_path / "run.lock"
-    with only_writer(tmp_path / "run"):
+    with lock_checkpoint(tmp_path / "run"):
         lock.unlink()
         lock.write_text("another's")
     assert lock.read_text() == "another's"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 ERRORS = (IndexError, np.linalg.LinAlgError)
 WRITES: dict[str, Callable[[dict[str, Any], Any], None]] = {  # to count, q and p; that to p fails where k is 9
@@ -53,12 +53,12 @@ def held(a: dict[str, Any]) -> dict[str, list[float]]:
 @contextmanager
 def tier(patience: float, at_once: int | None) -> Iterator[None]:
     """Patience of 0: all is compiled; at_once of 0: nothing is computed in the operator."""
-    before = LOCAL.patience, LOCAL.at_once
-    LOCAL.patience, LOCAL.at_once = patience, before[1] if at_once is None else at_once
+    before = CONTEXT.compile_threshold, CONTEXT.max_eager_bytes
+    CONTEXT.compile_threshold, CONTEXT.max_eager_bytes = patience, before[1] if at_once is None else at_once
     try:
         yield
     finally:
-        LOCAL.patience, LOCAL.at_once = before
+        CONTEXT.compile_threshold, CONTEXT.max_eager_bytes = before
 
 
 def scan(turn: Callable[[Any], Any], ks: Any, reverse: bool = False) -> Any:

@@ -13,7 +13,7 @@ from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import FLOAT32, INT64
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
-from weft.graph.node import topological
+from weft.graph.node import topological_order
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.printer import kernel_key
 from weft.kernel.target import CPU
@@ -55,7 +55,7 @@ def arguments(dtype: str = "float32") -> tuple[wf.Array, wf.Array, wf.Array]:
 
 
 def scatters(outputs: Any) -> list[str]:
-    return [n.params["mode"] for n in topological(outputs) if n.op.name == "scatter"]
+    return [n.params["mode"] for n in topological_order(outputs) if n.op.name == "scatter"]
 
 
 def modes(f: Callable[..., Any], *given: Any) -> set[str]:

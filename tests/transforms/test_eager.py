@@ -14,7 +14,7 @@ import weft as wf
 from weft.devices import counters
 from weft.eager import tiers
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.tools.explain import explain
 
 SMALL, LARGE = (30, 40), (300, 400)
@@ -56,11 +56,11 @@ def test_where_nothing_runs_at_once(where: str) -> None:
         return (y * y).sum()
 
     if where == "limit":
-        before, LOCAL.at_once = LOCAL.at_once, 0
+        before, CONTEXT.max_eager_bytes = CONTEXT.max_eager_bytes, 0
         try:
             f(x)
         finally:
-            LOCAL.at_once = before
+            CONTEXT.max_eager_bytes = before
     elif where == "flush":
         with wf.flush_denormals():
             f(x)
@@ -80,7 +80,7 @@ def test_the_limit_is_the_threads_own() -> None:
     seen = []
 
     def other() -> None:
-        LOCAL.at_once = 0
+        CONTEXT.max_eager_bytes = 0
         seen.append((normal(3) + 1).node.value is None)
 
     thread = threading.Thread(target=other)
@@ -141,16 +141,16 @@ def test_a_loop_of_new_shapes_is_not_compiled_and_one_that_repeats_is() -> None:
 
 
 def test_both_ways_give_the_same_bits() -> None:
-    LOCAL.patience = 0.0
+    CONTEXT.compile_threshold = 0.0
     try:
         compiled = loop(2, True)
     finally:
-        LOCAL.patience = 1.0
-    LOCAL.patience = 1e9
+        CONTEXT.compile_threshold = 1.0
+    CONTEXT.compile_threshold = 1e9
     try:
         uncompiled = loop(2, True)
     finally:
-        LOCAL.patience = 1.0
+        CONTEXT.compile_threshold = 1.0
     assert [a.tobytes() for a in compiled] == [a.tobytes() for a in uncompiled]
 
 
@@ -162,7 +162,7 @@ def test_a_fused_kernel_is_tried_where_memory_is_short(monkeypatch: pytest.Monke
 
     want = (x.numpy() * 3 + 1).sum(axis=0, dtype=np.float64)
     monkeypatch.setattr(tiers, "computed", short)
-    monkeypatch.setattr(LOCAL, "patience", 1e9)
+    monkeypatch.setattr(CONTEXT, "compile_threshold", 1e9)
     np.testing.assert_allclose((x * 3 + 1).sum(axis=0).numpy(), want, rtol=1e-4)
 
 
@@ -181,7 +181,7 @@ def test_a_failure_leaves_everything_pending() -> None:
 def test_a_loop_over_rows_plans_once() -> None:
     data, w = normal(4000, 300), normal(300, 70)
     wf.eval(data, w)
-    LOCAL.patience = 0.0
+    CONTEXT.compile_threshold = 0.0
     try:
         for k in range(3):
             wf.eval(wf.tanh(data[k * 200 : (k + 1) * 200] @ w))
@@ -190,7 +190,7 @@ def test_a_loop_over_rows_plans_once() -> None:
             got = wf.tanh(data[k * 200 : (k + 1) * 200] @ w).numpy()
         assert ran()["compiles"] == before["compiles"]
     finally:
-        LOCAL.patience = 1.0
+        CONTEXT.compile_threshold = 1.0
     np.testing.assert_allclose(got, np.tanh(data.numpy()[3800:] @ w.numpy()), rtol=1e-3, atol=1e-4)
 
 

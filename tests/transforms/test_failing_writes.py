@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 FAILING: dict[str, Callable[[Any], Any]] = {
     "inv": lambda zero: wf.linalg.inv(zero),
@@ -63,9 +63,9 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("failing", FAILING)
 @pytest.mark.parametrize("n", [3, 210])  # which is more than what is computed at once
 def test_arrays_keep_their_content(failing: str, n: int, rng: np.random.Generator) -> None:
-    for limit in (0, LOCAL.at_once):
+    for limit in (0, CONTEXT.max_eager_bytes):
         for name, write in WRITES.items():
-            before, LOCAL.at_once = LOCAL.at_once, limit
+            before, CONTEXT.max_eager_bytes = CONTEXT.max_eager_bytes, limit
             try:
                 content = rng.normal(size=(n, n)).astype("float32")
                 content[0, 0] = 1
@@ -76,7 +76,7 @@ def test_arrays_keep_their_content(failing: str, n: int, rng: np.random.Generato
                 a += 1
                 np.testing.assert_array_equal(a.numpy(), content + 1, err_msg=name)
             finally:
-                LOCAL.at_once = before
+                CONTEXT.max_eager_bytes = before
 
 
 def test_what_lapack_refuses_it_refuses_where_it_is_asked_for() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 import weft as wf
 from tests.transforms.test_traced_ints import told
-from weft.graph.node import Graph, topological
+from weft.graph.node import Graph, topological_order
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.runtime import execute
 
 
 def key(x):
-    order = topological((x.node,))
+    order = topological_order((x.node,))
     return execute.key_of(Graph([n for n in order if n.value is not None], [x.node]))
 
 

@@ -12,7 +12,7 @@ from making import array, normal
 import weft as wf
 from weft.array import Array
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.runtime.context import LOCAL, Handles
+from weft.runtime.context import CONTEXT, PendingList
 
 
 @pytest.mark.usefixtures("lazy")
@@ -48,7 +48,7 @@ def test_long_chains_are_cut():
 
 
 def test_large_pending_graphs_are_cut(monkeypatch):
-    monkeypatch.setattr(LOCAL, "handles", Handles())  # what other tests have left pending does not count
+    monkeypatch.setattr(CONTEXT, "pending", PendingList())  # what other tests have left pending does not count
     a = array(np.zeros(1 << 22, np.float32))  # 16 MB
     values = []
     for _ in range(64):

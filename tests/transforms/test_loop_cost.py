@@ -24,7 +24,7 @@ from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
 from weft.runtime import execute, pending
-from weft.runtime.context import LOCAL, Handles
+from weft.runtime.context import CONTEXT, PendingList
 from weft.schedule.build import build
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
@@ -79,7 +79,7 @@ def work(monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """Graphs are cut when they are still small; what other tests have left pending does not count."""
-    monkeypatch.setattr(LOCAL, "handles", Handles())
+    monkeypatch.setattr(CONTEXT, "pending", PendingList())
     monkeypatch.setattr(pending, "MOST_NODES", 120)
     monkeypatch.setattr(limit_pending, "ENOUGH", 60)
     monkeypatch.setattr(limit_pending, "EVERY", 16)

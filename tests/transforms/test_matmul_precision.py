@@ -13,7 +13,7 @@ from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import FLOAT32
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
-from weft.graph.node import Node, topological
+from weft.graph.node import Node, topological_order
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction
 from weft.kernel.printer import kernel_key
@@ -46,7 +46,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def precisions(outputs: Any) -> list[str]:
-    return [n.params.get("precision", "float32") for n in topological(outputs) if n.op.contracts]
+    return [n.params.get("precision", "float32") for n in topological_order(outputs) if n.op.contracts]
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -338,13 +338,13 @@ def test_a_dict_comes_as_the_caller_ordered_it():
 
 
 def test_layers_of_weft_hold_nothing_that_changes_unseen():
-    from weft.transforms.content import Content
+    from weft.transforms.content import StaticKey
 
     for layer in (
         wf.nn.Sequential(wf.nn.Linear(2, 3), wf.nn.Tanh()), wf.nn.Conv2d(1, 2, 3), wf.nn.LSTM(2, 3), wf.nn.BatchNorm2d(2),
         wf.nn.MaxPool2d(2), wf.nn.Embedding(3, 2), wf.nn.LayerNorm(2), wf.nn.MultiHeadAttention(4, 2), wf.optim.Adam(1e-3),
     ):
-        content = Content()
+        content = StaticKey()
         content.of(layer)
         content.close()
         assert all(record.told for record in content.records), layer

@@ -15,7 +15,7 @@ import weft as wf
 from weft.devices import get_device
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.interpret import interpret
-from weft.runtime.execute import detached
+from weft.runtime.execute import copy_structure
 from weft.schedule import reasons
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, calls
@@ -202,7 +202,7 @@ def test_one_entry_and_as_many_kernels_at_any_length(data: tuple) -> None:
     for steps in (2, 50):
         xs = wf.array(np.random.default_rng().standard_normal((steps, 3, 4)))
         f = wf.jit(wf.value_and_grad(loss, argnums=(0, 1, 2)))
-        program = build(detached(f.trace(w, h, xs).graph))
+        program = build(copy_structure(f.trace(w, h, xs).graph))
         assert sum(isinstance(s, Loop) for s in program.steps) == 2
         kernels.add(len(calls(program)))
         wf.eval(f(w, h, xs))
@@ -243,13 +243,13 @@ def test_threads_run_one_loop_at_once(steps: int) -> None:
 
 def test_what_is_not_read_is_not_computed(data: tuple) -> None:
     f = wf.jit(lambda *a: net(*a)[0])
-    (loop,) = (s for s in build(detached(f.trace(*map(wf.array, data)).graph)).steps if isinstance(s, Loop))
+    (loop,) = (s for s in build(copy_structure(f.trace(*map(wf.array, data)).graph)).steps if isinstance(s, Loop))
     assert not loop.ys and all(c.tape < 0 for c in loop.carries)
 
 
 def test_products_for_a_constant_are_made_once_after_the_loop(data: tuple) -> None:
     f = wf.jit(wf.grad(loss))
-    loops = [s for s in build(detached(f.trace(*map(wf.array, data)).graph)).steps if isinstance(s, Loop)]
+    loops = [s for s in build(copy_structure(f.trace(*map(wf.array, data)).graph)).steps if isinstance(s, Loop)]
     assert [len(s.carries) for s in loops] == [1, 1]  # no sum of products is carried
 
     def gated(v: Any, xs: Any) -> Any:  # two constants, one no product, one read by two products
@@ -272,7 +272,7 @@ def test_products_for_a_constant_are_made_once_after_the_loop(data: tuple) -> No
 
 def test_the_reason_why_a_loop_fuses_with_nothing(data: tuple) -> None:
     f = wf.jit(lambda w, h, xs: net(wf.exp(w), h, xs)[0])
-    program = build(detached(f.trace(*map(wf.array, data)).graph))
+    program = build(copy_structure(f.trace(*map(wf.array, data)).graph))
     assert [type(s) for s in program.steps] == [Call, Loop]
     assert program.info[0].boundary == (f"scan: {reasons.LOOP}",)
 

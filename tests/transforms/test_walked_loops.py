@@ -13,9 +13,9 @@ import weft as wf
 from tests.transforms.walked_loops import BODIES, Case, drawn
 from weft.devices import get_device
 from weft.graph.interpret import interpret
-from weft.runtime.execute import detached
+from weft.runtime.execute import copy_structure
 from weft.schedule.build import build
-from weft.schedule.program import Host, Loop, hosts
+from weft.schedule.program import HostCall, Loop, find_hosts
 
 
 def same(got: Any, want: Any) -> None:
@@ -208,9 +208,9 @@ def test_a_native_loop_in_a_walked_one_and_native_loops_stay_native(steps: int) 
     np.testing.assert_allclose(last.numpy(), c, rtol=1e-8, atol=1e-10)
     if steps:
         traced = wf.jit(lambda c, xs: wf.scan(step, c, xs)).trace(wf.array(c), wf.array(xs))
-        (outer,) = (s for s in build(detached(traced.graph)).steps if isinstance(s, Loop))
+        (outer,) = (s for s in build(copy_structure(traced.graph)).steps if isinstance(s, Loop))
         (inner,) = (s for s in outer.body.steps if isinstance(s, Loop))
-        assert [h.name for h in hosts(outer.body)] == ["inv"] and not hosts(inner.body)
+        assert [h.name for h in find_hosts(outer.body)] == ["inv"] and not find_hosts(inner.body)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -321,8 +321,8 @@ def test_explain_and_profile_say_that_a_loop_is_walked_and_why(capsys: pytest.Ca
 def test_loops_are_walked_where_they_must_be_and_only_there(body: str) -> None:
     case = Case(body, 4, 3, (), False)
     traced = wf.jit(lambda *g: case.scanned(wf, *g)).trace(*map(wf.array, case.arrays()))
-    (loop,) = (s for s in build(detached(traced.graph)).steps if isinstance(s, Loop))
-    assert any(isinstance(s, Host) for s in loop.body.steps)
+    (loop,) = (s for s in build(copy_structure(traced.graph)).steps if isinstance(s, Loop))
+    assert any(isinstance(s, HostCall) for s in loop.body.steps)
     f = wf.jit(lambda c: wf.scan(lambda c, _: (wf.sin(c), c), c, length=50))
     wf.eval(f(wf.ones(3)))
     before = get_device("cpu").counters()["entries"]

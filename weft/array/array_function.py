@@ -42,7 +42,7 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
     try:
         return function(*arguments[0], **arguments[1])
     except DTypeError:
-        if holdable(args) and holdable(kwargs):
+        if can_hold(args) and can_hold(kwargs):
             raise
     return func(*plain(args), **plain(kwargs))
 
@@ -122,10 +122,10 @@ def arrays(x: Any) -> Any:
     return wrap(numpy_node(np.asarray(x))) if supported else x
 
 
-def holdable(x: Any) -> bool:
+def can_hold(x: Any) -> bool:
     """Return whether weft can hold all operands: none is None or an array of a dtype that only NumPy has."""
     if type(x) is dict:
-        return all(holdable(item) for item in x.values() if item is not None)
+        return all(can_hold(item) for item in x.values() if item is not None)
     if type(x) in (list, tuple):
-        return all(map(holdable, x))
+        return all(map(can_hold, x))
     return x is not None and not (isinstance(x, np.ndarray | np.generic) and x.dtype.newbyteorder("=") not in FROM_NUMPY)

@@ -13,18 +13,18 @@ from weft.array import eager_indexing
 from weft.array.assignment import assigned
 from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.array.core import Array, wrap
-from weft.array.indexing import fitted, refuse_at_once, scattered, select
+from weft.array.indexing import broadcast_value, check_pending_indices, scattered, select
 from weft.array.operations import UFUNCS
 from weft.array.views import follow, put
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
-from weft.graph.primitives.meeting import adding
+from weft.graph.primitives.meeting import scatter_add_mode
 from weft.graph.primitives.table import TABLE
-from weft.runtime.cell import WRITING
-from weft.runtime.traced_int import Given
+from weft.runtime.cell import WRITE_LOCK
+from weft.runtime.traced_int import TracedInt
 
-_NUMBERS = (float, int, bool, Given)
+_NUMBERS = (float, int, bool, TracedInt)
 _FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that wf has under the same name
 
 
@@ -162,19 +162,21 @@ def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     is_refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # NumPy refuses it
     if addend is not None and not is_refused and _holds_kind(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
-            with WRITING, np.errstate(all="ignore"):
+            with WRITE_LOCK, np.errstate(all="ignore"):
                 if eager_indexing.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
                     return
         if ufunc.__name__ == "subtract":
             addend = bind(TABLE["negative"], addend)
         selection = select(index, node.shape)
         if selection.axes:
-            refuse_at_once(selection.indices)
+            check_pending_indices(selection.indices)
             sum_dtype = INT32 if node.dtype is BOOL else node.dtype  # a sum of bools is true if any is
-            fresh = cast(scattered(cast(node, sum_dtype), selection, cast(addend, sum_dtype), adding(sum_dtype)), node.dtype)
+            fresh = cast(
+                scattered(cast(node, sum_dtype), selection, cast(addend, sum_dtype), scatter_add_mode(sum_dtype)), node.dtype
+            )
         else:
             view = follow(node, selection.path)
-            fresh = put(node, selection.path, bind(TABLE["add"], view, fitted(addend, view.shape)))
+            fresh = put(node, selection.path, bind(TABLE["add"], view, broadcast_value(addend, view.shape)))
         target._in_place(fresh, f"{ufunc.__name__}.at")
         return
     content = np.array(target.numpy())

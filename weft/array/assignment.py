@@ -9,16 +9,16 @@ import numpy as np
 from weft.array.convert import (
     NUMBERS,
     as_node,
-    beyond,
     cast,
     from_list,
-    given_node,
     joined,
-    kinds_in,
     leaves,
+    nested_types,
     number_node,
     numpy_node,
+    out_of_range_error,
     refuse_subclasses,
+    traced_number_node,
 )
 from weft.dtypes.formats import (
     BOOL,
@@ -39,8 +39,8 @@ from weft.errors import told
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import Given, asked, fits
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TracedInt, asked, fits
 
 
 def assigned(value: Any, dtype: Format) -> Node:
@@ -58,9 +58,9 @@ def assigned(value: Any, dtype: Format) -> Node:
         if kind is not float or dtype in INEXACT:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_to_integer(value, value, dtype), dtype)
-    if kind is Given:
+    if kind is TracedInt:
         fits_ = dtype in INEXACT or fits(value.value, dtype)
-        return given_node(value, dtype) if fits_ else assigned(value.here(), dtype)
+        return traced_number_node(value, dtype) if fits_ else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         cell: Any = value
         return cast(cell.as_dtype_node(_source_dtype(dtype)) if getattr(cell, "weak", False) else cell.node, dtype)
@@ -88,7 +88,7 @@ def _check_scalar(value: Any, dtype: Format) -> None:
 
     Unsigned integers take any number of 64 bits modulo their size, as in NumPy.
     """
-    if dtype not in INTEGERS or LOCAL.trace is not None:
+    if dtype not in INTEGERS or CONTEXT.trace is not None:
         return
     if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
         return
@@ -102,7 +102,7 @@ def _check_scalar(value: Any, dtype: Format) -> None:
 
 
 def _assign_list(value: Any, dtype: Format) -> Node:
-    kinds = kinds_in(value)
+    kinds = nested_types(value)
     refuse_subclasses(value, kinds)
     if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
@@ -133,7 +133,7 @@ def _is_in_range(node: Node, dtype: Format) -> bool:
     maximum."""
     if dtype not in INTEGERS or holds(dtype, node.dtype):
         return True
-    if node.value is None or not node.size or node.dtype in COMPLEX or LOCAL.trace is not None:
+    if node.value is None or not node.size or node.dtype in COMPLEX or CONTEXT.trace is not None:
         return False
     content, to_python = look(node, free=True), float if node.dtype in FLOATS else int  # NumPy scalars would round the bounds
     return to_python(content.min()) >= dtype.least and to_python(content.max()) <= dtype.greatest
@@ -172,5 +172,7 @@ def _to_integer(original: Any, value: float, dtype: Format) -> int:
             "as with .astype('float32')"
         ) from None
     if not dtype.least <= number <= dtype.greatest:
-        raise beyond(original, number if INT64.least <= number <= UINT64.greatest else value, dtype)  # as the user wrote it
+        raise out_of_range_error(
+            original, number if INT64.least <= number <= UINT64.greatest else value, dtype
+        )  # as the user wrote it
     return number

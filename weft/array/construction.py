@@ -11,7 +11,7 @@ from weft.dtypes.parse import read_integers, stored
 from weft.errors import ShapeError
 
 
-def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
+def construct(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
     """Return the array for a call of the class."""
     import weft
 
@@ -62,7 +62,7 @@ def refuse_classes(cls: Any, function: str) -> None:
         )
 
 
-def not_set(value: Any) -> NoReturn:
+def refuse_assignment(value: Any) -> NoReturn:
     """Raise the error for an assignment to shape or dtype, which views and jitted functions rely on."""
     raise AttributeError(
         f"the shape and the dtype of an array cannot be set, here to {value!r}: its views rely on them; "

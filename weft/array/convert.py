@@ -25,15 +25,15 @@ from weft.dtypes.formats import (
     promote,
     weak,
 )
-from weft.dtypes.parse import of_any_order, spelled
+from weft.dtypes.parse import parse_any_byte_order, parse_dtype
 from weft.eager.apply import bind
-from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
+from weft.errors import DTypeError, ShapeError, find_argument, short, told, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.runtime import execute
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, fits, is_int
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, fits, is_int
 
 NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
@@ -50,24 +50,24 @@ def number_node(value: Any, dtype: Format) -> Node:
     new values compile nothing. Constants are: bools; -1 to 2, which rewrite rules look for; integers beside integers, since a
     division by a constant takes a quarter of the time; and all numbers inside a traced function that fixes numbers."""
     kind = type(value)
-    if kind is Given:
-        return given_node(value, dtype)
+    if kind is TracedInt:
+        return traced_number_node(value, dtype)
     if kind is complex or dtype in COMPLEX:
         return _complex_node(value, dtype)
     small = -65504 <= value <= 65504
     if not small or -1 != dtype.reach < abs(value):
         warn_of_overflow(value, dtype)
     if is_argument(value, dtype):
-        trace = LOCAL.trace
+        trace = CONTEXT.trace
         if trace is None or not trace.fixes_numbers:
             return scalar_leaf(float(value), dtype)
     try:
         return constant(value, dtype)
     except OverflowError:
-        raise beyond(value, value, dtype) from None
+        raise out_of_range_error(value, value, dtype) from None
 
 
-def beyond(original: Any, value: float | int, dtype: Format) -> OverflowError:
+def out_of_range_error(original: Any, value: float | int, dtype: Format) -> OverflowError:
     """Return the error for a number out of an integer's range; ``original`` is the value as the user wrote it."""
     kind = "integer" if isinstance(value, int) else "float"
     return OverflowError(f"{told(original)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
@@ -81,20 +81,20 @@ def _complex_node(value: complex, dtype: Format) -> Node:
         raise DTypeError(
             f"{told(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first"
         )
-    if LOCAL.trace is not None:
+    if CONTEXT.trace is not None:
         return constant(value, dtype)
     return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
 
 
 def _lone_format(x: bool | int | float | complex) -> Format:
     """Return the format of a Python number that is combined with no array."""
-    return UINT64 if type(x) is int and x > INT64.greatest else spelled(type(x))
+    return UINT64 if type(x) is int and x > INT64.greatest else parse_dtype(type(x))
 
 
-def given_node(x: Given, dtype: Format) -> Node:
+def traced_number_node(x: TracedInt, dtype: Format) -> Node:
     """Return a run-time number as a node: an argument of the Program if ``dtype`` can hold it, else a guarded constant."""
     if dtype in COMPLEX:
-        return cast(given_node(x, dtype.part), dtype)
+        return cast(traced_number_node(x, dtype.part), dtype)
     if not x.tape.open or not fits(x.value, dtype):
         return number_node(x.here(), dtype)
     return x.tape.node(x, dtype)
@@ -137,32 +137,32 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     kind = type(x)
     if kind in NUMBERS:
         return number_node(x, weak(kind, like) if like is not None else _lone_format(x))
-    if kind is Given:
+    if kind is TracedInt:
         if like is None and _lone_format(x.value) is UINT64:
             return as_node(x.here())
-        return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
-    if kind is GivenScalar:
+        return traced_number_node(x, weak(type(x.value), like) if like is not None else parse_dtype(type(x.value)))
+    if kind is TracedScalar:
         return x.own
     if isinstance(x, np.ndarray | np.generic):
         refuse_subclass(x)
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
         content = _read_list(x)
-        return content if isinstance(content, Node) else in_dtype(content, _default_format(content))
+        return content if isinstance(content, Node) else convert_operand(content, _default_format(content))
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if is_foreign(x):
-        from weft.interop.cuda_exchange import card_node, lies_on_a_card
+        from weft.interop.cuda_exchange import import_node, is_on_cuda
 
-        if lies_on_a_card(x):
-            return card_node(x, "array", copy=True)
-        content = foreign(x)
+        if is_on_cuda(x):
+            return import_node(x, "array", copy=True)
+        content = read_foreign(x)
         return as_node(content) if isinstance(content, Cell) else numpy_node(content)
     if hasattr(x, "__float__") and not isinstance(x, str | bytes | type):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
     if _has_buffer(x):
         return numpy_node(np.asarray(x))
-    function, argument = place_of(x)
+    function, argument = find_argument(x)
     if x is None and argument:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     message = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
@@ -207,7 +207,7 @@ def _has_buffer(x: Any) -> bool:
         return False
 
 
-def foreign(x: Any) -> Any:
+def read_foreign(x: Any) -> Any:
     """Return the content of another library's array, or the Array that an object's ``__array__`` returns."""
     if hasattr(x, "__array__") or not hasattr(x, "__dlpack__"):
         try:
@@ -228,7 +228,7 @@ def foreign(x: Any) -> Any:
 def numpy_node(array: np.ndarray) -> Node:
     """Return a leaf with a copy of a NumPy array."""
     try:
-        dtype = FROM_NUMPY.get(array.dtype) or of_any_order(array.dtype)
+        dtype = FROM_NUMPY.get(array.dtype) or parse_any_byte_order(array.dtype)
     except DTypeError:
         raise DTypeError(
             f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "
@@ -242,7 +242,7 @@ def shared_node(array: np.ndarray) -> Node:
     buffer = execute.over(array) if array.size else execute.to_buffer(array)
     if buffer is None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
-    return input_leaf(array.shape, spelled(array.dtype), buffer)
+    return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 
 
 def from_list(x: Any, original: Any) -> np.ndarray:
@@ -254,15 +254,15 @@ def from_list(x: Any, original: Any) -> np.ndarray:
 
 
 def _read_list(x: Any) -> Any:
-    """Return nested lists as a node; but floats, and lists with run-time numbers, in a form that :func:`in_dtype` converts
+    """Return nested lists as a node; but floats, and lists with run-time numbers, in a form that :func:`convert_operand` converts
     exactly to any dtype (floats as a float64 array)."""
-    original, kinds = x, kinds_in(x)
-    if not kinds.isdisjoint(GIVEN):
+    original, kinds = x, nested_types(x)
+    if not kinds.isdisjoint(TRACED_TYPES):
         result = _read_run_time_list(x, kinds)
         if result is not None:
             return result
         x = asked(x)
-        kinds = kinds_in(x)
+        kinds = nested_types(x)
     has_numpy = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
     if has_numpy:
         refuse_subclasses(x, kinds)
@@ -284,7 +284,7 @@ def _read_list(x: Any) -> Any:
 def _is_signed(x: Any) -> bool:
     """Return whether ``x`` is a signed NumPy integer. Lists of other NumPy numbers have dtypes that arrays would not promote
     to."""
-    return isinstance(x.value if type(x) is GivenScalar else x, np.signedinteger)
+    return isinstance(x.value if type(x) is TracedScalar else x, np.signedinteger)
 
 
 def _is_narrow(number: int) -> bool:
@@ -293,17 +293,17 @@ def _is_narrow(number: int) -> bool:
 
 def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
     """Return nested lists of numbers that include run-time numbers; None if their values are needed."""
-    if GivenScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
+    if TracedScalar in kinds and all([is_int(leaf) or _is_signed(leaf) for leaf in leaves(x)]):
         nodes = _promote_items(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
-    if GivenScalar in kinds and all([isinstance(leaf, float | np.floating) or type(leaf) is int for leaf in leaves(x)]):
+    if TracedScalar in kinds and all([isinstance(leaf, float | np.floating) or type(leaf) is int for leaf in leaves(x)]):
         dtype = FROM_NUMPY[np.asarray([_plain_value(leaf) for leaf in leaves(x)]).dtype]  # depends on the types only
-        numbers = (leaf if type(leaf) in (float, int, Given) else as_node(leaf) for leaf in leaves(x))
-        return _stack_rows(x, (in_dtype(number, dtype) for number in numbers), dtype)
-    if not all([kind in (int, float, Given) or getattr(kind, "weak", False) for kind in kinds]):
+        numbers = (leaf if type(leaf) in (float, int, TracedInt) else as_node(leaf) for leaf in leaves(x))
+        return _stack_rows(x, (convert_operand(number, dtype) for number in numbers), dtype)
+    if not all([kind in (int, float, TracedInt) or getattr(kind, "weak", False) for kind in kinds]):
         return None
     items = list(leaves(x))
-    types = {type(leaf.value) if type(leaf) is Given else type(leaf) for leaf in items}
+    types = {type(leaf.value) if type(leaf) is TracedInt else type(leaf) for leaf in items}
     if bool in types:
         return None
     if not all([computed(_is_narrow, leaf) for leaf in items if is_int(leaf)]):
@@ -314,7 +314,7 @@ def _read_run_time_list(x: Any, kinds: set[type]) -> Any:
 
 
 def _plain_value(x: Any) -> Any:
-    return x.value if type(x) in GIVEN else x
+    return x.value if type(x) in TRACED_TYPES else x
 
 
 def _default_format(operand: Any) -> Format:
@@ -331,15 +331,15 @@ class _RunTimeList:
         self.items = items
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        return _stack_rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)), dtype)
+        return _stack_rows(self.items, (convert_operand(leaf, dtype) for leaf in leaves(self.items)), dtype)
 
 
-def kinds_in(x: Any) -> set[type]:
+def nested_types(x: Any) -> set[type]:
     """Return the types of the items of nested lists."""
     kinds = set(map(type, x))
     if any([issubclass(kind, list | tuple) for kind in kinds]):
         kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
-        return kinds.union(*[kinds_in(item) for item in x if isinstance(item, list | tuple)])
+        return kinds.union(*[nested_types(item) for item in x if isinstance(item, list | tuple)])
     return kinds
 
 
@@ -386,7 +386,7 @@ def array_operands(*xs: Any) -> tuple[Node, ...]:
     A Python number counts with its own dtype, so an integer is int64 beside any array. No operand loses digits on the way.
     """
     values, dtype = _read_items(xs, _promote_item)
-    return tuple([in_dtype(x, dtype) for x in values])
+    return tuple([convert_operand(x, dtype) for x in values])
 
 
 def exact_operands(*xs: Any) -> list[Node]:
@@ -396,7 +396,7 @@ def exact_operands(*xs: Any) -> list[Node]:
     would have lost digits when they are combined with a float64 array.
     """
     values, dtype = _read_items(xs, _promote_item) if xs else ((), INT64)
-    return [x if type(x) is Node else as_node(x) if is_int(x) or type(x) is bool else in_dtype(x, dtype) for x in values]
+    return [x if type(x) is Node else as_node(x) if is_int(x) or type(x) is bool else convert_operand(x, dtype) for x in values]
 
 
 def _promote_items(*xs: Any) -> tuple[Node, ...]:
@@ -404,11 +404,11 @@ def _promote_items(*xs: Any) -> tuple[Node, ...]:
     values, dtype = _read_items(xs)
     if DEFAULT.wide:
         dtype = functools.reduce(promote, map(_own_dtype, values))
-    return tuple([in_dtype(x, dtype) for x in values])
+    return tuple([convert_operand(x, dtype) for x in values])
 
 
 def _promote_number(kind: type, form: Format) -> Format:
-    return promote(form, spelled(kind))
+    return promote(form, parse_dtype(kind))
 
 
 def _promote_item(kind: type, form: Format) -> Format:
@@ -425,7 +425,7 @@ def _own_dtype(x: Any) -> Format:
     """Return the dtype that an operand read by :func:`common` has alone."""
     if type(x) is Node:
         return x.dtype
-    return spelled(type(x.value) if type(x) is Given else type(x) if type(x) in NUMBERS else float)
+    return parse_dtype(type(x.value) if type(x) is TracedInt else type(x) if type(x) in NUMBERS else float)
 
 
 def operands(*xs: Any) -> tuple[Node, ...]:
@@ -434,7 +434,7 @@ def operands(*xs: Any) -> tuple[Node, ...]:
     Python numbers take the dtype of the arrays; a Python float among integers makes float32.
     """
     values, dtype = common(xs, promote, weak)
-    return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in values])
+    return tuple([x if type(x) is Node and x.dtype is dtype else convert_operand(x, dtype) for x in values])
 
 
 def common(
@@ -444,7 +444,7 @@ def common(
     numbers.
 
     An operand is read as a node, or as a value that converts exactly to any dtype: a Python number, or a list of them as float64.
-    :func:`in_dtype` makes nodes of these.
+    :func:`convert_operand` makes nodes of these.
     """
     dtype: Format | None = None
     values: list[Any] = []
@@ -456,7 +456,7 @@ def common(
             kinds.add(kind)
             values.append(x)
             continue
-        if kind is Given:
+        if kind is TracedInt:
             kinds.add(type(x.value))
             values.append(x)
             continue
@@ -479,17 +479,17 @@ def common(
         dtype = functools.reduce(both, sorted((dtype, *further), key=lambda form: form not in INEXACT))
     if kinds:
         strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
-        dtype = beside(strongest, dtype) if dtype is not None else spelled(strongest)
+        dtype = beside(strongest, dtype) if dtype is not None else parse_dtype(strongest)
     assert dtype is not None
     return values, dtype
 
 
-def in_dtype(x: Any, dtype: Format) -> Node:
+def convert_operand(x: Any, dtype: Format) -> Node:
     """Return an operand read by :func:`common` as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
     if type(x) in NUMBERS:
         return number_node(x, dtype)
-    if type(x) is Given:
-        return given_node(x, dtype)
+    if type(x) is TracedInt:
+        return traced_number_node(x, dtype)
     return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)

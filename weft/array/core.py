@@ -17,38 +17,38 @@ import numpy as np
 
 from weft.array import eager_indexing, element_access
 from weft.array.assignment import assigned, stored
-from weft.array.construction import not_set
+from weft.array.construction import refuse_assignment
 from weft.array.convert import as_node, cast
-from weft.array.habits import Habits
+from weft.array.habits import NumpyMethods
 from weft.array.indexing import (
     Selection,
-    as_ints,
-    fitted,
-    gathered,
-    mask_of,
+    broadcast_value,
+    check_element_value,
+    check_pending_indices,
+    gather_selection,
     plain,
-    refuse_at_once,
-    refuse_rows,
+    resolve_scalar_indices,
     scattered,
     select,
+    single_mask,
 )
 from weft.array.operators import install
 from weft.array.values import Value
-from weft.array.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
+from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, shown
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.eager import compute_now
 from weft.eager import materialise as looking
 from weft.eager.apply import bind
-from weft.eager.limit_pending import cut, enlist
-from weft.eager.native import ELEMENTS, introduce, start
+from weft.eager.limit_pending import add_pending, cut
+from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
+from weft.graph.primitives.table import INPUT, NODES_THAT_MAY_RAISE, TABLE, input_leaf
 from weft.interop import buffer_protocol
 from weft.runtime import execute
-from weft.runtime.cell import FOLLOWED, UNDO, WRITING, read, write
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import VIEW_READS, WRITE_LOCK, WRITE_LOGS, read, write
+from weft.runtime.context import CONTEXT
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
     kind : the class, to override the choice
     """
     if trace is _CURRENT:
-        trace = LOCAL.trace
+        trace = CONTEXT.trace
     out = _new(kind or (ndarray if node.shape else Scalar))
     out._node = node
     out._base = None
@@ -73,7 +73,7 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
         trace.made.append(ref)
     elif node.value is None and not compute_now.computed(node):
         node.holder = ref = _ref(out)
-        handles = LOCAL.handles
+        handles = CONTEXT.pending
         handles.append(ref)
         if len(handles) >= handles.limit:
             cut(node)
@@ -82,7 +82,7 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
 
 def own(node: Node) -> Array:
     """Return a new ndarray that holds ``node``, even without dimensions: something to write into, such as ``wf.zeros(())``."""
-    return wrap(node, LOCAL.trace, ndarray)
+    return wrap(node, CONTEXT.trace, ndarray)
 
 
 def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
@@ -101,7 +101,7 @@ def like(x: Any, node: Node) -> Array:
     return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
-class Array(Habits):
+class Array(NumpyMethods):
     """An n-dimensional array (a ``wf.ndarray``) or one number (a ``wf.Scalar``). Made by ``wf.array``, ``wf.zeros`` and the like.
 
     Examples
@@ -115,7 +115,7 @@ class Array(Habits):
     __slots__ = ("_base", "_lies", "_path", "_source")
 
     _base: Array | None
-    _path: Path
+    _path: ViewPath
     _source: weakref.ref[Node] | None  # of a view: the node of the base that its own node was read from
     _lies: tuple[int, ...]  # of a placeholder for a view: the strides of that view
     weak = is_value = read_only = False  # a run-time number; a Scalar; see ``read_only.py``
@@ -130,7 +130,7 @@ class Array(Habits):
         """The current content, as a Node."""
         base = self._base
         if base is None:
-            trace = LOCAL.trace
+            trace = CONTEXT.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
         current = _ref(source)  # CPython has one weak reference per object; a strong one would prevent writes in place
@@ -138,7 +138,7 @@ class Array(Habits):
             return self._node
         self._node = node = follow(source, self._path)
         self._source = current
-        FOLLOWED[0] += 1
+        VIEW_READS[0] += 1
         node.holder = _ref(self)
         return node
 
@@ -151,26 +151,26 @@ class Array(Habits):
         """Replace the content by one of the same shape and dtype; a view writes through."""
         base = self._base
         if base is None:
-            if UNDO:
+            if WRITE_LOGS:
                 looking.noted(self)
-            if node.value is None and MAY_FAIL:
+            if node.value is None and NODES_THAT_MAY_RAISE:
                 looking.proven((node,))
             write(self, node)
-            if node.value is None and not (LOCAL.trace is None and compute_now.computed(node)):
+            if node.value is None and not (CONTEXT.trace is None and compute_now.computed(node)):
                 node.holder = ref = _ref(self)
-                if LOCAL.trace is None:
-                    enlist(ref, node)
+                if CONTEXT.trace is None:
+                    add_pending(ref, node)
         else:
-            with WRITING:
+            with WRITE_LOCK:
                 if not element_access.written(base, self._path, node):
                     base._set(put(read(base), self._path, node))
 
-    def _view(self, path: Path) -> Array:
+    def _view(self, path: ViewPath) -> Array:
         out = _new(ndarray)
         base = self._base
         out._base = self if base is None else base
-        out._path = path if base is None else onward(self._path, path)
-        out._trace = LOCAL.trace
+        out._path = path if base is None else compose_views(self._path, path)
+        out._trace = CONTEXT.trace
         out._source = None
         return out
 
@@ -184,7 +184,7 @@ class Array(Habits):
 
     @shape.setter
     def shape(self, value: Any) -> None:
-        not_set(value)
+        refuse_assignment(value)
 
     @property
     def dtype(self) -> np.dtype:
@@ -193,7 +193,7 @@ class Array(Habits):
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
-        not_set(value)
+        refuse_assignment(value)
 
     @property
     def ndim(self) -> int:
@@ -225,7 +225,7 @@ class Array(Habits):
         """Return an array with this content on a device; the array itself if it is there already. Programs move their inputs by
         themselves (see ``wf.set_device``); this chooses the moment. Inside jit and gradients nothing is moved."""
         target = execute.get_device(device)
-        if LOCAL.trace is not None or LOCAL.keep:
+        if CONTEXT.trace is not None or CONTEXT.retain_graph:
             return self
         if self.cell._node.value is None:
             with execute.on(target.name):  # the pending content is computed there
@@ -248,7 +248,7 @@ class Array(Habits):
     @property
     def imag(self) -> Array:
         """The imaginary parts as a view; zeros if the dtype is real. Assignment writes them."""
-        return self._view(IMAG if self.node.dtype in COMPLEX else NONE)
+        return self._view(IMAG if self.node.dtype in COMPLEX else ZERO_IMAG)
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -259,15 +259,15 @@ class Array(Habits):
     # ---- indexing
 
     def __getitem__(self, index: Any) -> Array:
-        native = ELEMENTS.element
+        native = NATIVE_ELEMENTS.element
         value = native(self, index)
         if value is not None:
             return value
-        if type(index) is Scalar and (ints := as_ints(index)) is not index:
+        if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
         selection = plain(index, self._node.shape if self._base is None else self.node.shape)
         if selection is None:
-            index = as_ints(index)
+            index = resolve_scalar_indices(index)
             result = eager_indexing.read(self, index)
             if result is not None:
                 return _choose_wrapper(index)(result)
@@ -277,31 +277,31 @@ class Array(Habits):
         if not selection.axes:
             return self._element(index, selection) if selection.element else self._view(selection.path)
         node = self.node
-        result = gathered(follow(node, selection.path), selection)
+        result = gather_selection(follow(node, selection.path), selection)
         if not result.size:
-            refuse_at_once(selection.indices)
+            check_pending_indices(selection.indices)
         return _choose_wrapper(index)(result)
 
     def _element(self, index: Any, selection: Selection) -> Array:
-        leaf = element_access.element(self, as_ints(index))
+        leaf = element_access.element(self, resolve_scalar_indices(index))
         if leaf is None:
             return wrap(follow(self.node, selection.path))
         start()
         return wrap(leaf)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        native = ELEMENTS.store
+        native = NATIVE_ELEMENTS.store
         if native(self, index, value):
             return
-        with WRITING:
+        with WRITE_LOCK:
             if index is Ellipsis:
                 return self._fill(value)
             selection = plain(index, self._node.shape if self._base is None else self.node.shape)
-            index = as_ints(index)
+            index = resolve_scalar_indices(index)
             if selection is not None and selection.element:
                 if native(self, index, value):
                     return
-                if type(value) in (float, int, bool) and element_access.part_written(self, index, value):
+                if type(value) in (float, int, bool) and element_access.write_part(self, index, value):
                     return start()
             if selection is not None or not eager_indexing.written(self, index, value):
                 self._write(index, selection, value)
@@ -317,42 +317,42 @@ class Array(Habits):
         memory = memory_of((self if base is None else base)._node)
         return memory if base is None or memory is None else shown(memory, self._path)
 
-    def _onward(self, path: Path) -> Path:
+    def _onward(self, path: ViewPath) -> ViewPath:
         """Return a path that starts at this array as one that starts at the cell."""
-        return path if self._base is None else onward(self._path, path)
+        return path if self._base is None else compose_views(self._path, path)
 
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
-        if type(value) in (float, int) and LOCAL.trace is None and element_access.part_written(self, ..., value):
+        if type(value) in (float, int) and CONTEXT.trace is None and element_access.write_part(self, ..., value):
             return
         node = self.node
-        self._set(fitted(stored(value, node.dtype), node.shape))
+        self._set(broadcast_value(stored(value, node.dtype), node.shape))
 
     def _write(self, index: Any, selection: Selection | None, value: Any) -> None:
         if selection is not None:
             if selection.element:
-                refuse_rows(value)
+                check_element_value(value)
             if type(value) is ndarray and value._base is self.cell and value._path == self._onward(selection.path):
                 return  # the second half of a[i] += b: the view has been written
-            if LOCAL.trace is None and element_access.part_written(self, index, value):
+            if CONTEXT.trace is None and element_access.write_part(self, index, value):
                 return
         node = self.node
-        mask = mask_of(index, node.shape) if selection is None else None
+        mask = single_mask(index, node.shape) if selection is None else None
         if selection is None and mask is None:
             selection = select(index, node.shape)  # report a wrong index before a wrong value
         converted = (assigned if mask is not None or (selection is not None and selection.axes) else stored)(value, node.dtype)
         if mask is not None and converted.size == 1:
             one = bind(TABLE["reshape"], converted, shape=()) if converted.shape else converted
-            self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))
+            self._set(bind(TABLE["where"], broadcast_value(mask, node.shape), one, node))
             return
         selection = selection or select(index, node.shape)
         if selection.axes:
-            refuse_at_once(selection.indices)
+            check_pending_indices(selection.indices)
             self._set(scattered(node, selection, converted))
             return
         view = follow(node, selection.path)
-        fresh = fitted(converted, view.shape)
+        fresh = broadcast_value(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
         if not selection.copied and element_access.written(self.cell, self._onward(selection.path), fresh):
             return
@@ -464,13 +464,13 @@ class Scalar(Value, Array):
         message = f"a scalar ({self.dtype.name}) does not support item assignment"
         raise TypeError(f"{message}: it is a value; make an array of it with wf.array(x)")
 
-    def _view(self, path: Path) -> Array:
+    def _view(self, path: ViewPath) -> Array:
         """Return a new array: a Scalar has no views."""
         have = self.node
         node = follow(have, path)
         if node.shape:
             return own(node)
-        return self if node.dtype is have.dtype and path is not NONE else wrap(node)
+        return self if node.dtype is have.dtype and path is not ZERO_IMAG else wrap(node)
 
     def __getitem__(self, index: Any) -> Array:
         result = super().__getitem__(index)

@@ -21,7 +21,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.runtime import execute
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 _INDEX_FORMATS = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # NumPy reads the largest uint64 as -1
@@ -35,12 +35,12 @@ def read(array: Any, index: Any) -> Node | None:
         return None
     view = array._peek()
     try:
-        if view is None or _count_bytes(key, view) > LOCAL.at_once:
+        if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes:
             return None
         result = np.asarray(view[key])
     except (IndexError, ValueError):  # the caller raises it with the line
         return None
-    return input_leaf(result.shape, element_access.shown_dtype(array), execute.to_buffer(result))
+    return input_leaf(result.shape, element_access.viewed_dtype(array), execute.to_buffer(result))
 
 
 def written(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
@@ -52,19 +52,19 @@ def written(array: Any, index: Any, value: Any, put: Callable[..., None] = opera
     if key is None:
         return False
     cell = array.cell
-    content = None if cell._node.value is None else element_access.plain_content(value, element_access.shown_dtype(array))
+    content = None if cell._node.value is None else element_access.castless_value(value, element_access.viewed_dtype(array))
     if content is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
         view = array._shown(memory)
-        if view is None or _count_bytes(key, view) > LOCAL.at_once:
+        if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes:
             return False
         put(view, key, content)
         return True
 
     try:
-        return in_place.in_own_memory(cell, write)
+        return in_place.write_if_unshared(cell, write)
     except (IndexError, TypeError, ValueError):  # the caller raises it, or accepts what NumPy does not
         return False
 
@@ -120,7 +120,7 @@ def _count_bytes(key: tuple, view: np.ndarray) -> int:
             else:
                 shape = np.broadcast_shapes(shape, part.shape)
     count, dim = prod(shape or ()), 0
-    if count * view.nbytes <= LOCAL.at_once:  # small for every selection
+    if count * view.nbytes <= CONTEXT.max_eager_bytes:  # small for every selection
         return 0
     for part in key:
         if part is Ellipsis:

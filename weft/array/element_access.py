@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.views import Path, dtype_behind, shown
+from weft.array.views import ViewPath, shown, view_dtype
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
 from weft.eager.compute_now import computed
-from weft.eager.in_place import in_own_memory
+from weft.eager.in_place import write_if_unshared
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
 from weft.graph.node import Node
@@ -24,10 +24,10 @@ _NUMBERS = frozenset((float, int, bool))
 def element(array: Any, index: Any) -> Node | None:
     """Return the element of an array at integers, as a leaf; None if the content is not materialised."""
     view = array._peek()
-    return None if view is None else input_leaf((), shown_dtype(array), execute.to_buffer(view[index]))
+    return None if view is None else input_leaf((), viewed_dtype(array), execute.to_buffer(view[index]))
 
 
-def written(cell: Any, path: Path, value: Node) -> bool:
+def written(cell: Any, path: ViewPath, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
     new = _compute_content(value)
     if new is None:
@@ -40,13 +40,13 @@ def written(cell: Any, path: Path, value: Node) -> bool:
         target[...] = new
         return True
 
-    return in_own_memory(cell, write)
+    return write_if_unshared(cell, write)
 
 
-def part_written(array: Any, index: Any, value: Any) -> bool:
+def write_part(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
-    new = plain_content(value, shown_dtype(array))
+    new = castless_value(value, viewed_dtype(array))
     if new is None:
         return False
 
@@ -58,18 +58,18 @@ def part_written(array: Any, index: Any, value: Any) -> bool:
         return True
 
     try:
-        return in_own_memory(array.cell, write)
+        return write_if_unshared(array.cell, write)
     except ValueError:  # it does not fit: the caller raises it with the line
         return False
 
 
-def shown_dtype(array: Any) -> Format:
+def viewed_dtype(array: Any) -> Format:
     """Return the dtype of an array, without following its view."""
     dtype = array.cell._node.dtype
-    return dtype if array._base is None else dtype_behind(dtype, array._path)
+    return dtype if array._base is None else view_dtype(dtype, array._path)
 
 
-def plain_content(value: Any, dtype: Format) -> Any:
+def castless_value(value: Any, dtype: Format) -> Any:
     """Return the value to write if NumPy stores it in ``dtype`` without a cast; else None."""
     if number_fits(value, dtype):
         return value

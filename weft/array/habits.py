@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array.assignment import stored
-from weft.array.construction import constructed, not_set, refuse_classes
+from weft.array.construction import construct, refuse_assignment, refuse_classes
 from weft.array.flags import Flags
 from weft.array.methods import Methods
 from weft.array.to_arguments import asked
 from weft.array.views import view_step
-from weft.dtypes.parse import spelled
-from weft.eager.native import ELEMENTS
+from weft.dtypes.parse import parse_dtype
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.errors import ShapeError
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # versions of the array API
 
@@ -83,7 +83,7 @@ class Flat:
         return self._array.flatten()
 
 
-class Habits(Methods):
+class NumpyMethods(Methods):
     """Base of Array."""
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class Habits(Methods):
     ) -> Any:
         """Return NumPy's ``ndarray(shape, dtype, buffer)``: uninitialised, a view if ``buffer`` is an Array, else a copy of
         ``buffer``."""
-        return constructed(cls, shape, dtype, buffer, offset, strides, order)
+        return construct(cls, shape, dtype, buffer, offset, strides, order)
 
     if TYPE_CHECKING:
         _base: Any
@@ -137,7 +137,7 @@ class Habits(Methods):
 
     def _items(self) -> Iterator[Any]:
         for i in range(self.shape[0]):
-            native = ELEMENTS.element  # tried first: saves the call of a Python function
+            native = NATIVE_ELEMENTS.element  # tried first: saves the call of a Python function
             value = native(self, i)
             yield self[i] if value is None else value
 
@@ -197,9 +197,9 @@ class Habits(Methods):
             True: always a new array; False: the array itself if device and dtype match.
         """
         target_device, requested = asked("to", target, dtype, device)
-        form = self.node.dtype if requested is None else spelled(requested)
+        form = self.node.dtype if requested is None else parse_dtype(requested)
         result: Any = self
-        if target_device is not None and LOCAL.trace is None and not LOCAL.keep:
+        if target_device is not None and CONTEXT.trace is None and not CONTEXT.retain_graph:
             with execute.on(target_device):  # cast the copy on the device, so that this array is not moved
                 result = self.to_device(target_device)
                 result = result if form is self.node.dtype else result.astype(form.numpy).to_device(target_device)
@@ -229,13 +229,13 @@ class Habits(Methods):
 
         ``dtype`` or ``type`` may be the class ``wf.ndarray``; no other class is accepted.
         """
-        if isinstance(dtype, builtins.type) and issubclass(dtype, Habits | np.ndarray):
+        if isinstance(dtype, builtins.type) and issubclass(dtype, NumpyMethods | np.ndarray):
             dtype, type = None, dtype
         if type is not None:
             refuse_classes(type, "view")
         if dtype is None:
             return self[...]  # type: ignore[index]
-        target, node = spelled(dtype), self.node
+        target, node = parse_dtype(dtype), self.node
         if target is node.dtype:
             return self[...]  # type: ignore[index]
         shape, have = node.shape, node.dtype
@@ -290,7 +290,7 @@ class Habits(Methods):
 
     def resize(self, *new_shape: Any, refcheck: bool = True) -> None:
         """Raise an error, as ``x.shape = new_shape`` does: an array keeps its shape."""
-        not_set(new_shape[0] if len(new_shape) == 1 else new_shape)
+        refuse_assignment(new_shape[0] if len(new_shape) == 1 else new_shape)
 
     @property
     def data(self) -> memoryview:

@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
-from weft.array.views import Path, TracedStart, ViewStep, follow, inverse, put, reshape_step
+from weft.array.convert import as_node, cast, is_foreign, leaves, numpy_node, read_foreign, refuse_subclass
+from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step
 from weft.dtypes.formats import BOOL, INT64, INTEGERS
 from weft.eager.apply import bind
 from weft.eager.materialise import look, materialise, one
-from weft.eager.native import ELEMENTS
-from weft.errors import ShapeError, as_called, out_of_bounds, told
-from weft.graph.node import Node, Shape, topological
+from weft.eager.native import NATIVE_ELEMENTS
+from weft.errors import ShapeError, index_error, name_called_function, told
+from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import GIVEN, Given, GivenScalar, asked, computed, is_int
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, is_int
 
-SMALLER = 4  # a value at least this many times smaller than the array is scattered into the array, not into its slice
+SCATTER_RATIO = 4  # a value at least this many times smaller than the array is scattered into the array, not into its slice
 _PLAIN = frozenset((int, type(None)))
 _CACHED_ROWS = 256  # rows: selections of arrays with fewer are cached
 _BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
@@ -41,7 +41,7 @@ class Selection:
     __slots__ = ("axes", "copied", "element", "indices", "order", "path")
 
     def __init__(
-        self, path: Path, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
+        self, path: ViewPath, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
         element: bool = False, copied: bool = False,
     ) -> None:
         self.path, self.axes, self.indices, self.order, self.element = path, axes, indices, order, element
@@ -99,7 +99,7 @@ def select(index: Any, shape: Shape) -> Selection:
             extent.append(n)
             final.append(n)
         dim += 1
-    path: Path = ()
+    path: ViewPath = ()
     if tuple(extent) != shape or any(b != 1 for b in step):
         path = (("slice", {"start": tuple(start), "step": tuple(step), "shape": tuple(extent)}),)
     if tuple(final) != tuple(extent):
@@ -137,9 +137,9 @@ def _resolve_slice(item: slice, n: int, dim: int = 0) -> tuple[Any, int, int]:
     a, b, by = item.start, item.stop, asked(item.step)
     if isinstance(a, Cell) or isinstance(b, Cell) or isinstance(by, Cell):
         return _resolve_traced_slice(a, b, by, n, dim)
-    if type(a) is Given or type(b) is Given:
+    if type(a) is TracedInt or type(b) is TracedInt:
         count: Any = computed(_slice_length, a, b, by, n)
-        count = count.here() if type(count) is Given else count
+        count = count.here() if type(count) is TracedInt else count
         return computed(_slice_start, a, by, n) if count else 0, count, 1 if by is None else by
     first, stop, by = slice(a, b, by).indices(n)
     count = len(range(first, stop, by))
@@ -203,7 +203,7 @@ def _from_front(k: int, n: int) -> int:
     return k % n
 
 
-def as_ints(index: Any) -> Any:
+def resolve_scalar_indices(index: Any) -> Any:
     """Return an index with Python ints for integer Scalars and NumPy integers, so that it selects a view; the same object if it
     has none.
 
@@ -231,14 +231,14 @@ def _as_int(part: Any) -> Any:
     if value is False:  # an array
         return part
     if value is None:
-        in_trace = LOCAL.trace is not None and type(part) in (list, tuple)
-        if in_trace and any(isinstance(leaf, Cell) or type(leaf) in GIVEN for leaf in leaves(part)):
+        in_trace = CONTEXT.trace is not None and type(part) in (list, tuple)
+        if in_trace and any(isinstance(leaf, Cell) or type(leaf) in TRACED_TYPES for leaf in leaves(part)):
             number = as_node(part)
             return part if number.dtype is BOOL else number  # a mask must be known
-        if type(part) is GivenScalar:
+        if type(part) is TracedScalar:
             return computed(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
-    number = ELEMENTS.number(part)
+    number = NATIVE_ELEMENTS.number(part)
     if number is None:
         number = _concrete_int(part.node)
     return int(number) if isinstance(number, int | np.integer) and type(number) is not bool else part
@@ -251,7 +251,7 @@ def _concrete_int(node: Node) -> Any:
         return None
     if node.op is CONSTANT:
         return node.params["value"]
-    if LOCAL.trace is not None or (node.value is None and LOCAL.variables.intersection(topological((node,)))):
+    if CONTEXT.trace is not None or (node.value is None and CONTEXT.variables.intersection(topological_order((node,)))):
         return None
     return one(node, free=True)
 
@@ -265,7 +265,7 @@ def plain(index: Any, shape: Shape) -> Selection | None:
     parts = _index_key(index)
     if parts is not None:
         return _select_key(parts, shape)
-    if LOCAL.trace is None or not _has_run_time_numbers(index):
+    if CONTEXT.trace is None or not _has_run_time_numbers(index):
         return None
     selection = select(index, shape)
     return None if selection.axes else selection
@@ -273,7 +273,7 @@ def plain(index: Any, shape: Shape) -> Selection | None:
 
 def _has_run_time_numbers(index: Any) -> bool:
     items = index if type(index) is tuple else (index,)
-    return any([not GIVEN.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
+    return any([not TRACED_TYPES.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
 
 
 @memoised
@@ -307,26 +307,26 @@ def _select_key(parts: tuple, shape: Shape) -> Selection:
     return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
 
 
-def gathered(view: Node, selection: Selection) -> Node:
+def gather_selection(view: Node, selection: Selection) -> Node:
     """Return the elements that the selection takes from the view."""
     out = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes)
     return out if selection.order is None else bind(TABLE["permute"], out, axes=selection.order)
 
 
-def refuse_at_once(indices: Sequence[Node]) -> None:
+def check_pending_indices(indices: Sequence[Node]) -> None:
     """Compute the pending bounds checks of indices, so that IndexError is raised before an array is written, or if nothing will
     be read.
 
     Inside traces, gradients and loops the values are unknown: there, checks run before any write takes effect.
     """
-    if LOCAL.trace is None and not LOCAL.inside:
+    if CONTEXT.trace is None and not CONTEXT.transform_depth:
         checks = [n.inputs[0] if n.op is BROADCAST else n for n in indices]
         pending = [n for n in checks if n.value is None and n.op is IN_BOUNDS]
         if pending:
             materialise(pending)
 
 
-def refuse_rows(value: Any) -> None:
+def check_element_value(value: Any) -> None:
     """Raise an error if a value with dimensions is assigned to an element."""
     if isinstance(value, list | tuple) or getattr(value, "shape", None):
         description = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
@@ -338,10 +338,10 @@ def scattered(node: Node, selection: Selection, value: Node, mode: str = "set") 
     view = follow(node, selection.path)
     target = bind(TABLE["gather"], view, *selection.indices, axes=selection.axes).shape
     shown = target if selection.order is None else tuple(target[a] for a in selection.order)
-    value = fitted(value, shown)
+    value = broadcast_value(value, shown)
     if selection.order is not None:
         value = bind(TABLE["permute"], value, axes=inverse(selection.order))
-    if len(selection.path) == 1 and selection.path[0][0] == "slice" and SMALLER * value.size <= node.size:
+    if len(selection.path) == 1 and selection.path[0][0] == "slice" and SCATTER_RATIO * value.size <= node.size:
         indices, rest = _slice_indices(node.shape, selection)
         return bind(TABLE["scatter"], node, value, *indices, axes=(*selection.axes, *rest), mode=mode)
     fresh = bind(TABLE["scatter"], view, value, *selection.indices, axes=selection.axes, mode=mode)
@@ -368,7 +368,7 @@ def _slice_indices(shape: Shape, selection: Selection) -> tuple[list[Node], list
     return indices, rest
 
 
-def fitted(value: Node, shape: Shape) -> Node:
+def broadcast_value(value: Node, shape: Shape) -> Node:
     """Return ``value`` broadcast to the shape it is written to. Extra leading extents of 1 are dropped, as in NumPy."""
     if value.shape == shape:
         return value
@@ -383,7 +383,7 @@ def fitted(value: Node, shape: Shape) -> Node:
     return bind(TABLE["broadcast_to"], value, shape=shape) if extents != shape else value
 
 
-def mask_of(index: Any, shape: Shape) -> Node | None:
+def single_mask(index: Any, shape: Shape) -> Node | None:
     """Return the mask as a node if the index is a single boolean mask over leading dimensions."""
     refuse_subclass(index)
     if isinstance(index, np.ndarray | list) and np.asarray(index).dtype == np.bool_:
@@ -414,7 +414,7 @@ def _read_item(item: Any) -> Any:
         return computed(operator.index, item)
     except TypeError:
         if is_foreign(item):
-            return _read_item(foreign(item))
+            return _read_item(read_foreign(item))
         raise IndexError(
             f"{item!r} is not an index: use integers, slices, ranges, None, ..., integer arrays or boolean masks"
         ) from None
@@ -483,7 +483,7 @@ def _mask_positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]
 
 def _check_position(item: Any, n: int, dim: int, shape: Shape) -> Any:
     """Return the position of an integer among ``n``; a run-time number if the integer is one."""
-    if not -n <= (item.value if type(item) is Given else item) < n:
+    if not -n <= (item.value if type(item) is TracedInt else item) < n:
         raise IndexError(f"index {asked(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
     return computed(_from_front, item, n)
 
@@ -492,7 +492,7 @@ def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
     """Return an index array as a node. Positions are checked now if they are materialised, else when they are read."""
     if isinstance(item, int):
         place = _check_position(item, n, dim, shape)
-        return place.node(INT64) if type(place) is Given else constant(place, INT64)
+        return place.node(INT64) if type(place) is TracedInt else constant(place, INT64)
     if isinstance(item, Cell | Node):
         node = item if isinstance(item, Node) else item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:
@@ -506,7 +506,7 @@ def _check_index(item: Any, n: int, dim: int, shape: Shape) -> Node:
     return numpy_node(item)
 
 
-def bounded(
+def check_bounds(
     function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise", from_end: bool = True,
 ) -> Node:
     """Return indices into an axis of ``size`` elements with their bounds handled.
@@ -519,7 +519,7 @@ def bounded(
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
     if size == 0 and 0 not in index.shape:
-        raise IndexError(as_called(f"{function}: every index is out of bounds for axis {axis} with size 0"))
+        raise IndexError(name_called_function(f"{function}: every index is out of bounds for axis {axis} with size 0"))
     unsigned = index.dtype.kind == "unsigned"
     if mode == "raise":
         is_constant = index.op is CONSTANT
@@ -529,7 +529,7 @@ def bounded(
         least = -size if from_end else 0
         bad = positions[positions >= size] if unsigned else positions[(positions < least) | (positions >= size)]
         if bad.size:
-            raise out_of_bounds(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
+            raise index_error(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
         return index
     if size == 0:
         return cast(index, INT64)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import COMPLEX, DEFAULT, INTEGERS, converted
 from weft.eager import materialise as looking
-from weft.eager.native import ELEMENTS
+from weft.eager.native import NATIVE_ELEMENTS
 from weft.graph.node import Node, Shape
 from weft.graph.source_lines import user_frame
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 _WRITABLE, _FORMAT = 0x1, 0x4  # cpython/pybuffer.h: PyBUF_WRITABLE, PyBUF_FORMAT
 
 
-class Looks(Cell):
+class ReadMethods(Cell):
     """Base of Array."""
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class Looks(Cell):
     def item(self, *index: int) -> Any:
         """Return the one element (or the one at ``index``) as a Python number."""
         if not index:
-            native = ELEMENTS.number
+            native = NATIVE_ELEMENTS.number
             number = native(self)
             if number is not None:
                 return number
@@ -75,7 +75,7 @@ class Looks(Cell):
     ) -> Any:
         from weft.interop.dlpack import exported
 
-        if ELSEWHERE:
+        if DEVICE_OF_BUFFER_TYPE:
             from weft.interop.cuda_exchange import capsule
 
             exported_capsule = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
@@ -87,7 +87,7 @@ class Looks(Cell):
         return exported(self.numpy(), {name: value for name, value in options.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        if not ELSEWHERE:
+        if not DEVICE_OF_BUFFER_TYPE:
             return (1, 0)
         from weft.interop.cuda_exchange import dlpack_device
 
@@ -96,7 +96,7 @@ class Looks(Cell):
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The content on a CUDA device, as version 3 of the interface: read-only, kept alive by this array."""
-        if not ELSEWHERE or not looking.known(self.node):
+        if not DEVICE_OF_BUFFER_TYPE or not looking.known(self.node):
             raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
         from weft.interop.cuda_exchange import interface
 
@@ -129,7 +129,7 @@ class Looks(Cell):
         """
         if not flags & _FORMAT:
             request = id(self), user_frame()
-            previous, LOCAL.refused = LOCAL.refused, request if flags & _WRITABLE else None
+            previous, CONTEXT.refused_export = CONTEXT.refused_export, request if flags & _WRITABLE else None
             if flags & _WRITABLE or previous == request:
                 raise BufferError("bytes of an Array are read-only: hand over memoryview(x), x.numpy() or x.tobytes()")
             return np.ascontiguousarray(self.numpy()).reshape(-1).view(np.uint8)
@@ -158,14 +158,14 @@ class Looks(Cell):
         return self._one(kind)
 
     def __float__(self) -> float:
-        native = ELEMENTS.number
+        native = NATIVE_ELEMENTS.number
         number = native(self)
         if number is not None:
             return float(number)
         return float(self._real("a float"))
 
     def __int__(self) -> int:
-        native = ELEMENTS.number
+        native = NATIVE_ELEMENTS.number
         number = native(self)
         if number is not None:
             return int(number)
@@ -175,7 +175,7 @@ class Looks(Cell):
         return complex(self._one("a complex number"))
 
     def __bool__(self) -> bool:
-        native = ELEMENTS.number
+        native = NATIVE_ELEMENTS.number
         number = native(self)
         if number is not None:
             return bool(number)

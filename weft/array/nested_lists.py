@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.eager import implementations
 from weft.eager.peek import memory_of
@@ -15,19 +15,19 @@ from weft.eager.policy import is_enabled
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:
     """Return nested lists of ``nodes`` as one leaf; None if not all are small, materialised and of one shape."""
-    regular = _read_regular(x) if is_enabled() and not ELSEWHERE else None
+    regular = _read_regular(x) if is_enabled() and not DEVICE_OF_BUFFER_TYPE else None
     return None if regular is None else _stack(nodes, regular[0])
 
 
 def join_arrays(x: Any) -> Node | None:
     """Return nested lists of arrays as one leaf; None if not all are small, materialised and of one dtype and shape. Views are
     read in place."""
-    regular = _read_regular(x) if is_enabled() and not ELSEWHERE else None
+    regular = _read_regular(x) if is_enabled() and not DEVICE_OF_BUFFER_TYPE else None
     if regular is None or not regular[1]:
         return None
     extents, items = regular
@@ -41,7 +41,7 @@ def join_arrays(x: Any) -> Node | None:
         if memory is None:
             memory = memories[node] = memory_of(node)
         view = None if memory is None else part._shown(memory)
-        if view is None or view.nbytes > LOCAL.small:
+        if view is None or view.nbytes > CONTEXT.eager_limit:
             return None
         if out is None:
             out = np.empty((len(items), *view.shape), view.dtype)
@@ -66,7 +66,7 @@ def _read_regular(x: Any) -> tuple[list[int], list[Any]] | None:
 
 def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
     """Return nodes of one dtype and shape, stacked in ``extents``, as a leaf; None if not all are small and materialised."""
-    if not nodes or not nodes[0].size or nodes[0].nbytes > LOCAL.small:
+    if not nodes or not nodes[0].size or nodes[0].nbytes > CONTEXT.eager_limit:
         return None
     shape, dtype, values = nodes[0].shape, nodes[0].dtype, []
     for n in nodes:

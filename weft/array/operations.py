@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import as_node, cast, common, in_dtype, numpy_node, operands
+from weft.array.convert import as_node, cast, common, convert_operand, numpy_node, operands
 from weft.dtypes.formats import (
     BOOL,
     COMPLEX,
@@ -29,8 +29,8 @@ from weft.dtypes.formats import (
     UINT64,
     Format,
     compared,
-    of_elements,
-    of_kind,
+    elementwise_float_format,
+    formats_of_kind,
     promote,
     weak,
     weak_compared,
@@ -44,7 +44,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
-from weft.runtime.traced_int import Given, fits, is_int
+from weft.runtime.traced_int import TracedInt, fits, is_int
 
 Way = tuple[Primitive | None, Format]  # primitive None: the operand itself
 Rule = Callable[[str, Format], tuple[str | None, Format]]
@@ -97,7 +97,7 @@ class Operation:
             return self.body(self, *xs)
         values, common_dtype = common(xs, self.both, weak)
         primitive, dtype = self.ways[common_dtype]
-        nodes = [x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in values]
+        nodes = [x if type(x) is Node and x.dtype is dtype else convert_operand(x, dtype) for x in values]
         return nodes[0] if primitive is None else bind(primitive, *nodes)
 
     def of(self, *nodes: Node) -> Node:
@@ -113,13 +113,13 @@ def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, of_elements(dtype)
+    return name, elementwise_float_format(dtype)
 
 
 def floats_of(a: Format, b: Format) -> Format:
     """Return the common float dtype of two dtypes. If DEFAULT is wide, each becomes a float before they are promoted, as in
     NumPy."""
-    return promote(of_elements(a), of_elements(b)) if DEFAULT.wide else promote(a, b)
+    return promote(elementwise_float_format(a), elementwise_float_format(b)) if DEFAULT.wide else promote(a, b)
 
 
 def _division(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -223,7 +223,7 @@ SHORT_POWERS = (-1.0, -0.5, 0.5, 3.0)  # exponents compiled as constants: device
 
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """Return ``x ** y``. ``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
-    if type(y) is Given:
+    if type(y) is TracedInt:
         y = y.told()
     a, b = operands(x, y)
     if type(y) is int or (type(y) is float and y in SHORT_POWERS):
@@ -266,12 +266,12 @@ def _compare(operation: Operation, x: Any, y: Any) -> Node:
         dtype = dtype.computed
     if dtype == FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
         return _compare_signs(operation, a, b)
-    return operation.of(in_dtype(a, dtype), in_dtype(b, dtype))
+    return operation.of(convert_operand(a, dtype), convert_operand(b, dtype))
 
 
 def _becomes_nan(x: Any, dtype: Format) -> bool:
     """Return whether a number would become NaN in a format without infinities."""
-    if type(x) is Given and not fits(x.value, dtype):
+    if type(x) is TracedInt and not fits(x.value, dtype):
         x = x.here()
     return type(x) in (int, float) and abs(x) > dtype.reach
 
@@ -360,7 +360,7 @@ def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
     """Return operands as floats in the dtype of registers, and the dtype of the result."""
     values, common_dtype = common(xs, operation.both, weak)
     dtype = operation.rule(operation.name, common_dtype)[1]
-    return [cast(in_dtype(x, dtype), dtype.computed) for x in values], dtype
+    return [cast(convert_operand(x, dtype), dtype.computed) for x in values], dtype
 
 
 def _ignoring_nan(name: str) -> Any:
@@ -449,7 +449,7 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
     if a.dtype.kind == "signed":
         a = _op("abs", a)
     bits = a.dtype.bits
-    a = cast(a, next(f for f in of_kind("unsigned") if f.bits == bits))
+    a = cast(a, next(f for f in formats_of_kind("unsigned") if f.bits == bits))
 
     def repeat(pattern: int) -> Node:
         return constant(int.from_bytes(bytes([pattern]) * (bits // 8), "little"), a.dtype)
@@ -489,7 +489,7 @@ def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
 def _float_power(operation: Operation, x: Any, y: Any) -> Node:
     values, common_dtype = common((x, y), promote, weak)
     within = operation.rule(operation.name, common_dtype)[1]
-    return OPERATIONS["pow"].of(*[in_dtype(v, within) for v in values])
+    return OPERATIONS["pow"].of(*[convert_operand(v, within) for v in values])
 
 
 def _whole(name: str, dtype: Format) -> tuple[str | None, Format]:

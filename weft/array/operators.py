@@ -18,19 +18,19 @@ from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.eager import compute_now, implementations
 from weft.eager.apply import bind
-from weft.eager.native import ELEMENTS, Shaped, Short, asked_again, never
+from weft.eager.native import NATIVE_ELEMENTS, NativeShaped, Short, call_after_views, never
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
 from weft.graph.source_lines import user_frame
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import Given
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TracedInt
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _REFLECTED_COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _OWN_KINDS = (*NUMBERS, Cell, np.ndarray, np.generic, list, tuple, range, type)  # operands whose conversion raises the best error
-_NUMBERS = frozenset((float, int, bool, Given))
+_NUMBERS = frozenset((float, int, bool, TracedInt))
 _PLAIN = frozenset((float, int))
 _LIMITS = {dtype: (dtype.least, dtype.greatest) for dtype in INTEGERS}
 _TRACKED_PATH = PACKAGE  # operators called from files under this path use user_frame, to find the user's line
@@ -48,7 +48,7 @@ _CLASSES: list[Any] = []  # the arguments of install
 def _number(value: Any, dtype: Format) -> Node | None:
     """Return the node of a Python number beside an array of ``dtype``, or None if the result would have another dtype."""
     if type(value) is float:
-        if LOCAL.trace is None and abs(value) <= dtype.reach:
+        if CONTEXT.trace is None and abs(value) <= dtype.reach:
             return scalar_leaf(value, dtype)
         return None if dtype.finite else _constant_number(value, dtype)  # it may become NaN, which comparisons must not see
     if dtype.finite and abs(value) > dtype.reach:
@@ -86,7 +86,9 @@ def install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any]) -> Non
         _add_method(base, f"__{name}__", function)
     scalar.__imatmul__ = base.__matmul__
     _add_method(base, "__divmod__", _divmod)
-    _add_method(base, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
+    _add_method(
+        base, "__rdivmod__", lambda self, other: NotImplemented if leaves_to_operand(other) else (other // self, other % self)
+    )
 
 
 def _install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> None:
@@ -149,7 +151,7 @@ def call(name: str, arity: int) -> Callable[..., Any]:
     return _CALLS[name]
 
 
-def short_way(name: str) -> Short:
+def native_operation(name: str) -> Short:
     """Return the native function to try before the function that :func:`call` returns."""
     return _SHORT.get(name, _NO_NATIVE)
 
@@ -161,14 +163,14 @@ def _add_method(cls: type, name: str, function: Any) -> None:
 
 
 def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    shaped = Shaped(matmul)
+    shaped = NativeShaped(matmul)
 
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
         result = native(self, other)
         if result is not None:
             return result
-        result = asked_again(native, self, other)
+        result = call_after_views(native, self, other)
         if result is not None:
             return result
         if type(other) is array:
@@ -177,15 +179,15 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
                 out = matmul(x, y)
                 shaped.did(out, x, y)
                 return wrap(out)
-        return NotImplemented if foreign(other) else general(self, other)
+        return NotImplemented if leaves_to_operand(other) else general(self, other)
 
     general = deferring("matmul", lambda self, other: wrap(matmul(*operands(self, other))))
 
     def reflected(self: Any, other: Any) -> Any:
-        return NotImplemented if foreign(other) else wrap(matmul(*operands(other, self)))
+        return NotImplemented if leaves_to_operand(other) else wrap(matmul(*operands(other, self)))
 
     def in_place(self: Any, other: Any) -> Any:
-        if foreign_in_place(other, "matmul", "matmul"):
+        if leaves_to_operand_in_place(other, "matmul", "matmul"):
             return NotImplemented
         return self._in_place(matmul(*operands(self, other)), "matmul in place")
 
@@ -201,7 +203,7 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
         result = native(x)
         if result is not None:
             return result
-        result = asked_again(native, x)
+        result = call_after_views(native, x)
         if result is not None:
             return result
         if type(x) is array and body is None:
@@ -252,7 +254,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         if not filled:
             filled.append(True)
             plain.update(_castless_dtypes(operation))
-        if shared and LOCAL.small and (type(x1) is scalar or type(x2) is scalar):
+        if shared and CONTEXT.eager_limit and (type(x1) is scalar or type(x2) is scalar):
             result = cast_natively(x1, x2)
             if result is not None:
                 return result
@@ -260,8 +262,8 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def cast_natively(x1: Any, x2: Any) -> Any:
         """Cast two materialised numbers by the rule and combine them natively; None if that is not possible exactly."""
-        a = ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN else None
-        b = ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN else None
+        a = NATIVE_ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN else None
+        b = NATIVE_ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN else None
         if a is None or b is None:
             return None
         if type(x1) is not scalar:
@@ -303,10 +305,10 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             return result
         kind = type(other)
         if kind is array or self._base is not None:
-            result = asked_again(native, self, other)
+            result = call_after_views(native, self, other)
             if result is not None:
                 return result
-        trace = LOCAL.trace  # outside of traces a cell's node is read directly
+        trace = CONTEXT.trace  # outside of traces a cell's node is read directly
         x = self._node if trace is None and self._base is None else self.node
         dtype = plain.get(x.dtype)
         if dtype is not None:
@@ -327,7 +329,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         result = native(other, self)
         if result is not None:
             return result
-        result = asked_again(native, other, self)
+        result = call_after_views(native, other, self)
         if result is not None:
             return result
         if type(other) in _NUMBERS:
@@ -336,7 +338,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             if dtype is not None:
                 y = number(other, x.dtype)
                 if y is not None:
-                    return combine(y, x, x, dtype, LOCAL.trace)
+                    return combine(y, x, x, dtype, CONTEXT.trace)
         return NotImplemented if leaves_to(other, self) else apply_rule(other, self)
 
     def leaves_to(other: Any, self: Any) -> bool:
@@ -344,7 +346,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         scalars."""
         if name == "multiply" and type(self) is scalar and isinstance(other, list | tuple):
             return self.dtype.kind in "iu"
-        return foreign(other)
+        return leaves_to_operand(other)
 
     def by_rule(self: Any, other: Any) -> Any:
         return NotImplemented if leaves_to(other, self) else apply_rule(self, other)
@@ -360,14 +362,14 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         if result is not None:
             return result
         if self._base is not None:  # a view computes its new content, then writes it through
-            result = asked_again(native, self, other)
+            result = call_after_views(native, self, other)
             if result is not None:
                 return self._in_place(result._node, f"{name} in place")
         if isinstance(other, base):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
                 return self._in_place(bind(op, x, y), f"{name} in place")
-        left_to_other = foreign_in_place(other, name, operation.operator)
+        left_to_other = leaves_to_operand_in_place(other, name, operation.operator)
         return NotImplemented if left_to_other else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
@@ -375,14 +377,14 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         result = native(x1, x2)
         if result is not None:
             return result
-        result = asked_again(native, x1, x2)
+        result = call_after_views(native, x1, x2)
         if result is not None:
             return result
         if type(x1) is array and type(x2) is array:
             x, y = x1.node, x2.node
             dtype = plain.get(x.dtype)
             if dtype is not None and x.dtype is y.dtype and (x.shape == y.shape or not y.shape):
-                return combine(x, y, x, dtype, LOCAL.trace)
+                return combine(x, y, x, dtype, CONTEXT.trace)
         elif operation.operator:
             weak1, weak2 = getattr(x1, "weak", False), getattr(x2, "weak", False)
             if (weak1 and (weak2 or type(x2) in _NUMBERS)) or (weak2 and type(x1) in _NUMBERS):
@@ -426,7 +428,7 @@ def _castless_dtypes(operation: Operation) -> dict[Format, Format]:
     return out
 
 
-def mark_nodes(on: bool) -> None:
+def set_node_marking(on: bool) -> None:
     """Let all operators call user_frame while a profile marks nodes with layers, since the fast path records the line only."""
     global _TRACKED_PATH
     _TRACKED_PATH = "" if on else PACKAGE
@@ -438,7 +440,7 @@ _COMPARED = (Cell, np.number, np.bool_, int, float, complex)
 _MISSING: Any = object()
 
 
-def foreign(x: Any) -> bool:
+def leaves_to_operand(x: Any) -> bool:
     """Return whether an operand is left to its own operators: it is not a number, or it requests precedence."""
     return isinstance(x, _NON_NUMBERS) or has_precedence(x)
 
@@ -455,18 +457,18 @@ def has_precedence(x: Any) -> bool:
     return getattr(x, "__array_priority__", 0) > 0 and not hasattr(x, "__dlpack__")
 
 
-def foreign_in_place(x: Any, name: str, operator: str) -> bool:
-    """Return :func:`foreign` for ``a += x``; raise an error if only an operator of ``x`` can compute the result, since ``a`` must
-    stay an array."""
+def leaves_to_operand_in_place(x: Any, name: str, operator: str) -> bool:
+    """Return :func:`leaves_to_operand` for ``a += x``; raise an error if only an operator of ``x`` can compute the result,
+    since ``a`` must stay an array."""
     kind = type(x).__name__
     if getattr(type(x), "__array_ufunc__", _MISSING) is None:
         raise TypeError(f"{name} in place: {kind} has __array_ufunc__ = None, so no array takes it; use a = a + b")
-    if not foreign(x) and has_reflected(x, operator):
+    if not leaves_to_operand(x) and has_reflected(x, operator):
         raise DTypeError(
             f"{name} in place: an array cannot hold the result of {kind}.{_reflected_name(operator)}; "
             "use a = a + b in place of a += b"
         )
-    return foreign(x)
+    return leaves_to_operand(x)
 
 
 def _reflected_name(name: str) -> str:
@@ -506,7 +508,7 @@ def deferring(name: str, compute: Callable[[Any, Any], Any]) -> Callable[[Any, A
 
 
 def _divmod(self: Any, other: Any) -> Any:
-    return NotImplemented if foreign(other) or has_reflected(other, "divmod") else (self // other, self % other)
+    return NotImplemented if leaves_to_operand(other) or has_reflected(other, "divmod") else (self // other, self % other)
 
 
 def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> Callable[[Any, Any], Any]:

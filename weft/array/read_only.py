@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array.core import Array, ndarray
-from weft.array.views import Path
+from weft.array.views import ViewPath
 from weft.errors import TraceError
 from weft.graph.node import Node
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 class ReadOnly(ndarray):
@@ -26,7 +26,7 @@ class ReadOnly(ndarray):
     def _in_place(self, node: Node, name: str) -> Array:
         raise _write_error(self, f"{name}: ")
 
-    def _view(self, path: Path) -> Array:
+    def _view(self, path: ViewPath) -> Array:
         out = super()._view(path)
         out.__class__ = ReadOnly
         return out
@@ -48,6 +48,6 @@ def _set_write(array: Any, write: bool) -> None:
         raise ValueError("setflags: cannot set WRITEABLE flag to True of this array: it is a view of one that is read-only")
     if write is not array.read_only:
         return
-    if LOCAL.trace is not None:
+    if CONTEXT.trace is not None:
         raise TraceError("setflags: inside of a traced function no array is made read-only, nor writeable; do it outside")
     array.__class__ = ndarray if write else ReadOnly

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from weft.array.looks import Looks
-from weft.array.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
+from weft.array.looks import ReadMethods
+from weft.array.views import ViewPath, permute_step, reshape_step, reshape_strides, row_major, view_strides
 from weft.dtypes.parse import layout, read_integers
 from weft.eager.apply import bind
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
-from weft.graph.primitives.table import TABLE, refuse_too_large
+from weft.graph.primitives.table import TABLE, check_addressable
 
 
 def shape_for(shape: Any, size: int, have: Shape) -> Shape:
@@ -52,16 +52,16 @@ def lies(x: Any, without: int = -1) -> tuple[int, ...] | None:
     return tuple([s for _, s in axes])
 
 
-class Shapes(Looks):
+class Shapes(ReadMethods):
     """Base of Array."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         _base: Any
-        _path: Path
+        _path: ViewPath
         _lies: tuple[int, ...]
-        _view: Callable[[Path], Any]
+        _view: Callable[[ViewPath], Any]
         _own: Callable[..., Any]
 
         @property
@@ -91,8 +91,8 @@ class Shapes(Looks):
         if want == node.shape:
             return self._view(())
         if not node.size:
-            refuse_too_large("reshape", want, node.dtype)
-        if not self._plain() and strides_for(self._strides(), node.shape, want) is None:
+            check_addressable("reshape", want, node.dtype)
+        if not self._plain() and reshape_strides(self._strides(), node.shape, want) is None:
             return self._own(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))
 
@@ -139,7 +139,7 @@ class Shapes(Looks):
         cell = self if self._base is None else self._base
         shape = cell.node.shape
         strides = getattr(cell, "_lies", None) or row_major(shape)
-        return strides if self._base is None else strides_behind(shape, strides, self._path)
+        return strides if self._base is None else view_strides(shape, strides, self._path)
 
     def _in_order(self) -> bool:
         """Return whether the elements are contiguous."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.devices.names import NAMES, named
 from weft.dtypes.formats import EVERY
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.graph.node import Node
 
@@ -42,7 +42,7 @@ def _interpret_target(function: str, target: Any) -> tuple[Any, Any]:
     if _is_device(target):
         return target, None
     try:
-        return None, spelled(target)
+        return None, parse_dtype(target)
     except DTypeError:
         names = ", ".join(map(repr, NAMES))
         raise DTypeError(

@@ -3,7 +3,7 @@ and imaginary parts, and the bytes read as another dtype.
 
 A read applies the steps in order; a write goes back along them and replaces each part functionally.
 
-Inside a jitted function a slice may start at a run-time number (``Given``). It is read by a gather and written by a scatter.
+Inside a jitted function a slice may start at a run-time number (``TracedInt``). It is read by a gather and written by a scatter.
 
 Neighbouring steps of one kind are joined, so a queue that drops its head again and again stays one slice. A reshape of a view
 is a view if strides lead through its elements in order, else a copy, as in NumPy.
@@ -27,8 +27,8 @@ from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import TABLE, constant, input_leaf
 from weft.graph.source_lines import user_frame
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import Given, Slot
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import Slot, TracedInt
 
 
 class TracedStart:
@@ -44,16 +44,16 @@ class TracedStart:
 
 
 ViewStep = tuple[str, dict[str, Any]]
-Path = tuple[ViewStep, ...]
-REAL: Path = (("real", {}),)
-IMAG: Path = (("imag", {}),)
-NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
-_RUN_TIME_TYPES = frozenset((Given, Slot, TracedStart))  # types of slice starts beside int
+ViewPath = tuple[ViewStep, ...]
+REAL: ViewPath = (("real", {}),)
+IMAG: ViewPath = (("imag", {}),)
+ZERO_IMAG: ViewPath = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
+_RUN_TIME_TYPES = frozenset((TracedInt, Slot, TracedStart))  # types of slice starts beside int
 _DTYPE_STEPS = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to zeros without memory
 _MAX_BROADCAST_BYTES = 256 << 20  # bytes: a larger broadcast is not materialised to read a part of it
 
 
-def follow(node: Node, path: Path) -> Node:
+def follow(node: Node, path: ViewPath) -> Node:
     """Return a node that shows ``node`` along ``path``. The steps were checked when the view was made; shape rules are not
     applied again."""
     if not path:
@@ -103,7 +103,7 @@ def _reinterpret(node: Node, dtype: Format, shape: Shape) -> Node:
     return input_leaf(shape, dtype, execute.to_buffer(content.reshape(shape)))
 
 
-def dtype_behind(dtype: Format, path: Path) -> Format:
+def view_dtype(dtype: Format, path: ViewPath) -> Format:
     """Return the dtype at the end of a path from a cell of ``dtype``."""
     for name, params in path:
         if name in _DTYPE_STEPS:
@@ -111,25 +111,25 @@ def dtype_behind(dtype: Format, path: Path) -> Format:
     return dtype
 
 
-def _is_small_part(node: Node, path: Path) -> bool:
+def _is_small_part(node: Node, path: ViewPath) -> bool:
     """Return whether the path shows a small part of a large pending array. It is then computed whole, since loops read part by
     part."""
     name, params = path[-1]
     if any([step in _DTYPE_STEPS for step, _ in path]) or (node.nbytes > _MAX_BROADCAST_BYTES and repeated(node) is not None):
         return False
     size = node.size if name == "permute" else prod(params["shape"])
-    return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
+    return 8 * size <= node.size and size * node.dtype.bytes <= CONTEXT.max_eager_bytes < node.nbytes
 
 
-def _view_leaf(node: Node, path: Path) -> Node | None:
+def _view_leaf(node: Node, path: ViewPath) -> Node | None:
     """Return the viewed part of a materialised node as a leaf: a copy if it is small, a window if it is contiguous, else None."""
     memory = None if _is_scattered(node, path) else memory_of(node)
     view = None if memory is None else shown(memory, path)
     if memory is None or view is None:
         return None
-    dtype = dtype_behind(node.dtype, path)
+    dtype = view_dtype(node.dtype, path)
     nbytes = view.size * dtype.bytes
-    if nbytes <= LOCAL.at_once:
+    if nbytes <= CONTEXT.max_eager_bytes:
         return input_leaf(view.shape, dtype, execute.to_buffer(view))
     if view.flags.c_contiguous:
         offset = implementations.address(view) - implementations.address(memory)
@@ -137,17 +137,17 @@ def _view_leaf(node: Node, path: Path) -> Node | None:
     return None
 
 
-def _is_scattered(node: Node, path: Path) -> bool:
+def _is_scattered(node: Node, path: ViewPath) -> bool:
     """Return whether the path certainly shows a large non-contiguous part: a slice that leaves out parts of rows."""
     name, params = path[0]
-    if len(path) > 1 or name != "slice" or prod(params["shape"]) * node.dtype.bytes <= LOCAL.at_once:
+    if len(path) > 1 or name != "slice" or prod(params["shape"]) * node.dtype.bytes <= CONTEXT.max_eager_bytes:
         return False
     extents = params["shape"]
     first = next((k for k, n in enumerate(extents) if n != 1), 0)
     return extents[first + 1 :] != node.shape[first + 1 :]
 
 
-def put(node: Node, path: Path, value: Node) -> Node:
+def put(node: Node, path: ViewPath, value: Node) -> Node:
     """Return ``node`` with ``value`` written at the end of the path."""
     if not path:
         return value
@@ -174,11 +174,11 @@ def put(node: Node, path: Path, value: Node) -> Node:
     return value
 
 
-def _starts_at_run_time(path: Path) -> bool:
+def _starts_at_run_time(path: ViewPath) -> bool:
     return any([name == "slice" and not _RUN_TIME_TYPES.isdisjoint(map(type, params["start"])) for name, params in path])
 
 
-def with_starts(path: Path, start: Callable[[Any], Any]) -> Path:
+def map_starts(path: ViewPath, start: Callable[[Any], Any]) -> ViewPath:
     """Return the path with ``start`` applied to the run-time numbers at which its slices start."""
     if not _starts_at_run_time(path):
         return path
@@ -197,7 +197,7 @@ class _RunTimeSlice:
     def __init__(self, node: Node, params: dict[str, Any]) -> None:
         self.shape, self.step = params["shape"], params["step"]
         starts = params["start"]
-        self.axes = tuple([axis for axis, start in enumerate(starts) if type(start) in (Given, TracedStart)])
+        self.axes = tuple([axis for axis, start in enumerate(starts) if type(start) in (TracedInt, TracedStart)])
         self.long = [axis for axis in self.axes if self.shape[axis] != 1]
         self.node = node
         self.rest = {
@@ -208,7 +208,7 @@ class _RunTimeSlice:
         self.inner = node if self.rest["shape"] == node.shape else bind(TABLE["slice"], node, **self.rest)
         self.indices = [self._index(axis, starts[axis]) for axis in self.axes]
 
-    def _index(self, axis: int, start: Given | TracedStart) -> Node:
+    def _index(self, axis: int, start: TracedInt | TracedStart) -> Node:
         first = start.node(INT64)
         if axis not in self.long:
             return first
@@ -255,14 +255,14 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def onward(path: Path, more: Path) -> Path:
+def compose_views(path: ViewPath, more: ViewPath) -> ViewPath:
     """Return two paths as one. Adjacent steps of a kind are merged, so views of views cost no more than views."""
     while path and more and path[-1][0] == more[0][0] and more[0][0] != "none":
         path, more = path[:-1], (*_merge_steps(path[-1], more[0]), *more[1:])
     return path + more
 
 
-def _merge_steps(first: ViewStep, second: ViewStep) -> Path:
+def _merge_steps(first: ViewStep, second: ViewStep) -> ViewPath:
     """Return two steps of a kind merged to one, or to none."""
     (name, before), (_, after) = first, second
     if name == "reshape":
@@ -303,7 +303,7 @@ def row_major(shape: Shape) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[int, ...]:
+def view_strides(shape: Shape, strides: Sequence[int], path: ViewPath) -> tuple[int, ...]:
     """Return the strides at the end of a path from a cell with ``strides``."""
     for name, params in path:
         if name == "slice":
@@ -319,13 +319,13 @@ def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[in
         elif name == "none":
             strides = row_major(shape)
         else:
-            reshaped = strides_for(strides, shape, params["shape"])
+            reshaped = reshape_strides(strides, shape, params["shape"])
             assert reshaped is not None  # reshape makes a view only if there are strides
             strides, shape = reshaped, params["shape"]
     return tuple(strides)
 
 
-def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int, ...] | None:
+def reshape_strides(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int, ...] | None:
     """Return the strides of the same elements in the shape ``want``; None if there are none, so that NumPy would copy."""
     if 0 in shape:
         return (0,) * len(want)
@@ -359,7 +359,7 @@ def unused_memory(shape: Shape, dtype: Format) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(np.empty((), dtype.numpy), shape, [s * dtype.bytes for s in row_major(shape)])
 
 
-def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
+def overlap(shape: Shape, dtype: Format, first: ViewPath, second: ViewPath) -> bool:
     """Return whether two views of an array of ``shape`` share an element; True if that is too hard to decide."""
     memory = unused_memory(shape, dtype)
     limit: Any = 10_000  # limit of NumPy's search, which is exponential
@@ -372,7 +372,7 @@ def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
         return True
 
 
-def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
+def shown(memory: np.ndarray, path: ViewPath) -> np.ndarray | None:
     """Return NumPy's view of ``memory`` along the path; None if NumPy would have to copy."""
     if _starts_at_run_time(path):
         return None
@@ -395,7 +395,7 @@ def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
         else:
             shape = params["shape"]
             if not memory.flags.c_contiguous and [n for n in shape if n != 1] != [n for n in memory.shape if n != 1]:
-                if strides_for(memory.strides, memory.shape, shape) is None:
+                if reshape_strides(memory.strides, memory.shape, shape) is None:
                     return None
             memory = memory.reshape(shape)
     return memory

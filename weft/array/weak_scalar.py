@@ -18,13 +18,13 @@ from weft.array.operators import install_weak
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import GIVEN, Given, Tape, computed
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, computed
 
 _Source = tuple[Callable[..., Any], tuple[Any, ...]]  # Python function and operands
 
 
-class Told(Scalar):
+class TraceNumber(Scalar):
     """A number or bool inside a trace whose value Python can compute: see ``weft/runtime/traced_int.py``.
 
     The Program computes it. Only if the value itself is needed does Python compute it too, from ``source``, at each call.
@@ -36,7 +36,7 @@ class Told(Scalar):
 
     def run_time_number(self) -> Any:
         """Return the number as a run-time number of the tape; None if Python cannot compute its value."""
-        pending: list[Told] = [self]
+        pending: list[TraceNumber] = [self]
         values: dict[int, Any] = {}
         while pending:
             x = pending[-1]
@@ -46,20 +46,20 @@ class Told(Scalar):
                 return None
             else:
                 function, operands = x.source
-                missing = [y for y in operands if isinstance(y, Told) and id(y) not in values]
+                missing = [y for y in operands if isinstance(y, TraceNumber) and id(y) not in values]
                 if missing:
                     pending += missing
                     continue
-                values[id(x)] = computed(function, *[values[id(y)] if isinstance(y, Told) else y for y in operands])
+                values[id(x)] = computed(function, *[values[id(y)] if isinstance(y, TraceNumber) else y for y in operands])
         traced = values[id(self)]
-        return traced if type(traced) in GIVEN and traced.tape.open else None
+        return traced if type(traced) in TRACED_TYPES and traced.tape.open else None
 
     def __bool__(self) -> bool:
         traced = self.run_time_number()
         return super().__bool__() if traced is None else bool(traced)
 
 
-class Number(Told):
+class Number(TraceNumber):
     """A Python float argument of a traced function: a run-time number that takes the dtype of the arrays it is combined with.
 
     Alone it is float32. Combined with other numbers it stays a number, computed in float64 as in Python, and is returned as a
@@ -102,15 +102,15 @@ class Number(Told):
 
 
 def _exact_node(x: Any) -> Node:
-    return x._node if isinstance(x, Number) else as_node(x if type(x) is Given else float(x), FLOAT64)
+    return x._node if isinstance(x, Number) else as_node(x if type(x) is TracedInt else float(x), FLOAT64)
 
 
-def _make(kind: type[Told], node: Node, source: _Source | None) -> Any:
+def _make(kind: type[TraceNumber], node: Node, source: _Source | None) -> Any:
     out = object.__new__(kind)
     out._node = node
     out._base = None
     out.source = source
-    out._trace = trace = LOCAL.trace
+    out._trace = trace = CONTEXT.trace
     if trace is not None:
         trace.made.append(weakref.ref(out))
     return out
@@ -121,11 +121,11 @@ def number(node: Node, source: _Source | None = None) -> Number:
     return _make(Number, node, source)
 
 
-def _make_bool(node: Node, source: _Source | None) -> Told:
-    return _make(Told, node, source)
+def _make_bool(node: Node, source: _Source | None) -> TraceNumber:
+    return _make(TraceNumber, node, source)
 
 
-def told_number(node: Node, value: float, tape: Tape, slot: int) -> Number:
+def tape_number(node: Node, value: float, tape: Tape, slot: int) -> Number:
     """Return a Number whose value is in a slot of the tape."""
     return number(node, (tape.number, (value, slot)))
 

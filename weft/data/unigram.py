@@ -13,7 +13,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import minimum
 from weft.functions.indexing.where import where
-from weft.functions.random.state import words_of
+from weft.functions.random.state import open_words
 from weft.functions.support.arguments import broadcast_shapes, cast, shape_tuple
 
 LOW_BITS = 2**32 - 1
@@ -96,7 +96,7 @@ class UnigramSampler:
         ValueError
             ``without`` is given, but only one word has a count.
         """
-        words = words_of(key, "sample")
+        words = open_words(key, "sample")
         if without is None:
             return self._draw(words.take(() if size is None else shape_tuple(size, "sample", "size")), None)
         if not self._has_others:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from weft.devices.base import Device, Settling
-from weft.devices.names import named, number_of, why_not
+from weft.devices.base import Device, Recompiles
+from weft.devices.names import device_number, named, why_not
 from weft.errors import DeviceError
 
 
@@ -54,7 +54,7 @@ def get_device(name: str = "cpu") -> Device:
     if name != "gpu-sim":
         from weft.devices.cuda.device import opened
 
-        return opened(name, number_of(name))
+        return opened(name, device_number(name))
     from weft.devices.cuda.simulated import SimulatedDevice
 
     return SimulatedDevice()
@@ -74,7 +74,7 @@ def settle() -> None:
     >>> settle()  # doctest: +SKIP
     """
     device = get_device()
-    if isinstance(device, Settling):
+    if isinstance(device, Recompiles):
         device.settle()
 
 

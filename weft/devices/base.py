@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.devices.native_protocols import Prepared, SmallWork, Surroundings, WarmTable, Watched, World
+from weft.devices.native_protocols import PreparedCall, SmallOperationContext, SmallWork, WarmCallContext, WarmTable, WatchRow
 from weft.dtypes.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing weft need not import its compiler
 
 # Buffer class -> device name, for devices other than the CPU. It is empty until such a device is used, so the check for foreign
 # buffers costs nothing on a machine with one device.
-ELSEWHERE: dict[type, str] = {}
+DEVICE_OF_BUFFER_TYPE: dict[type, str] = {}
 
 
 class Run(Protocol):
@@ -134,14 +134,14 @@ class Timing(Protocol):
 class WarmCalls(Protocol):
     """A device that runs warm calls of jitted functions natively: see ``weft.devices.native_protocols``."""
 
-    def install_warm_calls(self, cls: type, table: str, world: World) -> None: ...
+    def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None: ...
 
     def warm_table(
-        self, run: Run, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
+        self, run: Run, structures: int, watch: Sequence[WatchRow], arguments: Sequence[tuple], inputs: Sequence[tuple],
         node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> WarmTable: ...
 
-    def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]: ...
+    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]: ...
 
 
 @runtime_checkable
@@ -192,12 +192,12 @@ class Sized(Protocol):
     def prepared_product(
         self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
         b_batch: int = 0, order: Order | None = None,
-    ) -> Prepared | None:
+    ) -> PreparedCall | None:
         """Return a prepared :meth:`product` that lacks only the addresses, or None if the product needs scratch memory."""
 
     def prepared_sum(
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
-    ) -> Prepared:
+    ) -> PreparedCall:
         """Return a prepared :meth:`sum` that lacks only the addresses."""
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
@@ -211,7 +211,7 @@ class Sized(Protocol):
 
 
 @runtime_checkable
-class AnySize(Device, Protocol):
+class EagerDevice(Device, Protocol):
     """A device that executes small operations eagerly, without compiling a kernel for their sizes.
 
     ``numpy_calls`` counts the operations that NumPy has computed on its buffers.
@@ -239,7 +239,7 @@ class AnySize(Device, Protocol):
 
 
 @runtime_checkable
-class Limited(Protocol):
+class HasOwnMemory(Protocol):
     """A device with its own memory. It raises ``OutOfRoom`` if the memory is full."""
 
     def room(self) -> int:
@@ -247,7 +247,7 @@ class Limited(Protocol):
 
 
 @runtime_checkable
-class Exchanging(Protocol):
+class SharesMemory(Protocol):
     """A GPU that shares memory with other libraries without copies.
 
     Streams are CUDA streams as integers; for None nothing is synchronised.
@@ -280,7 +280,7 @@ class Exchanging(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
+class Recompiles(Protocol):
     """A device that recompiles kernels in the background."""
 
     def settle(self) -> None:
@@ -296,14 +296,14 @@ class ChoosesByMeasuring(Protocol):
 
 
 @runtime_checkable
-class DoesSmallWork(Protocol):
+class NativeEager(Protocol):
     """A device with native functions for small eager operations: see ``weft.devices.native_protocols``."""
 
-    def small_work(self, world: Surroundings) -> SmallWork: ...
+    def small_work(self, world: SmallOperationContext) -> SmallWork: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class CodeProperties:
     """Properties of a kernel's code. ``vectors``: it is vectorised; ``called``: library functions called per element."""
 
     vectors: bool
@@ -321,4 +321,4 @@ class Launches(Protocol):
 class ReadsCode(Protocol):
     """A device that can describe a kernel's code."""
 
-    def code_of(self, kernel: Kernel) -> Code: ...
+    def code_of(self, kernel: Kernel) -> CodeProperties: ...

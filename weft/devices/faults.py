@@ -15,12 +15,12 @@ class IndexFault(IndexError):
         return int(self.args[1])
 
 
-class Elsewhere(IndexFault):
+class ForeignBuffer(IndexFault):
     """A buffer of another device has no host address.
 
     A native call that raises it has changed nothing; Python then moves the buffers to the host and repeats the call.
     """
 
 
-class OutOfRoom(MemoryError):
+class OutOfDeviceMemory(MemoryError):
     """A device has no memory for a run. Nothing has changed: the program can run on another device."""

@@ -31,12 +31,12 @@ def why_not(name: str) -> str | None:
     name = named(name)
     if name == "cpu":
         return None
-    from weft.devices.cuda.cards import no_bindings, no_card, no_triton
+    from weft.devices.cuda.cards import no_bindings, no_triton, why_no_card
 
-    return no_triton() if name == "gpu-sim" else no_card(number=number_of(name)) or no_triton() or no_bindings()
+    return no_triton() if name == "gpu-sim" else why_no_card(number=device_number(name)) or no_triton() or no_bindings()
 
 
-def number_of(name: str) -> int:
+def device_number(name: str) -> int:
     """Return the number of the GPU in a device name."""
     return int(name.partition(":")[2] or 0)
 

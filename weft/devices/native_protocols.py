@@ -17,7 +17,7 @@ from weft.dtypes.formats import Format
 from weft.graph.node import Primitive
 
 
-class Surroundings(NamedTuple):
+class SmallOperationContext(NamedTuple):
     """The objects of the array layer that native small operations use.
 
     local, limit : thread-local state, and the name of its attribute with the largest result in bytes
@@ -39,7 +39,7 @@ class Surroundings(NamedTuple):
     array_slots: dict[str, Any]
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """A dynamic kernel and its arguments; ``operands`` and ``out`` index the arguments that are addresses."""
 
     function: Callable[..., None]
@@ -48,7 +48,7 @@ class Prepared(NamedTuple):
     out: int
 
 
-class Result(NamedTuple):
+class ResultInfo(NamedTuple):
     """Shape, dtype, size and params of a result's node."""
 
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class ShapedOperation(Protocol):
 
     call: Callable[..., Any]
 
-    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: PreparedCall, result: ResultInfo) -> None:
         """Support operands of these shapes. May evict shapes that were added earlier."""
 
 
@@ -93,10 +93,10 @@ class SmallWork(Protocol):
     def operation(self, arity: int) -> SmallOperation: ...
     def shaped(self) -> ShapedOperation: ...
 
-Watched = tuple[str, Any, Any, Any]
+WatchRow = tuple[str, Any, Any, Any]
 
 
-class World(NamedTuple):
+class WarmCallContext(NamedTuple):
     """The objects of the array layer that every warm call uses.
 
     local, inside : thread-local state, and the name of its attribute that must be 0 (nothing is traced)

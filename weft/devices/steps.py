@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.schedule.program import Call, Copy, Host, Loop, Program, Slot, calls
+from weft.schedule.program import Call, Copy, HostCall, Loop, Program, Slot, calls
 
 
 class Mover(Protocol):
@@ -72,9 +72,9 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             if fault is not None:
                 raise IndexFault(first + fault[0], fault[1])
             first += len(step.sites)
-        elif isinstance(step, Host):
+        elif isinstance(step, HostCall):
             operands = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
-            result = in_numpy(step, operands)
+            result = run_host_step(step, operands)
             worker.put(np.ascontiguousarray(result, program.slots[step.out].dtype.numpy), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
@@ -84,7 +84,7 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             first += sum(len(call.sites) for call in calls(step.body))
 
 
-def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int], kind: Any) -> dict[int, Any]:
+def find_donations(program: Program, inputs: list[Any], held: list[bool], sizes: list[int], kind: Any) -> dict[int, Any]:
     """Return the outputs that reuse an input's buffer: output -> buffer.
 
     The Program lists the candidate pairs. An input is donated if it is of type ``kind``, nothing else holds it, its size is that
@@ -99,7 +99,7 @@ def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[i
     return reused
 
 
-def in_numpy(step: Host, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def run_host_step(step: HostCall, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Run a host step in NumPy. A ValueError gets the step as its attribute ``step``."""
     try:
         return np.asarray(step.fn(*arrays, **step.params))

@@ -19,19 +19,19 @@ import numpy as np
 
 from weft.dtypes import formats
 from weft.dtypes.formats import FROM_NUMPY, Format
-from weft.dtypes.parse import format_of, of_any_order, spelled
+from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
 from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
 from weft.process.docstrings import complete_docs, complete_each
 
-SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
+SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.formats_of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
-COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
+COMPLEX = tuple(f.numpy for f in formats.formats_of_kind("complex"))
 ALL = tuple(f.numpy for f in formats.FORMATS.values())  # without the complex ones
 
 
 def _classes(kind: str) -> tuple[DType, ...]:
-    return tuple([CLASSES[f] for f in formats.of_kind(kind)])
+    return tuple([CLASSES[f] for f in formats.formats_of_kind(kind)])
 
 
 (bool,) = _classes("bool")  # noqa: A001  the array API's name
@@ -67,7 +67,7 @@ def as_dtype(dtype: Any) -> np.dtype:
     >>> as_dtype("bfloat16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
     """
-    return spelled(dtype).numpy
+    return parse_dtype(dtype).numpy
 
 
 def is_float(dtype: np.dtype) -> Any:
@@ -102,7 +102,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(int64, float32)
     dtype('float32')
     """
-    return formats.promote(of_any_order(a), of_any_order(b)).numpy
+    return formats.promote(parse_any_byte_order(a), parse_any_byte_order(b)).numpy
 
 
 def compared(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -112,7 +112,7 @@ def compared(a: np.dtype, b: np.dtype) -> np.dtype:
     ----------
     a, b : dtype
     """
-    return formats.compared(of_any_order(a), of_any_order(b)).numpy
+    return formats.compared(parse_any_byte_order(a), parse_any_byte_order(b)).numpy
 
 
 def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
@@ -122,7 +122,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     ----------
     kind : bool, int, float or complex
     """
-    return formats.weak_compared(kind, spelled(dtype)).numpy
+    return formats.weak_compared(kind, parse_dtype(dtype)).numpy
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
@@ -143,7 +143,7 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     DTypeError
         An argument is no dtype, or one that weft does not have.
     """
-    return formats.same_kind(spelled(source), spelled(target))
+    return formats.same_kind(parse_dtype(source), parse_dtype(target))
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
@@ -153,17 +153,17 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     ----------
     kind : bool, int, float or complex
     """
-    return formats.weak(kind, spelled(dtype)).numpy
+    return formats.weak(kind, parse_dtype(dtype)).numpy
 
 
 def floating(dtype: np.dtype) -> np.dtype:
     """Return the dtype of true division, means and roots: ``dtype`` itself if it is float or complex, else the default float."""
-    return formats.floating(spelled(dtype)).numpy
+    return formats.floating(parse_dtype(dtype)).numpy
 
 
 def summed(dtype: np.dtype) -> np.dtype:
     """Return the dtype of a sum or product: int64 or uint64 for integers and bool, as in NumPy, else ``dtype`` itself."""
-    return formats.summed(spelled(dtype)).numpy
+    return formats.summed(parse_dtype(dtype)).numpy
 
 
 def result_type(*operands: Any) -> np.dtype:
@@ -191,7 +191,7 @@ def result_type(*operands: Any) -> np.dtype:
         form = format_of(x)
         result = form if result is None else formats.promote(result, form)
     for x in numbers:
-        result = spelled(type(x)) if result is None else formats.weak(type(x), result)
+        result = parse_dtype(type(x)) if result is None else formats.weak(type(x), result)
     if result is None:
         raise DTypeError("result_type needs at least one array, dtype or number")
     return result.numpy
@@ -224,7 +224,7 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
-    source, target = format_of(from_).numpy, of_any_order(to).numpy
+    source, target = format_of(from_).numpy, parse_any_byte_order(to).numpy
     if casting is not None:
         if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
             raise ValueError(f"can_cast: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
@@ -270,12 +270,12 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    numpy_dtype = of_any_order(dtype).numpy
+    numpy_dtype = parse_any_byte_order(dtype).numpy
     if isinstance(kind, str) and kind in _KINDS:
         return numpy_dtype in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DTypeError(f"isdtype: unknown kind {kind!r}; known are {', '.join(map(repr, _KINDS))}")
-    return numpy_dtype == of_any_order(kind).numpy
+    return numpy_dtype == parse_any_byte_order(kind).numpy
 
 
 def finfo(dtype: Any) -> Any:

@@ -73,7 +73,7 @@ class Format:
     @property
     def integer(self) -> Format:
         """The signed integer format of the same width, for views of the bits."""
-        return next(f for f in of_kind("signed") if f.bits == self.bits)
+        return next(f for f in formats_of_kind("signed") if f.bits == self.bits)
 
     @property
     def least(self) -> float | int:
@@ -126,17 +126,21 @@ def named(name: str) -> Format:
     return EVERY[name]
 
 
-def of_kind(*kinds: str) -> tuple[Format, ...]:
+def formats_of_kind(*kinds: str) -> tuple[Format, ...]:
     """Return the formats of some kinds, in the table's order."""
     return tuple(f for f in EVERY.values() if f.kind in kinds)
 
 
-(BOOL,) = of_kind("bool")
-INT8, INT16, INT32, INT64 = of_kind("signed")
-UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
-FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
-COMPLEX64, COMPLEX128 = of_kind("complex")
-INTEGERS, FLOATS, COMPLEX = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float")), frozenset(of_kind("complex"))
+(BOOL,) = formats_of_kind("bool")
+INT8, INT16, INT32, INT64 = formats_of_kind("signed")
+UINT8, UINT16, UINT32, UINT64 = formats_of_kind("unsigned")
+FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = formats_of_kind("float")
+COMPLEX64, COMPLEX128 = formats_of_kind("complex")
+INTEGERS, FLOATS, COMPLEX = (
+    frozenset(formats_of_kind("signed", "unsigned")),
+    frozenset(formats_of_kind("float")),
+    frozenset(formats_of_kind("complex")),
+)
 INEXACT = FLOATS | COMPLEX  # differentiable formats
 
 
@@ -185,13 +189,13 @@ def _promote(a: Format, b: Format, wide: bool) -> Format:
     if b.kind == "complex":
         a, b = b, a
     if a.kind == "complex":
-        return complexed(_promote(a.part, b.part, wide)) if b in INEXACT else a
+        return complex_format(_promote(a.part, b.part, wide)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
         return a if b.bits == 8 else a.computed
     if b.kind == "float" != a.kind:
         return _promote(b, a, wide)
     both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
-    return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 with a signed format
+    return next((f for f in formats_of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 with a signed format
 
 
 def _promotion_error(a: Format, b: Format) -> Exception:
@@ -205,7 +209,7 @@ def _promotion_error(a: Format, b: Format) -> Exception:
     )
 
 
-def complexed(form: Format) -> Format:
+def complex_format(form: Format) -> Format:
     """Return the complex format for numbers of ``form``: complex128 for float64 and its parts, complex64 for other floats."""
     if form not in INEXACT:
         return DEFAULT.complex
@@ -243,7 +247,7 @@ def weak(kind: type, form: Format) -> Format:
     if kind is float:
         return floating(form)
     if kind is complex:
-        return complexed(form)
+        return complex_format(form)
     return INT64 if kind is int and form is BOOL else form
 
 
@@ -259,7 +263,7 @@ def floating(form: Format) -> Format:
     return form if form in INEXACT else DEFAULT.real
 
 
-def of_elements(form: Format) -> Format:
+def elementwise_float_format(form: Format) -> Format:
     """Return the format of roots, sines and so on: as ``floating``, or NumPy's float16 and float32 for small formats."""
     if form in INEXACT or not DEFAULT.wide or form.bits > 16:
         return floating(form)

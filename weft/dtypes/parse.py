@@ -23,7 +23,7 @@ _FORMAT_OF_NAME: dict[Format, dict[Any, Format]] = {  # by the default format of
 }
 
 
-def spelled(dtype: Any) -> Format:
+def parse_dtype(dtype: Any) -> Format:
     """Return the format of a dtype, scalar type, name or Python type; raise DTypeError if weft does not have it."""
     try:
         return _FORMAT_OF_NAME[DEFAULT.real][dtype]
@@ -39,7 +39,7 @@ def spelled(dtype: Any) -> Format:
 
 
 def stored(dtype: Any) -> np.dtype:
-    """Return the NumPy dtype of elements in foreign memory: as :func:`spelled`, but in either byte order."""
+    """Return the NumPy dtype of elements in foreign memory: as :func:`parse_dtype`, but in either byte order."""
     try:
         return _FORMAT_OF_NAME[DEFAULT.real][dtype].numpy
     except (KeyError, TypeError):
@@ -53,14 +53,14 @@ def stored(dtype: Any) -> np.dtype:
     raise DTypeError(f"{told(dtype)}weft has no dtype {numpy_dtype.name!r}; it has {', '.join(EVERY)}")
 
 
-def of_any_order(dtype: Any) -> Format:
+def parse_any_byte_order(dtype: Any) -> Format:
     """Return the format of a dtype in either byte order, for questions about a dtype and for new arrays."""
     return FROM_NUMPY[stored(dtype).newbyteorder("=")]
 
 
 def format_of(x: Any) -> Format:
     """Return the format of an array or a scalar, or the format that a dtype or a class of numbers means."""
-    return of_any_order(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
+    return parse_any_byte_order(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
 
 
 def layout(order: Any, function: str, words: str = "CFAK") -> str:
@@ -96,7 +96,7 @@ def read_integers(value: Any, what: str) -> tuple[int, ...]:
         raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(value)}") from None
 
 
-def liked(like: Any, function: str) -> None:
+def check_like(like: Any, function: str) -> None:
     """Check NumPy's ``like=`` argument, which weft ignores: it must be an array."""
     if like is not None and not hasattr(type(like), "__array_function__"):
         raise DTypeError(f"{function}: like must be an array, not {type(like).__name__}")

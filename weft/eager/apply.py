@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import Format
 from weft.eager import implementations
 from weft.eager.implementations import Run, specialise
@@ -21,8 +21,8 @@ from weft.eager.policy import can_run_now, is_small
 from weft.graph.node import Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
-from weft.process.bounded_cache import Recent
-from weft.runtime.context import LOCAL
+from weft.process.bounded_cache import BoundedCache
+from weft.runtime.context import CONTEXT
 
 _NO_PARAMS: dict[str, Any] = {}
 _new = object.__new__
@@ -37,13 +37,13 @@ class _EagerPlan:
         self.shape, self.dtype, self.run, self.nbytes, self.params = shape, dtype, run, nbytes, params
 
 
-_PLANS = Recent(4096)  # (primitive, params, shapes and formats of operands) -> _EagerPlan
+_PLANS = BoundedCache(4096)  # (primitive, params, shapes and formats of operands) -> _EagerPlan
 
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Apply a primitive: check shapes and formats, and compute the result now if the work is small (see ``compute_now.py``)."""
-    limit = LOCAL.small
-    if not limit or (ELSEWHERE and not can_run_now(0, *inputs)):
+    limit = CONTEXT.eager_limit
+    if not limit or (DEVICE_OF_BUFFER_TYPE and not can_run_now(0, *inputs)):
         return _leave_pending(table.bind(op, *inputs, **params))
     key: list[Any] = [op]
     values = []
@@ -81,7 +81,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
 
 def _leave_pending(node: Node) -> Node:
     """Return a pending node. A LAPACK step that may raise is computed now, so that it raises here, as NumPy does."""
-    if node.op.kind == "host" and node.op.raises and not LOCAL.inside:
+    if node.op.kind == "host" and node.op.raises and not CONTEXT.transform_depth:
         materialise((node,))
     return node
 

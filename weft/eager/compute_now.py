@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import Format
 from weft.eager import implementations, tiers
 from weft.eager.implementations import IMPLEMENTATIONS
 from weft.eager.policy import can_run_now, exceeds_work_limit
 from weft.graph.node import Node, Primitive
-from weft.graph.primitives.meeting import ADDITIONS
-from weft.graph.primitives.rules import reduction_behind
-from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR
+from weft.graph.primitives.meeting import ADD_MODES
+from weft.graph.primitives.rules import find_reduction
+from weft.graph.primitives.table import CONSTANT, INPUT, NODES_THAT_MAY_RAISE, SCALAR
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 _MAX_NODES = 24  # pending nodes computed with an operation; enough for the functions made of several primitives
 
 
 def computed(node: Node) -> bool:
     """Compute a pending node if it is small work on materialised operands. Return whether the node has its value now."""
-    limit = LOCAL.small
+    limit = CONTEXT.eager_limit
     if not limit or node.nbytes > limit:
         return False
     for i in node.inputs:
@@ -34,15 +34,17 @@ def computed(node: Node) -> bool:
         if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # the most frequent reason
             return False
     order = _eager_order(node, limit)
-    if order is None or (ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None})):
+    if order is None or (
+        DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(*{i for n in order for i in n.inputs if i.value is not None})
+    ):
         return False
     (value,) = tiers.computed(order, (node,))
     has_reduction = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
-    reduced = reduction_behind(node) if has_reduction else None
+    reduced = find_reduction(node) if has_reduction else None
     node.value = value
     node.inputs = ()
     if node.op.raises:
-        MAY_FAIL.discard(node)
+        NODES_THAT_MAY_RAISE.discard(node)
     if reduced is not None:  # for messages about shapes that do not broadcast
         node.op, node.params = INPUT, {"reduced": reduced}
     return True
@@ -60,7 +62,7 @@ def _eager_order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if op.kind not in IMPLEMENTATIONS or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADDITIONS):
+        if op.kind not in IMPLEMENTATIONS or exceeds_work_limit(n) or (op.kind == "scatter" and n.params["mode"] in ADD_MODES):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None

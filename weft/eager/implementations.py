@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.native_protocols import Prepared
+from weft.devices.native_protocols import PreparedCall
 from weft.dtypes.formats import FLOATS, Format, scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.dot_general import free_axes
@@ -131,7 +131,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
 
 
 def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.summation import order_over, reduced, spans
+    from weft.kernel.summation import reduced, shape_reduction_order, spans
     from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
@@ -141,7 +141,7 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
     if all([x.shape[d] == 1 for d in axes]):  # nothing is added: a negative zero keeps its sign
         out[...] = 0 if is_arg else x.reshape(out.shape)
         return
-    kept, order = [d for d in range(x.ndim) if d not in axes], order_over(x.shape, axes)
+    kept, order = [d for d in range(x.ndim) if d not in axes], shape_reduction_order(x.shape, axes)
     if monoid == "prod":  # separate lanes could reach 0 and infinity, which make NaN
         order = Order(1, max(1, prod([x.shape[d] for d in axes])))
     if monoid == "sum" and register in FLOATS:
@@ -227,7 +227,7 @@ def specialise(node: Node) -> Run:
 
 def _general_run(node: Node) -> Run:
     types = [(i.shape, i.dtype) for i in node.inputs]
-    shape, dtype, nbytes, device = node.shape, node.dtype, node.nbytes or 1, execute.any_size()
+    shape, dtype, nbytes, device = node.shape, node.dtype, node.nbytes or 1, execute.eager_device()
     no_warnings, compute = node.op.kind in _MOVING, IMPLEMENTATIONS[node.op.kind].compute
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -248,7 +248,7 @@ def _specialise_movement(node: Node) -> Run | None:
     if not node.size or node.op is BROADCAST:  # assignment broadcasts in one pass
         return None
     types, params, reference = [(i.shape, i.dtype) for i in node.inputs], node.params, numpy_function(node)
-    shape, numpy_dtype, general, device = node.shape, node.dtype.numpy, _general_run(node), execute.any_size()
+    shape, numpy_dtype, general, device = node.shape, node.dtype.numpy, _general_run(node), execute.eager_device()
     cached = None if node.inputs or node.nbytes > _MAX_CACHED_BYTES else np.asarray(reference(**params))
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -270,7 +270,7 @@ def _specialise_elementwise(node: Node) -> Run | None:
         return None
     dtypes, params, nbytes = tuple([i.dtype for i in inputs]), node.params, node.nbytes
     steps = [int(i.size != 1 or size == 1) for i in inputs]
-    general, device = _general_run(node), execute.any_size()
+    general, device = _general_run(node), execute.eager_device()
     function = elementwise_kernel(op, dtypes, params)
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -342,7 +342,7 @@ def _call_numpy(node: Node, function: Callable[..., Any], shape: Shape, out_shap
     that are zero are computed again: NumPy does not order the signs of zeros."""
     in_dtype, dtype, nbytes = node.inputs[0].dtype, node.dtype, node.nbytes
     has_signed_zeros = dtype in FLOATS and node.op.monoid in ("max", "min")
-    device, general = execute.any_size(), _general_run(node)
+    device, general = execute.eager_device(), _general_run(node)
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
@@ -358,7 +358,7 @@ def _call_numpy(node: Node, function: Callable[..., Any], shape: Shape, out_shap
 
 def _call_sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
     """Return a call of a device function that takes dtype, addresses, sizes and the order of the sum."""
-    device, nbytes, dtype = execute.any_size(), node.nbytes, node.dtype
+    device, nbytes, dtype = execute.eager_device(), node.nbytes, node.dtype
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
@@ -370,14 +370,14 @@ def _call_sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...
 
 def _sum_arguments(node: Node) -> tuple[tuple[int, ...], Order] | None:
     """Return the size arguments of ``Sized.sum`` for a float sum over adjacent axes, and its order; None for other reductions."""
-    from weft.kernel.summation import order_over, spans
+    from weft.kernel.summation import shape_reduction_order, spans
 
     (x,), axes, dtype = node.inputs, node.params["axes"], node.dtype
     span = spans(x.shape, axes)
     if node.op.monoid != "sum" or dtype not in FLOATS or dtype.narrow or not node.size or span is None or span[1] < 2:
         return None
     outer, k, inner = span
-    return (outer, inner, k, k * inner, 1, inner), order_over(x.shape, axes)
+    return (outer, inner, k, k * inner, 1, inner), shape_reduction_order(x.shape, axes)
 
 
 def _specialise_product(node: Node) -> Run | None:
@@ -399,7 +399,7 @@ def _product_arguments(node: Node) -> tuple[tuple[int, ...], Order | None] | Non
 
 
 def _specialise_random(node: Node) -> Run:
-    device, nbytes, count = execute.any_size(), node.nbytes or 1, node.size
+    device, nbytes, count = execute.eager_device(), node.nbytes or 1, node.size
     words = device.sized.words
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -410,7 +410,7 @@ def _specialise_random(node: Node) -> Run:
     return run
 
 
-def prepared(node: Node) -> Prepared | None:
+def prepare_call(node: Node) -> PreparedCall | None:
     """Return a product or a sum as one prepared call of a device function, or None if it is not one."""
     if node.op.kind not in ("product", "reduce"):
         return None

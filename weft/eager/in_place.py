@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import FLOAT32
 from weft.eager.materialise import materialise
 from weft.eager.policy import is_enabled
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf
 from weft.runtime import execute
-from weft.runtime.cell import BEING_WRITTEN
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import NODES_BEING_WRITTEN
+from weft.runtime.context import CONTEXT
 
 
-def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
+def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     """Call ``write(memory)`` on a cell's buffer if nothing else refers to it, else on a copy if the buffer is small. Return
     whether it wrote. A pending content is computed first.
 
@@ -37,17 +37,17 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     before = cell._node
     if before.value is None:
         materialise((before,))
-    if before.op is SCALAR or (ELSEWHERE and not execute.fetched(before)):
+    if before.op is SCALAR or (DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(before)):
         return False
     shape, dtype = before.shape, before.dtype
     after, buffer, written = Node(INPUT, (), before.params, shape, dtype), before.value, False
-    BEING_WRITTEN.add(after)
+    NODES_BEING_WRITTEN.add(after)
     cell._node = after
     try:
         memory = None
         if _count_owners(before, buffer) == _SOLE_OWNER:
             memory = execute.writable(buffer, shape, dtype)
-        if memory is None and before.nbytes <= LOCAL.at_once:
+        if memory is None and before.nbytes <= CONTEXT.max_eager_bytes:
             buffer = execute.to_buffer(execute.memory(buffer, shape, dtype))
             memory = execute.writable(buffer, shape, dtype)
         written = memory is not None and write(memory)
@@ -58,7 +58,7 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
             cell._node = before
             if _count_references(after) != _UNSHARED:  # another thread took the new leaf, so it needs a buffer of its own
                 after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
-        BEING_WRITTEN.discard(after)
+        NODES_BEING_WRITTEN.discard(after)
     return written
 
 

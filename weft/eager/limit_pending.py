@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.errors import OF_RUNS
-from weft.graph.node import Node, topological
+from weft.errors import RUN_ERRORS
+from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import is_placeholder
-from weft.runtime.context import LOCAL
-from weft.runtime.pending import FIRST, MOST_BYTES, MOST_NODES, _keep, _nbytes, _pending, _sweep
+from weft.runtime.context import CONTEXT
+from weft.runtime.pending import FIRST, MOST_BYTES, MOST_NODES, _keep, _nbytes, _pending, sweep
 
 ENOUGH = MOST_NODES // 2  # from here on a graph is cut at the line of the last cut, so that a loop's graphs are equal
 LOOP_REPEATS = 16  # a source line that occurs this often in a pending graph belongs to a loop ...
@@ -24,9 +24,9 @@ MIN_LOOP_NODES = 128  # ... if the graph has at least so many nodes; it is then 
 EVERY = 256  # Arrays created, at most, between two counts of pending work
 
 
-def enlist(ref: weakref.ref, node: Node) -> None:
+def add_pending(ref: weakref.ref, node: Node) -> None:
     """Add an Array with the pending content ``node`` to the thread's list."""
-    handles = LOCAL.handles
+    handles = CONTEXT.pending
     handles.append(ref)
     if len(handles) >= handles.limit:
         cut(node)
@@ -34,9 +34,9 @@ def enlist(ref: weakref.ref, node: Node) -> None:
 
 def cut(node: Node) -> None:
     """Count the pending work of this thread, ``node`` being the latest, and compute it if there is too much."""
-    handles = LOCAL.handles
-    if LOCAL.inside:
-        _sweep(handles)
+    handles = CONTEXT.pending
+    if CONTEXT.transform_depth:
+        sweep(handles)
         handles.limit = 2 * len(handles) + EVERY
         return
     where = node.where
@@ -45,10 +45,10 @@ def cut(node: Node) -> None:
     if handles.waits and not same_line and len(handles) < handles.until:
         return
     since = len(handles) - handles.counted
-    _sweep(handles)
+    sweep(handles)
     handles.counted = len(handles)
     waiting = [n for n in map(_pending, handles) if n is not None]
-    order = topological(waiting)
+    order = topological_order(waiting)
     handles.waits = False
     if same_line:
         return _compute(waiting, order, line)
@@ -58,8 +58,8 @@ def cut(node: Node) -> None:
     enough, most = (MIN_LOOP_NODES, ENOUGH) if in_loop else (ENOUGH, MOST_NODES)
     if len(pending) >= most or (len(pending) >= enough and handles.line is None):
         _compute(waiting, order, line)
-    elif total >= MOST_BYTES and (total := _nbytes([n for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
-        _compute([node], topological([node]), line)
+    elif total >= MOST_BYTES and (total := _nbytes([n for n in topological_order((node,)) if n.value is None])) >= MOST_BYTES:
+        _compute([node], topological_order([node]), line)
     else:  # count again when half of the rest may be used up; rarely if the pending work does not grow
         rate = (len(pending) - handles.known) / max(1, since)  # nodes per Array
         handles.known = len(pending)
@@ -98,7 +98,7 @@ def _try_to_compute(nodes: Sequence[Node], order: Sequence[Node] | None = None) 
     """Compute nodes and return those that fail. Their error is raised when they are read; they are not tried here again."""
     try:
         compute[0](nodes, order)
-    except OF_RUNS:
+    except RUN_ERRORS:
         half = len(nodes) // 2
         return [*_try_to_compute(nodes[:half]), *_try_to_compute(nodes[half:])] if half else list(nodes)
     return []
@@ -108,11 +108,11 @@ def _compute(waiting: list[Node], order: Sequence[Node], line: Any) -> None:
     """Compute the ``waiting`` nodes, ``order`` being the graph behind them. Later iterations of a loop are cut at the same
     ``line``."""
     nodes = _without_placeholders(waiting, order)
-    handles = LOCAL.handles
+    handles = CONTEXT.pending
     handles.limit = len(handles) + EVERY
     handles.line = line
     failed = _try_to_compute(nodes, order if len(nodes) == len(waiting) else None)
-    _sweep(handles)
+    sweep(handles)
     if failed:
         _keep(handles, 0, [ref for ref in handles if _pending(ref) not in failed])
     handles.limit, handles.known = len(handles) + FIRST, 0

@@ -16,16 +16,16 @@ import numpy as np
 
 from weft.dtypes.formats import INEXACT
 from weft.eager import limit_pending, tiers
-from weft.errors import OF_RUNS, TraceError
+from weft.errors import RUN_ERRORS, TraceError
 from weft.graph.loops import SCAN, every
-from weft.graph.node import Graph, Node, topological
+from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.shape import repeated
-from weft.graph.primitives.table import MAY_FAIL, SCALAR, is_placeholder
+from weft.graph.primitives.table import NODES_THAT_MAY_RAISE, SCALAR, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute, pending
-from weft.runtime.cell import BEING_WRITTEN, UNDO, WRITING, Cell, traces
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import NODES_BEING_WRITTEN, WRITE_LOCK, WRITE_LOGS, Cell, traces
+from weft.runtime.context import CONTEXT
 
 
 def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
@@ -34,23 +34,23 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     order : the result of ``topological(nodes)``, if the caller has it
     """
     requested = [n for n in nodes if n.value is None]
-    if BEING_WRITTEN:
+    if NODES_BEING_WRITTEN:
         for node in [n for n in requested if is_placeholder(n)]:
             _wait_for_content(node)
             requested.remove(node)
     if not requested:
         return
-    order = topological(requested) if order is None else order
+    order = topological_order(requested) if order is None else order
     if any([n.op is SCAN for n in order]):  # one run computes all results of a loop that live Arrays refer to
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
-        order = topological([*requested, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
-    dependents = pending.sharing(order, requested) if LOCAL.handles else None
+        order = topological_order([*requested, *(r for r in results if r is not None and r.value is None and pending.holds(r))])
+    dependents = pending.find_dependents(order, requested) if CONTEXT.pending else None
     if not dependents:
         _compute(order, requested)
     else:
         try:
-            _compute(topological([*requested, *dependents]), [*requested, *dependents])
-        except OF_RUNS:  # work that was not requested must not fail this read
+            _compute(topological_order([*requested, *dependents]), [*requested, *dependents])
+        except RUN_ERRORS:  # work that was not requested must not fail this read
             _compute(order, requested)
     pending.settled()
 
@@ -60,11 +60,11 @@ def proven(nodes: Iterable[Node]) -> None:
 
     Inside traces and gradients nothing is computed: their writes take effect when they end.
     """
-    pending = [n for n in nodes if n.value is None] if MAY_FAIL and not LOCAL.inside else None
+    pending = [n for n in nodes if n.value is None] if NODES_THAT_MAY_RAISE and not CONTEXT.transform_depth else None
     if not pending:
         return
-    order = topological(pending)
-    fallible = [n for n in order if n in MAY_FAIL and n.value is None]
+    order = topological_order(pending)
+    fallible = [n for n in order if n in NODES_THAT_MAY_RAISE and n.value is None]
     loops = {n for n in fallible if n.op is SCAN and _may_fail(n.params["body"].graph)}
     requested = [n for n in fallible if n.op is not SCAN]
     if loops:  # a loop must run to show whether it fails, so the nodes that read it are computed in the same run
@@ -82,7 +82,7 @@ def _may_fail(body: Graph) -> bool:
 
 def noted(cell: Cell) -> None:
     """Record a cell's content in this thread's write log, if it has one, before the cell is written."""
-    undo = UNDO.get(get_ident())
+    undo = WRITE_LOGS.get(get_ident())
     if undo is not None:
         undo.note(cell)
 
@@ -112,7 +112,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
         node.value = value
         node.inputs = ()
         if node.op.raises:
-            MAY_FAIL.discard(node)
+            NODES_THAT_MAY_RAISE.discard(node)
 
 
 def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
@@ -120,14 +120,14 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
 
     free : whether values that depend on the gradient's variables may be read, for text or a bool
     """
-    if not LOCAL.keep:
+    if not CONTEXT.retain_graph:
         materialise(nodes)
         return [n.value for n in nodes]
-    order = topological(nodes)
+    order = topological_order(nodes)
     for node in order:
         if is_placeholder(node):
             _wait_for_content(node, order)
-    if not free and any(map(varies, nodes)):
+    if not free and any(map(depends_on_variables, nodes)):
         raise TraceError(
             f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
             "functions that weft leaves to NumPy would take it out of the graph, and its derivative would be lost. Use weft's "
@@ -141,19 +141,19 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
 def _wait_for_content(node: Node, order: Sequence[Node] = ()) -> None:
     """Wait until another thread has written the content of a leaf; raise TraceError if it has none. order : the nodes computed
     from it"""
-    if node in BEING_WRITTEN:
-        with WRITING:
+    if node in NODES_BEING_WRITTEN:
+        with WRITE_LOCK:
             pass
     if node.value is None:
         raise TraceError(_read_error((node, *order)))
 
 
-def varies(node: Node) -> bool:
+def depends_on_variables(node: Node) -> bool:
     """Return whether a gradient would flow to the node.
 
     It does not to integers and bools, nor through operations whose derivative is zero, such as ``stop_gradient``.
     """
-    variables = LOCAL.variables
+    variables = CONTEXT.variables
     seen: set[Node] = set()
     stack = [node] if variables else []
     while stack:
@@ -170,13 +170,13 @@ def varies(node: Node) -> bool:
 def buffer(node: Node, free: bool = False) -> Any:
     """Return a node's buffer, or its number if it is a run-time number. ``free`` is that of :func:`values`."""
     value = node.value
-    return values([node], free)[0] if value is None or LOCAL.keep else value
+    return values([node], free)[0] if value is None or CONTEXT.retain_graph else value
 
 
 def look(node: Node, free: bool = False) -> np.ndarray:
     """Return the content of a node as a read-only NumPy array. ``free`` is that of :func:`values`."""
     value = node.value
-    if value is None or LOCAL.keep:
+    if value is None or CONTEXT.retain_graph:
         value = values([node], free)[0]  # a buffer even for a run-time number
     elif node.op is SCALAR:
         return np.asarray(value, dtype=node.dtype.numpy)
@@ -186,13 +186,13 @@ def look(node: Node, free: bool = False) -> np.ndarray:
 def one(node: Node, free: bool = False) -> Any:
     """Return the content of a node of one element as a NumPy number. ``free`` is that of :func:`values`."""
     value = node.value
-    if value is None or LOCAL.keep or node.op is SCALAR:
+    if value is None or CONTEXT.retain_graph or node.op is SCALAR:
         return look(node, free).reshape(())[()]
     return execute.first(value, node.dtype)
 
 
 def _read_error(nodes: Sequence[Node]) -> str:
-    trace = LOCAL.trace
+    trace = CONTEXT.trace
     place = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
     origins = [getattr(node.holder(), "_trace", None) for node in nodes if isinstance(node.holder, weakref.ref)]
     origin = next((x for x in origins if x is not None and x.where is not None and x not in traces()), None)
@@ -209,7 +209,7 @@ def known(node: Node) -> bool:
     """Return whether the node can be computed here: it depends on no placeholder of a trace."""
     if node.value is not None:
         return True
-    return not any([is_placeholder(n) and n not in BEING_WRITTEN for n in topological((node,))])
+    return not any([is_placeholder(n) and n not in NODES_BEING_WRITTEN for n in topological_order((node,))])
 
 
 def evaluate(*trees: Any) -> None:

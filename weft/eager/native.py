@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.devices.base import DoesSmallWork
-from weft.devices.native_protocols import Result, ShapedOperation, SmallOperation, SmallWork, Surroundings
+from weft.devices.base import NativeEager
+from weft.devices.native_protocols import ResultInfo, ShapedOperation, SmallOperation, SmallOperationContext, SmallWork
 from weft.dtypes.formats import Format
 from weft.eager import implementations, policy
-from weft.eager.implementations import prepared
+from weft.eager.implementations import prepare_call
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import INPUT, input_leaf
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 _NOTHING: dict[str, Any] = {}
 _CLASSES: list[Any] = []
@@ -74,7 +74,7 @@ class Short:
             self.call = self.work.call
 
 
-class Shaped:
+class NativeShaped:
     """The native function of a product or a sum, for recorded shapes: ``call``.
 
     asked : nodes of operands -> the node of the result. met: how often Python computed it, by dtype and shapes
@@ -102,18 +102,18 @@ class Shaped:
             return
         leaves = tuple([input_leaf(shape, dtype) for shape in shapes])
         node = self.asked(*leaves)
-        call = prepared(node) if node.inputs == leaves else None  # else it is not a product or sum of the operands themselves
+        call = prepare_call(node) if node.inputs == leaves else None  # else it is not a product or sum of the operands themselves
         if call is not None:
             if self.work is None:
                 self.work = _WORK[0].shaped()
-            self.work.add(dtype, shapes, call, Result(node.shape, node.dtype, node.nbytes, result.params or _NOTHING))
+            self.work.add(dtype, shapes, call, ResultInfo(node.shape, node.dtype, node.nbytes, result.params or _NOTHING))
             self.call = self.work.call
 
 
-ELEMENTS = _Elements()
+NATIVE_ELEMENTS = _Elements()
 _AGAIN = 4
 _SHORT: list[Short] = []
-_SHAPED: list[Shaped] = []
+_SHAPED: list[NativeShaped] = []
 
 
 def introduce(array: type, value: type) -> None:
@@ -121,7 +121,7 @@ def introduce(array: type, value: type) -> None:
     _CLASSES[:] = array, value
 
 
-def asked_again(native: Callable[..., Any], *operands: Any) -> Any:
+def call_after_views(native: Callable[..., Any], *operands: Any) -> Any:
     """Call a native function that returned None again once views have cached their nodes, which it cannot do itself."""
     array, views = _CLASSES[0], False
     for x in operands:
@@ -136,16 +136,16 @@ def start() -> None:
     if _WORK:
         return
     device: Any = execute.device()
-    if not isinstance(device, DoesSmallWork):
+    if not isinstance(device, NativeEager):
         _WORK.append(None)
         return
     array, value = _CLASSES
-    work = device.small_work(Surroundings(
-        LOCAL, "small", array, value, Node, INPUT, _NOTHING, "reduced",
+    work = device.small_work(SmallOperationContext(
+        CONTEXT, "eager_limit", array, value, Node, INPUT, _NOTHING, "reduced",
         {"inputs": (), "where": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)
-    ELEMENTS.element, ELEMENTS.store, ELEMENTS.number = work.element, work.store, work.number
+    NATIVE_ELEMENTS.element, NATIVE_ELEMENTS.store, NATIVE_ELEMENTS.number = work.element, work.store, work.number
     for function in implementations.made():
         _offer(*function)
 

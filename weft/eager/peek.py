@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.dtypes.formats import Format
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
-def at_hand(*nodes: Node) -> list[np.ndarray] | None:
+def peek(*nodes: Node) -> list[np.ndarray] | None:
     """Return read-only NumPy views of small materialised nodes, for immediate use. Return None if one is pending or eager work is
     off."""
     return [content(n) for n in nodes] if can_run_now(max([n.nbytes for n in nodes]), *nodes) else None
@@ -27,7 +27,12 @@ def at_hand(*nodes: Node) -> list[np.ndarray] | None:
 def memory_of(node: Node) -> np.ndarray | None:
     """Return a read-only NumPy view of a materialised node of any size, for immediate use; None if the node is pending or a
     number, or if eager work is off."""
-    if node.value is None or node.op is SCALAR or not LOCAL.small or (ELSEWHERE and not execute.fetched(node)):
+    if (
+        node.value is None
+        or node.op is SCALAR
+        or not CONTEXT.eager_limit
+        or (DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(node))
+    ):
         return None
     return execute.memory(node.value, node.shape, node.dtype)
 
@@ -41,9 +46,9 @@ def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node
     """Return a leaf of memory that ``fill`` has written. Return None if it is not small or eager work is off, and for empty
     arrays, whose other extents may be large."""
     nbytes = math.prod(shape) * dtype.bytes
-    if not 0 < nbytes <= LOCAL.small:
+    if not 0 < nbytes <= CONTEXT.eager_limit:
         return None
-    device = execute.any_size()
+    device = execute.eager_device()
     buffer = device.allocate(nbytes)
     fill(device.memory(buffer, shape, dtype))
     return input_leaf(shape, dtype, buffer)

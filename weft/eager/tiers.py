@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
-from weft.devices.faults import OutOfRoom
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
+from weft.devices.faults import OutOfDeviceMemory
 from weft.eager import policy
 from weft.eager.implementations import IMPLEMENTATIONS, number
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import auto_device, execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 # Seconds on a 3 GHz processor with AVX2. Other machines switch to compiled code at another moment, with the same results.
 _NODE = 4e-6  # of Python per node
@@ -27,20 +27,20 @@ _BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # on one thread; flops of products
 _SAVED = 0.6  # share of the bytes that fused kernels neither read nor write
 _PLAN, _ELEMENTS, _PRODUCT, _LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3  # to compile: a node, an elementwise node, a product, anything
 
-_LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
+_LOST = BoundedCache(4096)  # hash of a graph's key -> seconds lost to it so far
 
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """Run a graph like :func:`weft.runtime.execute.run`. A new graph may run node by node, with the same bits."""
-    if LOCAL.place is not LOCAL.device and LOCAL.watch is None:
+    if CONTEXT.placement is not CONTEXT.device and CONTEXT.profiler is None:
         name = auto_device.device_of(graph, values)
         if name != "cpu":
             try:
                 with execute.on(name):
                     return execute.run(graph, values)
-            except OutOfRoom as error:
+            except OutOfDeviceMemory as error:
                 auto_device.refused(graph, name, error)
-    if not (LOCAL.patience and policy.can_skip_compiler()):
+    if not (CONTEXT.compile_threshold and policy.can_skip_compiler()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
     cached = execute.known(key)
@@ -48,7 +48,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
         return execute.run(graph, values, cached)
     digest = hash(key)
     lost = (_LOST.get(digest) or 0.0) + _estimate_loss(graph, execute.threads())
-    if lost > LOCAL.patience * _estimate_compilation(graph):
+    if lost > CONTEXT.compile_threshold * _estimate_compilation(graph):
         return execute.run(graph, values)
     _LOST.put(digest, lost)
     try:
@@ -123,7 +123,7 @@ def content(node: Node) -> np.ndarray:
     """Return the content of a materialised node or a constant, as a NumPy array."""
     if node.op is CONSTANT:
         return np.asarray(node.params["value"], node.dtype.numpy)
-    if ELSEWHERE:
+    if DEVICE_OF_BUFFER_TYPE:
         execute.here((node,))
     value = number(node.value, node.dtype) if node.op is SCALAR else node.value
     return execute.memory(value, node.shape, node.dtype)

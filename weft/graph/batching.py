@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weft.graph.node import Node, topological
+from weft.graph.node import Node, topological_order
 from weft.graph.primitives import bind
 from weft.graph.source_lines import ORIGIN
 
@@ -34,7 +34,7 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
     done: dict[Node, Batched] = dict(mapping)
     before = ORIGIN.where
     try:
-        for node in topological(outputs, stop=frozenset(mapping)):
+        for node in topological_order(outputs, stop=frozenset(mapping)):
             if node not in done:
                 ORIGIN.where = node.where or before
                 done[node] = _batch_node(node, done)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from weft.graph.node import Graph, Node
-from weft.kernel.target import Chaining
+from weft.kernel.target import ChainLimits
 
 
-def in_parts(graph: Graph, kept: Chaining) -> Graph:
+def decompose(graph: Graph, kept: ChainLimits) -> Graph:
     """Return the graph with composed operations (``Primitive.composed``) replaced by their parts unless ``kept`` allows them.
 
     Examples
@@ -34,7 +34,7 @@ def in_parts(graph: Graph, kept: Chaining) -> Graph:
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
 
-def _fits(node: Node, kept: Chaining) -> bool:
+def _fits(node: Node, kept: ChainLimits) -> bool:
     multiplied = node.inputs[: node.op.multiplied]
     short = all(x.shape[-1] <= kept.widest for x in multiplied)
     return short and kept.least <= multiplied[0].dtype.bits and node.dtype.bits <= kept.bits

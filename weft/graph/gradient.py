@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.dtypes.formats import INEXACT
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Node, Shape, topological
+from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.source_lines import ORIGIN, derived
 
@@ -50,7 +50,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
                     f"grad: {role} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
                 )
     stop = frozenset(wrt)
-    order = topological(outputs, stop=stop)
+    order = topological_order(outputs, stop=stop)
     reached: set[Node] = set()
     for node in order:
         differentiable = node.value is None and (node.dtype in INEXACT or node.op.kind == "loop")

@@ -1,7 +1,8 @@
 """Hoisting of index checks out of loops: all steps' indices are checked before the first step if they do not depend on a step.
 
 A loop over indices (tokens, labels, numbers of batches) then cannot fail half-way, and may overwrite the memory of its first
-carries. The checked indices of all steps take memory: at most ``ROOM`` bytes, or twice the size of the loop's operands.
+carries. The checked indices of all steps take memory: at most ``MIN_HOIST_BYTES`` bytes, or twice the size of the loop's
+operands.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from weft.graph.primitives.shape import IOTA
 from weft.graph.simplify import splat
 from weft.graph.source_lines import ORIGIN
 
-ROOM = 8 << 20
+MIN_HOIST_BYTES = 8 << 20
 
 
-def hoisted(graph: Graph) -> Graph:
+def hoist_checks(graph: Graph) -> Graph:
     """Return the graph with index checks moved in front of its loops where possible."""
     if not any(n.op is SCAN and any(i.op is IN_BOUNDS for i in every(n.params["body"].graph)) for n in graph.order):
         return graph
@@ -67,7 +68,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
             steps = _counter_values(node, body.outputs[k], operand, length, scan.params["reverse"])
             if steps is not None:
                 available[node] = (steps, 0)
-    room = max(ROOM, 2 * sum(o.size * o.dtype.bytes for o in operands[carries:]))
+    room = max(MIN_HOIST_BYTES, 2 * sum(o.size * o.dtype.bytes for o in operands[carries:]))
     checks = [n for n in _available_checks(body, set(available)) if length * n.size * n.dtype.bytes <= room]
     if not checks:
         if not changed and operands == scan.inputs:

@@ -4,7 +4,7 @@ A node has one shape and dtype and a scan has many results, so the ``scan`` node
 ``item`` nodes that read it. Neither is in ``TABLE``: they are not functions of arrays, and samples do not fit them.
 
 Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry before every step. Results that are not
-read are not computed (see :func:`pruned`), so the tape costs nothing unless a derivative reads it.
+read are not computed (see :func:`prune_loops`), so the tape costs nothing unless a derivative reads it.
 
 A body that may raise makes the loop a check, so what a jitted call writes outside stays as it was. An error of a host step
 names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
@@ -23,7 +23,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, Primitive, Shape, topological
+from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
@@ -187,7 +187,7 @@ def _product(node: Node, varying: set[Node]) -> Node | None:
         node = node.inputs[0]
     if node.op.kind != "product" or node.params["contract"] != ((0,), (0,)) or node.params["batch"] != ((), ()):
         return None
-    return node if all(any(n in varying for n in topological([i], stop=frozenset(varying))) for i in node.inputs) else None
+    return node if all(any(n in varying for n in topological_order([i], stop=frozenset(varying))) for i in node.inputs) else None
 
 
 def _sum_over_steps(node: Node, product: Node, slices: dict[Node, Node]) -> Node:
@@ -243,7 +243,7 @@ ITEM = Primitive(
 )
 
 
-def pruned(graph: Graph) -> Graph:
+def prune_loops(graph: Graph) -> Graph:
     """Return the graph with scans that carry and stack only results that are read.
 
     Operands that only unused results need are then not computed.
@@ -268,7 +268,7 @@ def pruned(graph: Graph) -> Graph:
         else:
             done[node] = node.on(inputs)
     smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
-    return smaller if len(smaller.order) == len(graph.order) else pruned(smaller)
+    return smaller if len(smaller.order) == len(graph.order) else prune_loops(smaller)
 
 
 def _prune_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple[Node, dict[int, int]]:

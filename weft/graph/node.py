@@ -222,10 +222,10 @@ class Graph:
     __slots__ = ("inputs", "order", "outputs")
 
     def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node], order: Sequence[Node] | None = None) -> None:
-        """``order``: the result of ``topological`` for the outputs, if it was computed before."""
+        """``order``: the result of ``topological_order`` for the outputs, if it was computed before."""
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
-        self.order = topological(self.outputs, stop=frozenset(self.inputs)) if order is None else tuple(order)
+        self.order = topological_order(self.outputs, stop=frozenset(self.inputs)) if order is None else tuple(order)
 
     def key(self) -> tuple:
         """Return a hashable description: equal keys mean the same computation on the same shapes and dtypes."""
@@ -272,7 +272,7 @@ def _freeze(k: str, v: Any) -> tuple:
 _PLAIN = frozenset((int, bool, str, tuple, Format, type(None)))
 
 
-def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
+def topological_order(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
     """Return every node on which the outputs depend, operands first, without going past nodes in ``stop`` or with a value."""
     done: set[Node] = set()
     order: list[Node] = []

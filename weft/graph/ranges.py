@@ -24,7 +24,7 @@ Range = tuple[int, int]  # the least and the largest value, both inclusive
 Rule = Callable[[Node, Sequence[Range]], Range]
 
 
-def without_sure_checks(graph: Graph) -> Graph:
+def remove_certain_checks(graph: Graph) -> Graph:
     """Return the graph without the ``in_bounds`` nodes, also in loops, whose indices are in range for any inputs."""
     before = ORIGIN.where
     try:

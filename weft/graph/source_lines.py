@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import is_own
+from weft.errors import is_own_file
 
 
 class _Origins(threading.local):
@@ -51,7 +51,7 @@ def user_frame() -> Any:
         name = frame.f_code.co_filename
         ours = _OURS.get(name)
         if ours is None:
-            ours = _OURS[name] = is_own(name) or name.startswith(_NUMPY)
+            ours = _OURS[name] = is_own_file(name) or name.startswith(_NUMPY)
         if not ours:
             break
         frame = frame.f_back
@@ -61,11 +61,11 @@ def user_frame() -> Any:
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def user_function(name: str) -> str:
+def find_user_function(name: str) -> str:
     """Return the name of weft's function that the user called, or ``name`` if it was not called by name (an operator)."""
     frame: Any = sys._getframe(1)
     outermost, part = "_", ""
-    while frame is not None and is_own(frame.f_code.co_filename):
+    while frame is not None and is_own_file(frame.f_code.co_filename):
         outermost, part = frame.f_code.co_name, _part_of(frame)
         frame = frame.f_back
     return outermost if part in ("function", "loss") and not outermost.startswith("_") else name

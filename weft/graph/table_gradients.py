@@ -15,7 +15,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
 from weft.graph.primitives.index import SCATTER
-from weft.graph.primitives.meeting import ADDITIONS, adding
+from weft.graph.primitives.meeting import ADD_MODES, scatter_add_mode
 from weft.graph.primitives.shape import BROADCAST, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind
 
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     values: Node
 
 
-def parts_of(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
+def find_scatters(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
     """Return the scatter-adds whose sum is ``gradient``, in the order of the sum, or None if it is anything else.
 
     Parameters
@@ -52,13 +52,13 @@ def parts_of(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
     if _is_sum(gradient):
         result: list[TouchedRows] = []
         for term in _terms(gradient):
-            parts = parts_of(term, dtype)
+            parts = find_scatters(term, dtype)
             if parts is None:
                 return None
             result += parts
         return result
     if op in (IDENTITY, STOP_GRADIENT, CAST):
-        return parts_of(inputs[0], dtype)
+        return find_scatters(inputs[0], dtype)
     if op is NEGATIVE:
         return _map_values(inputs[0], dtype, lambda v: call.negative(v))
     if op in (MULTIPLY, DIVIDE):
@@ -69,7 +69,7 @@ def parts_of(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
         if factor is None or a.shape != gradient.shape:
             return None
         return _map_values(a, dtype, lambda v: bind(op, v, broadcast_to(cast(factor, dtype), v.shape)))
-    if op is not SCATTER or gradient.params["mode"] not in ADDITIONS or gradient.params["axes"] != (0,) or not _zeros(inputs[0]):
+    if op is not SCATTER or gradient.params["mode"] not in ADD_MODES or gradient.params["axes"] != (0,) or not _zeros(inputs[0]):
         return None
     _, updates, index = inputs
     return [TouchedRows(index, cast(updates, dtype))]
@@ -92,7 +92,7 @@ def _terms(node: Node) -> list[Node]:
 
 
 def _map_values(below: Node, dtype: Format, f: Callable[[Node], Node]) -> list[TouchedRows] | None:
-    parts = parts_of(below, dtype)
+    parts = find_scatters(below, dtype)
     return None if parts is None else [TouchedRows(p.indices, f(p.values)) for p in parts]
 
 
@@ -123,7 +123,7 @@ def summed(parts: list[TouchedRows], extent: int) -> Rows:
     # place: the position of each index among the distinct rows
     numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
     shape = values.shape[: len(values.shape) - len(row)]
-    zeros, mode = full(0, (count, *row), values.dtype), adding(values.dtype)
+    zeros, mode = full(0, (count, *row), values.dtype), scatter_add_mode(values.dtype)
     return Rows(numbers, call.scatter(zeros, values, reshape(place, shape), axes=(0,), mode=mode))
 
 

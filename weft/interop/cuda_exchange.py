@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.devices import get_device
-from weft.devices.base import ELSEWHERE, Exchanging
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, SharesMemory
 from weft.devices.names import why_not
 from weft.dtypes.formats import EVERY, INT64, Format
-from weft.dtypes.parse import of_any_order
+from weft.dtypes.parse import parse_any_byte_order
 from weft.errors import DTypeError
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
@@ -34,11 +34,11 @@ _COPIED = 2  # flag of a copy
 _DEFAULT, _UNORDERED = 1, -1  # streams: CUDA's default stream; no synchronisation
 
 
-def _card(buffer: Any) -> Exchanging | None:
+def _card(buffer: Any) -> SharesMemory | None:
     """Return the CUDA device that owns a buffer, or None."""
-    name = ELSEWHERE.get(type(buffer))
+    name = DEVICE_OF_BUFFER_TYPE.get(type(buffer))
     device = None if name is None else get_device(name)
-    return device if isinstance(device, Exchanging) else None
+    return device if isinstance(device, SharesMemory) else None
 
 
 def _code(form: Format) -> int:
@@ -72,7 +72,7 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
             f"__dlpack__: an array on DLPack's device {location} goes there or, copied, to (1, 0), not to {requested}"
         )
     if card is None or requested is not None and tuple(requested) == (CPU, 0):
-        if copy is False and type(buffer) in ELSEWHERE:
+        if copy is False and type(buffer) in DEVICE_OF_BUFFER_TYPE:
             raise BufferError("__dlpack__: with copy=False the memory is shared, and this array does not lie in the CPU's")
         return None if card is None else _cpu_capsule(node, card, buffer, version)
     versioned = reads_flags(version, copy)
@@ -85,7 +85,7 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
     return _patch_capsule(out, location, node.dtype, copied and versioned)
 
 
-def _cpu_capsule(node: Node, card: Exchanging, buffer: Any, version: Any) -> Any:
+def _cpu_capsule(node: Node, card: SharesMemory, buffer: Any, version: Any) -> Any:
     """Return a capsule with a copy on the CPU."""
     content = np.array(execute.to_numpy(buffer, node.shape, node.dtype))
     versioned = reads_flags(version)
@@ -163,7 +163,7 @@ def interface(array: Any, node: Node, buffer: Any) -> dict[str, Any]:
 # ---- import
 
 
-class Shown(NamedTuple):
+class ImportedMemory(NamedTuple):
     """Device memory of another library's array. strides : in elements; stream : the stream to wait for"""
 
     address: int
@@ -175,7 +175,7 @@ class Shown(NamedTuple):
     stream: int | None
 
 
-def lies_on_a_card(x: Any) -> bool:
+def is_on_cuda(x: Any) -> bool:
     """Return whether another library's array is on a CUDA device."""
     kind = _kind(x)
     return kind == CUDA or kind is None and hasattr(x, "__cuda_array_interface__")
@@ -188,7 +188,7 @@ def _kind(x: Any) -> int | None:
         return None
 
 
-def card_node(x: Any, function: str, copy: bool | None = None) -> Node:
+def import_node(x: Any, function: str, copy: bool | None = None) -> Node:
     """Return a leaf over the memory of another library's array on a CUDA device. A non-contiguous array is copied.
 
     copy : True: always copy; False: never copy
@@ -229,7 +229,7 @@ def card_node(x: Any, function: str, copy: bool | None = None) -> Node:
     return _copy_contiguous(card, shown)
 
 
-def _get_card(number: int, function: str) -> Exchanging:
+def _get_card(number: int, function: str) -> SharesMemory:
     name = "gpu" if not number else f"gpu:{number}"
     reason = why_not(name)
     if reason:
@@ -238,7 +238,7 @@ def _get_card(number: int, function: str) -> Exchanging:
             f"{reason}. Bring it to the CPU first"
         )
     device = get_device(name)
-    assert isinstance(device, Exchanging)
+    assert isinstance(device, SharesMemory)
     return device
 
 
@@ -256,7 +256,7 @@ def _normalise_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tupl
     return tuple([t if n == 1 else s for n, s, t in zip(shape, strides, _contiguous_strides(shape), strict=True)])
 
 
-def _import_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
+def _import_dlpack(x: Any, card: SharesMemory, function: str) -> ImportedMemory:
     """Import through DLPack. The unconsumed capsule is the owner and releases the memory when it is deleted."""
     try:
         capsule = x.__dlpack__(stream=card.stream, max_version=(1, 1))
@@ -273,7 +273,9 @@ def _import_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
         raise DTypeError(f"{function}: weft has no dtype of DLPack's code {tensor.code} with {tensor.lanes} x {tensor.bits} bits")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else _contiguous_strides(shape)
-    return Shown((tensor.data or 0) + tensor.offset, card.number, shape, _normalise_strides(shape, strides), form, capsule, None)
+    return ImportedMemory(
+        (tensor.data or 0) + tensor.offset, card.number, shape, _normalise_strides(shape, strides), form, capsule, None
+    )
 
 
 def _check_interface(interface: Any, function: str) -> dict[str, Any]:
@@ -327,11 +329,11 @@ _EXPECTED = {
 }
 
 
-def _import_interface(x: Any, described: dict[str, Any], number: int, function: str) -> Shown:
+def _import_interface(x: Any, described: dict[str, Any], number: int, function: str) -> ImportedMemory:
     if described.get("mask") is not None:
         raise BufferError(f"{function}: arrays with a mask cannot be taken")
     try:
-        form = of_any_order(np.dtype(described["typestr"]))
+        form = parse_any_byte_order(np.dtype(described["typestr"]))
     except TypeError as error:
         raise DTypeError(f"{function}: {error}") from None
     if not np.dtype(described["typestr"]).isnative:
@@ -343,10 +345,10 @@ def _import_interface(x: Any, described: dict[str, Any], number: int, function: 
     stream = described.get("stream") if described.get("version", 0) >= 3 else _DEFAULT
     if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int) or stream < 1):
         raise ValueError(f"{function}: __cuda_array_interface__ tells stream={stream!r}, which names none of CUDA's streams")
-    return Shown(described["data"][0], number, shape, _normalise_strides(shape, strides), form, x, stream)
+    return ImportedMemory(described["data"][0], number, shape, _normalise_strides(shape, strides), form, x, stream)
 
 
-def _copy_contiguous(card: Exchanging, shown: Shown) -> Node:
+def _copy_contiguous(card: SharesMemory, shown: ImportedMemory) -> Node:
     """Return a contiguous copy made on the device: elements are gathered at sums of strides."""
     steps = [(n - 1) * s for n, s in zip(shown.shape, shown.strides, strict=True)]
     low, high = sum([s for s in steps if s < 0]), sum([s for s in steps if s > 0])

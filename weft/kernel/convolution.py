@@ -18,7 +18,7 @@ from math import prod
 from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Access, Affine, Axis, Contraction, Value
 
-NONE = Axis(-1, 1)  # stands for an axis that the contraction lacks
+NO_AXIS = Axis(-1, 1)  # stands for an axis that the contraction lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def match_conv(c: Contraction) -> Conv | None:
     return _match(c, c.a, c.b, c.m, c.n) or _match(c, c.b, c.a, c.n, c.m)
 
 
-def plain_load(value: Value, accum: str) -> Access | None:
+def operand_load(value: Value, accum: str) -> Access | None:
     """Return the access of a load, possibly widened to the accumulator's dtype; None for any other value."""
     while value.op == "cast" and value.dtype.name == accum:
         value = value.args[0]
@@ -96,7 +96,7 @@ def coefficient(index: Affine, axis: Axis) -> int:
 
 
 def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axis, ...]) -> Conv | None:
-    image, weights = plain_load(a, c.accum.name), plain_load(b, c.accum.name)
+    image, weights = operand_load(a, c.accum.name), operand_load(b, c.accum.name)
     if image is None or weights is None or weights.guard or len(n) > 1 or len(c.batch) > 1 or image.fill != 0:
         return None
     if image.buffer.dtype.bytes > c.accum.bytes or weights.buffer.dtype.bytes > c.accum.bytes:
@@ -129,8 +129,8 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
     if any(axis not in summed_ids for axis, _ in weights.flat().terms):
         return None
-    group, only_free, only_chan, filters = (axes[0] if axes else NONE for axes in (c.batch, free, chan, n))
-    spatial = narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed)
+    group, only_free, only_chan, filters = (axes[0] if axes else NO_AXIS for axes in (c.batch, free, chan, n))
+    spatial = narrowed if len(narrowed) > 1 else (Window(NO_AXIS, NO_AXIS, 1, 1, 0, (0, 1)), *narrowed)
     return Conv(c, group, only_free, only_chan, filters, spatial, dot, image, weights, base)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.dtypes.formats import BOOL, INT64, UINT32, Format, converted, scalar
 from weft.kernel.index import Guard
-from weft.kernel.ir import MACHINE, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Chain, Check, Contraction, Stage, Store, Value
 
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
@@ -36,9 +36,9 @@ class Machine:
         return self._make(op, tuple(args), dtype)
 
     def __getattr__(self, op: str) -> Callable[..., Value]:
-        if op not in MACHINE:
+        if op not in MACHINE_OPERATIONS:
             raise AttributeError(f"{op!r} is not a machine operation")
-        arity = MACHINE[op].arity
+        arity = MACHINE_OPERATIONS[op].arity
 
         def build(*args: Value) -> Value:
             if len(args) != arity:
@@ -209,7 +209,7 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     return known[id(value)]
 
 
-def read_first(stage: Stage | Contraction | Chain) -> list[Value]:
+def values_outside_stores(stage: Stage | Contraction | Chain) -> list[Value]:
     """Return every expression of a stage outside of its stores."""
     if isinstance(stage, Contraction):
         return [stage.a, stage.b]
@@ -230,7 +230,7 @@ def roots(stages: Iterable[Stage | Contraction | Chain]) -> list[Value]:
     """Return every expression of the stages, including index values of stores."""
     out: list[Value] = []
     for stage in stages:
-        out += read_first(stage)
+        out += values_outside_stores(stage)
         for s in stores_of(stage):
             out.append(s.value)
             out += access_values(s.access)
@@ -264,7 +264,7 @@ def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Acc
     return (v.attr for v in each(values, seen) if v.op == "load")
 
 
-def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
+def iterate_topmost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
     """Yield the topmost values for which ``wanted`` holds, and nothing below them."""
     seen = set() if seen is None else seen
     stack = list(values)

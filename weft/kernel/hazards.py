@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from weft.kernel.expressions import access_values, axes_of, loads, read_first, stores_of
+from weft.kernel.expressions import access_values, axes_of, loads, stores_of, values_outside_stores
 from weft.kernel.ir import Access, Affine, Chain, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.target import EVERY
 
@@ -78,7 +78,7 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
 def _reads(phase: Phase, p: int, stage: Stage | Contraction | Chain, s: int) -> Iterator[_Read]:
     """Yield every read of a stage. Stores run in a loop after the reductions', so a value used by both is read twice."""
     product = not isinstance(stage, Stage)
-    for access in loads(read_first(stage)):
+    for access in loads(values_outside_stores(stage)):
         yield _Read(p, s, -1, product, access)
     if isinstance(stage, Stage):
         for access in loads([r.value for r in stage.reductions if r.carried]):

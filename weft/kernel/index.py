@@ -82,7 +82,7 @@ def permute(index: Index, axes: tuple[int, ...]) -> Index:
     return tuple(out)
 
 
-def slice_(index: Index, start: Shape, step: Shape) -> Index:
+def slice_index(index: Index, start: Shape, step: Shape) -> Index:
     """Return the position in the operand of a slice."""
     return tuple(
         i if s == 0 and t == 1 else Affine(s).plus(i, t) for i, s, t in zip(index, start, step, strict=True)

@@ -141,7 +141,7 @@ class Access:
 class Value:
     """An expression over one iteration.
 
-    op is a machine operation (:data:`MACHINE`) on args of equal dtype, or one of
+    op is a machine operation (:data:`MACHINE_OPERATIONS`) on args of equal dtype, or one of
       load    attr: Access
       const   attr: Python or NumPy number
       scalar  attr: number of the kernel's run-time scalar
@@ -188,7 +188,7 @@ def _all(arity: int, ns: float, *names: str) -> dict[str, MachineOperation]:
 
 
 # the only operations that code generators emit
-MACHINE: dict[str, MachineOperation] = {
+MACHINE_OPERATIONS: dict[str, MachineOperation] = {
     **_all(2, 0.05, "add", "sub", "mul", "min", "max", "copysign"),
     **_all(2, 0.05, "eq", "ne", "lt", "le", "gt", "ge"),  # -> bool
     **_all(2, 0.05, "and", "or", "xor", "shl", "shr"),  # bool and integers

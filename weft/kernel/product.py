@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from weft.dtypes.formats import Format
-from weft.kernel.convolution import plain_load
+from weft.kernel.convolution import operand_load
 from weft.kernel.expressions import Rewriter, access_values, each
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value, size_of
-from weft.kernel.summation import order_of
+from weft.kernel.summation import contraction_order
 from weft.kernel.target import Order
 
 
@@ -114,13 +114,13 @@ def match_product(kernel: Kernel) -> Product | None:
     return Product(
         c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
         tuple(axis.extent for axis in k_outer),
-        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores, order_of(c),
+        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores, contraction_order(c),
     )
 
 
 def loaded(value: Value, accum: Format) -> Access | None:
     """Return the access of a load, possibly widened to ``accum``; None if it has guards or gathered indices."""
-    access = plain_load(value, accum.name)
+    access = operand_load(value, accum.name)
     return None if access is None or access.guard or access.buffer.dtype.bytes > accum.bytes else access
 
 

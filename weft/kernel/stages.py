@@ -15,7 +15,7 @@ from math import prod
 from weft.kernel.expressions import Rewriter, access_key, dependencies, each, roots, tag, walk
 from weft.kernel.index import Guard, always
 from weft.kernel.ir import (
-    MACHINE,
+    MACHINE_OPERATIONS,
     Access,
     Affine,
     Axis,
@@ -30,7 +30,7 @@ from weft.kernel.ir import (
     along,
     size_of,
 )
-from weft.kernel.summation import order_of
+from weft.kernel.summation import contraction_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
                 r, free = reductions[v.attr]
                 number += 1
                 buffer = Buffer(number, r.dtype, (max(size_of(free), 1),), "kernel")
-                exported[v.attr] = (buffer, place_of(free))
+                exported[v.attr] = (buffer, iteration_number(free))
                 scratch.append(buffer)
     parts = []
     for i, (shared, stages) in enumerate(cut_parts):
@@ -153,7 +153,7 @@ def _lower_contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[
     b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
     product = Value("mul", (a, b), c.accum)
     dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
-    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, order_of(c), precision=c.precision)
+    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, contraction_order(c), precision=c.precision)
     return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
 
 
@@ -274,7 +274,7 @@ def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
     return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
 
 
-def uses(part: Part) -> set[int]:
+def used_axes(part: Part) -> set[int]:
     """Return the ids of the axes that any value of the part depends on."""
     cache: dict[int, frozenset] = {}
     axes: set[int] = set()
@@ -283,7 +283,7 @@ def uses(part: Part) -> set[int]:
     return axes
 
 
-def place_of(axes: tuple[Axis, ...]) -> Affine:
+def iteration_number(axes: tuple[Axis, ...]) -> Affine:
     """Return the number of an iteration of some axes, the last of which runs fastest."""
     step, place = 1, Affine()
     for a in reversed(axes):
@@ -292,12 +292,12 @@ def place_of(axes: tuple[Axis, ...]) -> Affine:
     return place
 
 
-def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
+def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
     """Return (parts of one stage each, new scratch buffers, numbered from ``number`` on).
 
     A part has either reductions or stores, except if the stores read a running fold and may run in any order.
     """
-    place, rows = place_of(part.shared), max(size_of(part.shared), 1)
+    place, rows = iteration_number(part.shared), max(size_of(part.shared), 1)
     replacements: dict[int, Value] = {}
     parts: list[Part] = []
     scratch: list[Buffer] = []
@@ -321,7 +321,7 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
                 for r in reductions:
                     scratch.append(Buffer(number, r.dtype, (max(size_of(all_axes), 1),), "kernel"))
                     number += 1
-                    partial_result = Access(scratch[-1], (place_of(all_axes),))
+                    partial_result = Access(scratch[-1], (iteration_number(all_axes),))
                     partial_stores.append(Store(partial_result, Value("acc", (), r.dtype, r.id)))
                     replacements[r.id] = Value("load", (), r.dtype, partial_result)
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
@@ -400,4 +400,6 @@ def work(stores: tuple[Store, ...]) -> int:
     """Return about how many instructions the stores take for one vector."""
     free = ("const", "acc", "scalar")
     values = each([s.value for s in stores])
-    return len(stores) + sum(0 if v.op in free else 30 if v.op in MACHINE and MACHINE[v.op].costly else 1 for v in values)
+    return len(stores) + sum(
+        0 if v.op in free else 30 if v.op in MACHINE_OPERATIONS and MACHINE_OPERATIONS[v.op].costly else 1 for v in values
+    )

@@ -11,7 +11,7 @@ from weft.dtypes.formats import Format
 from weft.kernel.expressions import Rewriter
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 
-RELAY = "relay"  # the name of kernels that only copy an array into another memory order
+RELAYOUT = "relay"  # the name of kernels that only copy an array into another memory order
 
 
 def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,4 +84,4 @@ def relay(shape: tuple[int, ...], dtype: Format) -> Kernel:
     index = tuple([along(a) for a in axes])
     source, target = Buffer(0, dtype, shape), Buffer(1, dtype, shape, order=order)
     store = Store(Access(target, index), Value("load", (), dtype, Access(source, index)))
-    return Kernel(RELAY, (Phase(tuple([axes[d] for d in order]), (Stage((), (), (store,)),)),), (source,), (target,))
+    return Kernel(RELAYOUT, (Phase(tuple([axes[d] for d in order]), (Stage((), (), (store,)),)),), (source,), (target,))

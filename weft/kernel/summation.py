@@ -36,7 +36,7 @@ def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:
 
 
 @lru_cache(maxsize=4096)
-def order_over(shape: tuple[int, ...], axes: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
+def shape_reduction_order(shape: tuple[int, ...], axes: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
     """Return the order in which an array of this shape is reduced over ``axes``."""
     run, d = 1, len(shape) - 1
     last = d in axes
@@ -85,7 +85,7 @@ def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order
     return Order(1, _block([n for n in (channels, taps) if n != 1], orders.window))
 
 
-def order_of(c: Contraction) -> Order:
+def contraction_order(c: Contraction) -> Order:
     """Return the order of a contraction; if it is open, that of a product with the same extents."""
     if c.order is not None:
         return c.order
@@ -111,7 +111,7 @@ def _block(extents: list[int], most: int) -> int:
 Array = Any
 
 
-def in_order(
+def fold_in_order(
     n: int, order: Order, identity: Array, step: Callable[[Array, Array], Array], merge: Callable[[Array, Array], Array],
 ) -> Array:
     """Fold n elements in an Order.
@@ -158,7 +158,7 @@ def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.
         if flat.dtype.kind in "iub" or not np.any(extreme == 0):
             return extreme
         negative = np.signbit(flat)
-        return signed_zero(monoid, extreme, negative.all(-1), negative.any(-1))
+        return correct_zero_signs(monoid, extreme, negative.all(-1), negative.any(-1))
     join, start = (np.add, 0) if monoid == "sum" else (np.multiply, 1)
     if order.lanes == 1 and 0 < n <= order.block:  # one block: no merging
         total = join.accumulate(flat, axis=-1, dtype=accum)[..., -1]
@@ -168,7 +168,7 @@ def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.
         return join(x, y).astype(accum)
 
     identity = np.full(flat.shape[:-1], start, accum)
-    return in_order(n, order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
+    return fold_in_order(n, order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
 
 
 def running(flat: np.ndarray, monoid: str, accum: np.dtype) -> np.ndarray:
@@ -179,11 +179,11 @@ def running(flat: np.ndarray, monoid: str, accum: np.dtype) -> np.ndarray:
             return extremes
         negative = np.signbit(flat)
         any_negative = np.logical_or.accumulate(negative if monoid == "min" else ~negative & (flat == 0), axis=-1)
-        return signed_zero(monoid, extremes, ~any_negative, any_negative)
+        return correct_zero_signs(monoid, extremes, ~any_negative, any_negative)
     return (np.multiply if monoid == "prod" else np.add).accumulate(flat, axis=-1, dtype=accum)
 
 
-def signed_zero(op: str, extreme: Array, both: Array, one: Array) -> Array:
+def correct_zero_signs(op: str, extreme: Array, both: Array, one: Array) -> Array:
     """Replace zeros in a max or min by correctly signed ones: -0 is less than 0, which NumPy leaves open.
 
     both: whether all operands are negative. one: whether at least one is.

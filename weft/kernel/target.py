@@ -43,7 +43,7 @@ class Orders(NamedTuple):
     few: tuple[tuple[int, int], ...] = ((32, 1), (80, 2), (200, 3), (400, 4))
 
 
-class Fusion(NamedTuple):
+class FusionLimits(NamedTuple):
     """Limits of one kernel.
 
     largest: nodes of a group; it keeps the pass near linear and compilation short.
@@ -58,7 +58,7 @@ class Fusion(NamedTuple):
     factor: int = 8
 
 
-class Chaining(NamedTuple):
+class ChainLimits(NamedTuple):
     """The products of products for which a device has kernels.
 
     widest: largest extent of k of an inner product and of n of an outer product.
@@ -89,13 +89,13 @@ class Target:
 
     name: str = "cpu"
     orders: Orders = Orders()
-    fusion: Fusion = Fusion()
+    fusion: FusionLimits = FusionLimits()
     keeps: frozenset[str] = EVERY
     precisions: frozenset[str] = frozenset()
     unordered: bool = False
     channels_last: int = 0
     relaying: int = 0
-    chains: Chaining = Chaining()
+    chains: ChainLimits = ChainLimits()
     skips_copies: bool = True
 
 

@@ -12,7 +12,7 @@ from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.creation.ranges import arange
-from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, log, log1p, sqrt, stop_gradient
 from weft.functions.indexing.where import where
@@ -66,7 +66,7 @@ def cross_entropy(
     axis = 0 if scores.ndim == 1 else 1
     class_shape = (-1,) + (1,) * (scores.ndim - axis - 1)  # in which an array of classes broadcasts against the logits
     weight = None if weight is None else _class_weights(weight, scores, axis).reshape(class_shape)
-    x = widened(scores)
+    x = to_compute_dtype(scores)
     if scores.shape[axis]:
         shifted = x - stop_gradient(x.max(axis=axis, keepdims=True))  # the shift cancels, so it needs no derivative
         total = log(exp(shifted).sum(axis=axis))
@@ -92,7 +92,7 @@ def cross_entropy(
         counted = is_counted.astype(rows.dtype) if counted is None else where(is_counted, counted, 0)
     if counted is None or reduction != "mean":
         return reduce_loss("cross_entropy", rows, reduction, scores)
-    return narrowed(rows.sum() / counted.sum(), scores)
+    return to_storage_dtype(rows.sum() / counted.sum(), scores)
 
 
 def _check_target(logits: Any, target: Any, ignore_index: int | None) -> Array:
@@ -135,7 +135,7 @@ def _class_weights(weight: Any, logits: Array, axis: int) -> Array:
     weights = asarray(weight)
     if weights.shape != (logits.shape[axis],):
         raise ShapeError(f"cross_entropy: weight must be ({logits.shape[axis]},), one per class, not {weights.shape}")
-    dtype = widened(logits).dtype
+    dtype = to_compute_dtype(logits).dtype
     return weights if weights.dtype == dtype else weights.astype(dtype)
 
 
@@ -329,7 +329,7 @@ def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: 
         return reduce_loss("kl_div", terms, reduction, like)
     if q.ndim < 1:
         raise ShapeError('kl_div: reduction "batchmean" needs rows, input has shape ()')
-    return narrowed(terms.sum() / float(max(q.shape[0], 1)), like)
+    return to_storage_dtype(terms.sum() / float(max(q.shape[0], 1)), like)
 
 
 def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, reduction: str = "mean") -> Array:
@@ -373,7 +373,7 @@ def prepare_pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array,
     like, target = asarray(prediction), asarray(target)
     if like.shape != target.shape:
         raise ShapeError(f"{name}: prediction {like.shape} and target {target.shape} differ in shape")
-    wide = widened(like)
+    wide = to_compute_dtype(like)
     return wide, target if target.dtype == wide.dtype else target.astype(wide.dtype), like
 
 
@@ -381,7 +381,7 @@ def reduce_loss(name: str, x: Array, reduction: str, like: Array) -> Array:
     """Return ``x``, its sum or its mean, in the dtype of ``like`` if that has 16 bits."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'{name}: reduction must be "mean", "sum" or "none", not {reduction!r}')
-    return narrowed(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)
+    return to_storage_dtype(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)
 
 
 complete_docs(mse, l1, huber, cosine, hinge, kl_div, binary_cross_entropy_with_logits)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.errors import AxisError, ShapeError
-from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import erf, exp, expm1, hypot, log, log1p, stop_gradient
 from weft.functions.elementwise.ufuncs import tanh as _tanh
@@ -95,7 +95,7 @@ def _in_float32(f: F) -> F:
     @functools.wraps(f)
     def in_float32(x: Any, *args: Any, **kwargs: Any) -> Array:
         x = _float(x)
-        return narrowed(f(widened(x), *args, **kwargs), x)
+        return to_storage_dtype(f(to_compute_dtype(x), *args, **kwargs), x)
 
     return in_float32  # type: ignore[return-value]
 

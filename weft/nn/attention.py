@@ -14,14 +14,14 @@ from weft.functions.creation.fill import asarray
 from weft.functions.creation.ranges import arange
 from weft.functions.elementwise.ufuncs import exp, stop_gradient
 from weft.functions.indexing.where import where
-from weft.functions.random.state import words_of
+from weft.functions.random.state import open_words
 from weft.functions.shape.broadcasting import broadcast_to
 from weft.functions.support.arguments import op
 from weft.nn.dropout import dropout
 
 FLOAT32 = np.dtype(np.float32)
 STORED = 1 << 21  # scores of all heads, up to which they are stored (8 MB of float32) for the derivatives to reuse
-CAUSAL = 16  # divides STORED for causal attention, whose zero half is skipped only if the scores are not stored
+CAUSAL_DIVISOR = 16  # divides STORED for causal attention, whose zero half is skipped only if the scores are not stored
 
 
 def scaled_dot_product_attention(
@@ -70,31 +70,31 @@ def scaled_dot_product_attention(
     _check(name, query, key, value)
     masks = [] if attn_mask is None else [attn_mask]
     if not enable_gqa:
-        return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
+        return compute_attention(name, query, key, value, masks, dropout_p, is_causal, scale)
     times, value_times = (_heads(name, query, a) for a in (key, value))
     *batch, heads, length, _ = query.shape
     query_of = query.reshape((*batch, heads // times, times, *query.shape[-2:]))
     key_of, value_of = (a.reshape((*a.shape[:-2], 1, *a.shape[-2:])) for a in (key, value))
     if times != value_times or not _skips_scores(name, is_causal, query_of, key_of, value_of):
         key, value = _repeat_heads(key, times), _repeat_heads(value, value_times)
-        return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
+        return compute_attention(name, query, key, value, masks, dropout_p, is_causal, scale)
     lead = (*_leading_shape(name, query_of, key_of, value_of)[:-2], heads)
     for k, mask in enumerate(masks):
         masks[k] = mask = mask if isinstance(mask, Array) else asarray(mask)
         _check_mask(name, mask, (*lead, length, key.shape[-2]))
         if mask.ndim > 2:
             masks[k] = mask.reshape((*mask.shape[:-3], *((1, 1) if mask.shape[-3] == 1 else (-1, times)), *mask.shape[-2:]))
-    out = attended(name, query_of, key_of, value_of, masks, dropout_p, is_causal, scale)
+    out = compute_attention(name, query_of, key_of, value_of, masks, dropout_p, is_causal, scale)
     return out.reshape((*out.shape[:-4], heads, *out.shape[-2:]))
 
 
-def attended(
+def compute_attention(
     name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
     scale: float | None = None,
 ) -> Array:
     """Return the result of attention. ``masks`` are like ``attn_mask`` of :func:`scaled_dot_product_attention`; all apply."""
     if not _skips_scores(name, is_causal, query, key, value):
-        return attend(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
+        return compute_attention_and_weights(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
     _check_dropout(name, dropout_p)
     lead = _leading_shape(name, query, key, value)
     rank = len(lead) + 2
@@ -116,7 +116,7 @@ def attended(
     keep = None
     if dropout_p:
         keep = 1.0 - dropout_p
-        arguments += words_of(None, name).places(math.prod(shape))
+        arguments += open_words(None, name).places(math.prod(shape))
     return wrap(op(
         "attention", query.node, key.node, value.node, *arguments, result="out", scale=factor, causal=bool(is_causal), keep=keep
     ))
@@ -125,7 +125,7 @@ def attended(
 def _skips_scores(name: str, is_causal: bool, query: Array, key: Array, value: Array) -> bool:
     """Return whether attention is computed without storing the scores."""
     scores = math.prod(_leading_shape(name, query, key, value)) * query.shape[-2] * key.shape[-2]
-    return scores > (STORED // CAUSAL if is_causal else STORED) and query.node.dtype in FLOATS
+    return scores > (STORED // CAUSAL_DIVISOR if is_causal else STORED) and query.node.dtype in FLOATS
 
 
 def _leading_shape(name: str, *arrays: Array) -> tuple[int, ...]:
@@ -138,11 +138,11 @@ def _leading_shape(name: str, *arrays: Array) -> tuple[int, ...]:
         ) from None
 
 
-def attend(
+def compute_attention_and_weights(
     name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    """Return (result, weights), computed with all scores stored; masks as in :func:`attended`."""
+    """Return (result, weights), computed with all scores stored; masks as in :func:`compute_attention`."""
     _check_dropout(name, dropout_p)
     dtype = query.dtype
     if dtype.itemsize < 4:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, zeros
-from weft.nn.attention import attend, attended
+from weft.nn.attention import compute_attention, compute_attention_and_weights
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
@@ -133,9 +133,9 @@ class MultiHeadAttention(Module):
         drop = self.dropout if self.training else 0.0
         name, weights = "MultiHeadAttention", None
         if need_weights:
-            out, weights = attend(name, q, k, v, masks, drop, is_causal)
+            out, weights = compute_attention_and_weights(name, q, k, v, masks, drop, is_causal)
         else:
-            out = attended(name, q, k, v, masks, drop, is_causal)
+            out = compute_attention(name, q, k, v, masks, drop, is_causal)
         return self.out_proj(out.swapaxes(1, 2).reshape((*query.shape[:2], self.embed_dim))), weights
 
     def _project(self, index: int, x: Array) -> Array:

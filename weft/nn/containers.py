@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
-from weft.nn.module_tree import ModuleTree, modules_in
+from weft.nn.module_tree import ModuleTree, find_modules
 from weft.nn.size_arguments import whole
 
 
@@ -94,7 +94,7 @@ class Sequential(Module):
             yield name or str(i), layer
         for name, value in self.__dict__.items():
             if name != "layers":
-                yield from modules_in(name, value)
+                yield from find_modules(name, value)
 
     def append(self, layer: Module, name: str | None = None) -> Sequential:
         """Add a layer (or a function) at the end; return the Sequential."""

@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.nn.convolution import PADDING, convolve, padded, transposed
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.size_arguments import each, extents, first_batch, images
+from weft.nn.size_arguments import check_can_infer, each, extents, images
 from weft.process.docstrings import complete_docs
 
 
@@ -51,7 +51,7 @@ class _Conv(Module):
     def weights(self, x: Any) -> Array:
         """Return the weight; create it first if ``in_channels`` was left out."""
         if self.weight is None:
-            first_batch(self, "in_channels")
+            check_can_infer(self, "in_channels")
             shape = asarray(x).shape
             images(type(self).__name__, shape, self.spatial)
             self._make(shape[1])

@@ -12,7 +12,7 @@ from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.size_arguments import extents, first_batch
+from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
 
 
@@ -135,7 +135,7 @@ class Linear(Module):
 
     def forward(self, x: Any) -> Array:
         if self.weight is None:
-            first_batch(self, "in_features")
+            check_can_infer(self, "in_features")
             x = asarray(x)
             if x.ndim < 1:
                 raise ShapeError("Linear: x has no dimensions")
@@ -180,7 +180,7 @@ class Bilinear(Module):
 
     def forward(self, input1: Any, input2: Any) -> Array:
         if self.weight is None:
-            first_batch(self, "in1_features or in2_features")
+            check_can_infer(self, "in1_features or in2_features")
             input1, input2 = asarray(input1), asarray(input2)
             if not (input1.ndim and input2.ndim):
                 raise ShapeError(f"Bilinear: inputs {input1.shape} and {input2.shape} must have one dimension or more")

@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.array.convert import cast
 from weft.dtypes.api import is_float
 from weft.dtypes.formats import FLOATS
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import proven
 from weft.errors import DTypeError
 from weft.functions import random
@@ -71,7 +71,7 @@ class Module(ModuleTree):
         >>> net(wf.ones((5, 3), dtype="bfloat16")).dtype
         dtype(bfloat16)
         """
-        target = spelled(dtype)
+        target = parse_dtype(dtype)
         if target not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {target}")
         trained = self.parameters()

@@ -22,7 +22,7 @@ class _Watch(threading.local):
     watch: Any = None  # replaces forward in this thread: watch(module, args, kwargs)
 
 
-WATCH = _Watch()
+CALL_HOOK = _Watch()
 
 
 class ModuleTree:
@@ -38,7 +38,7 @@ class ModuleTree:
         register_module(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        watch = WATCH.watch
+        watch = CALL_HOOK.watch
         return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ class ModuleTree:
     def children(self) -> Iterator[tuple[str, ModuleTree]]:
         """Yield (name, module) of the direct children, including those in lists and dicts."""
         for name, value in self.__dict__.items():
-            yield from modules_in(name, value)
+            yield from find_modules(name, value)
 
     def modules(self) -> Iterator[tuple[str, ModuleTree]]:
         """Yield (dotted name, module) of this module (name "") and all inside it; a shared one once, by its first name."""
@@ -121,7 +121,7 @@ def _walk(name: str, module: ModuleTree, seen: set[int]) -> Iterator[tuple[str, 
             yield from _walk(f"{name}.{inner}" if name else inner, child, seen)
 
 
-def modules_in(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:
+def find_modules(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:
     """Yield (name, module) of an attribute's value: a module, or lists and dicts of modules."""
     return _find(ModuleTree, name, value)
 

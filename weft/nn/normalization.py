@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
-from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
 from weft.nn.size_arguments import extents, whole
@@ -74,10 +74,10 @@ def batch_norm(
     """
     x = asarray(x)
     shape = _channel_shape("batch_norm", x, running_mean, running_var, weight, bias)
-    wide = widened(x)
+    wide = to_compute_dtype(x)
     if not training and running_mean is not None and running_var is not None:
         scale = 1.0 / sqrt(running_var + eps)
-        return narrowed(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
+        return to_storage_dtype(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
         raise ShapeError(f"batch_norm: x {x.shape} has {count} value per channel; the variance needs two or more")
@@ -88,7 +88,7 @@ def batch_norm(
     if training and running_mean is not None and running_var is not None:
         for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
             running[...] = running * (1.0 - momentum) + stop_gradient(new) * momentum
-    return narrowed(_affine(centred / sqrt(var + eps).reshape(shape), weight, bias, shape), x)
+    return to_storage_dtype(_affine(centred / sqrt(var + eps).reshape(shape), weight, bias, shape), x)
 
 
 def layer_norm(
@@ -117,8 +117,8 @@ def layer_norm(
     """
     x = asarray(x)
     shape = _trailing_shape("layer_norm", x, normalized_shape, weight, bias)
-    y = _standardise(widened(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
-    return narrowed(_affine(y, weight, bias, shape), x)
+    y = _standardise(to_compute_dtype(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
+    return to_storage_dtype(_affine(y, weight, bias, shape), x)
 
 
 def rms_norm(
@@ -140,9 +140,9 @@ def rms_norm(
     """
     x = asarray(x)
     shape = _trailing_shape("rms_norm", x, normalized_shape, weight)
-    wide = widened(x)
+    wide = to_compute_dtype(x)
     square = (wide * wide).mean(axis=tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
-    return narrowed(_affine(wide / sqrt(square + eps), weight, None, shape), x)
+    return to_storage_dtype(_affine(wide / sqrt(square + eps), weight, None, shape), x)
 
 
 def _trailing_shape(name: str, x: Array, normalized_shape: Any, *parameters: Array | None) -> tuple[int, ...]:
@@ -182,9 +182,9 @@ def group_norm(
     shape = _channel_shape("group_norm", x, weight, bias)
     if groups < 1 or x.shape[1] % groups:
         raise ShapeError(f"group_norm: num_groups={num_groups!r} must divide the {x.shape[1]} channels of x {x.shape}")
-    grouped = widened(x).reshape((x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    grouped = to_compute_dtype(x).reshape((x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     y = _standardise(grouped, tuple(range(2, grouped.ndim)), eps).reshape(x.shape)
-    return narrowed(_affine(y, weight, bias, shape), x)
+    return to_storage_dtype(_affine(y, weight, bias, shape), x)
 
 
 def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
@@ -210,7 +210,7 @@ def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None
     shape = _channel_shape("instance_norm", x, weight, bias)
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: x must be (N, C, ...) with a spatial dimension, not {x.shape}")
-    return narrowed(_affine(_standardise(widened(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
+    return to_storage_dtype(_affine(_standardise(to_compute_dtype(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
 
 
 def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Array:
@@ -237,12 +237,12 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
     x = asarray(x)
     _channel_shape("local_response_norm", x)
     (size,) = extents("local_response_norm", size=size)
-    wide = widened(x)
+    wide = to_compute_dtype(x)
     square = pad(wide * wide, [(0, 0), (size // 2, (size - 1) // 2)] + [(0, 0)] * (x.ndim - 2))
     total = square[:, : x.shape[1]]
     for first in range(1, size):
         total = total + square[:, first : first + x.shape[1]]
-    return narrowed(wide / (total * (alpha / size) + k) ** beta, x)
+    return to_storage_dtype(wide / (total * (alpha / size) + k) ** beta, x)
 
 
 complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_norm)

@@ -10,7 +10,7 @@ from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, ones, zeros
 from weft.nn import normalization as N
 from weft.nn.module import Module
-from weft.nn.size_arguments import NAMES, extents, first_batch
+from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents
 from weft.process.docstrings import complete_docs
 
 
@@ -76,10 +76,10 @@ class BatchNorm2d(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         if x.ndim not in self.ranks:
-            expected = " or ".join("(N, C)" if r == 2 else NAMES[r - 2] for r in self.ranks)
+            expected = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks)
             raise ShapeError(f"{type(self).__name__}: x must be {expected}, not {x.shape}")
         if self.num_features is None:
-            first_batch(self, "num_features")
+            check_can_infer(self, "num_features")
             self._make(x.shape[1])
         count = self.num_batches_tracked
         new_count = count + 1 if count is not None and self.training else count
@@ -235,7 +235,7 @@ class GroupNorm(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         if self.num_channels is None and x.ndim > 1:
-            first_batch(self, "num_channels")
+            check_can_infer(self, "num_channels")
             self._make(x.shape[1])
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             width = "" if self.num_channels is None else f" with C = {self.num_channels}"
@@ -284,11 +284,11 @@ class InstanceNorm2d(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         if self.num_features is None and x.ndim == self.spatial + 2:
-            first_batch(self, "num_features")
+            check_can_infer(self, "num_features")
             self._make(x.shape[1])
         if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
             width = "" if self.num_features is None else f" with C = {self.num_features}"
-            raise ShapeError(f"{type(self).__name__}: x must be {NAMES[self.spatial] + width}, not {x.shape}")
+            raise ShapeError(f"{type(self).__name__}: x must be {IMAGE_LAYOUTS[self.spatial] + width}, not {x.shape}")
         return N.instance_norm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:

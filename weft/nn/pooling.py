@@ -12,7 +12,7 @@ from weft.array.convert import as_node
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError, renamed, short
 from weft.functions.creation.fill import asarray
-from weft.functions.dtype_info.half_precision import narrowed, widened
+from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
@@ -86,7 +86,7 @@ def avg_pool(
     """Compute :func:`avg_pool2d` over ``spatial`` dimensions."""
     x, name = asarray(x), f"avg_pool{spatial}d"
     placement = k, s, p = _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode)
-    total = _reduce(name, "sum", widened(x), placement)
+    total = _reduce(name, "sum", to_compute_dtype(x), placement)
     counts: Any = np.ones((1,) * len(k))
     dims = len(k)
     for d, (n, size, step, (low, _)) in enumerate(zip(x.shape[-dims:], k, s, p, strict=True)):
@@ -95,8 +95,8 @@ def avg_pool(
         inside = np.minimum(first + size, end) - np.maximum(first, begin)
         counts = counts * inside.reshape([-1 if a == d else 1 for a in range(dims)])
     if (counts == math.prod(k)).all():
-        return narrowed(total / float(math.prod(k)), x)
-    return narrowed(total * asarray((1.0 / counts).astype(total.dtype)), x)
+        return to_storage_dtype(total / float(math.prod(k)), x)
+    return to_storage_dtype(total * asarray((1.0 / counts).astype(total.dtype)), x)
 
 
 def lp_pool(
@@ -109,12 +109,12 @@ def lp_pool(
     placement = _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode)
     if norm_type == math.inf:
         return _reduce(name, "max", absolute(x), placement)
-    wide = widened(x)
+    wide = to_compute_dtype(x)
     if norm_type == 1:
         norm = _reduce(name, "sum", absolute(wide), placement)
     else:
         norm = wrap(norm_root(_reduce(name, "sum", wrap(powers(wide.node, norm_type)), placement).node, norm_type))
-    return narrowed(norm, x)
+    return to_storage_dtype(norm, x)
 
 
 def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
@@ -318,11 +318,11 @@ def adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Array:
     window = _even_window(x, out)
     if window is not None:
         return avg_pool(spatial, x, window)
-    mean = widened(x)
+    mean = to_compute_dtype(x)
     for axis, o in enumerate(out, 2):  # a product with 0 and 1 would spread NaNs and infinities to all regions
         rows, inside, size = _gather_regions(mean, axis, o)
         mean = where(inside, rows, 0).sum(axis=axis + 1) / size
-    return narrowed(mean, x)
+    return to_storage_dtype(mean, x)
 
 
 def adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Array:

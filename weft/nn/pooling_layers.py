@@ -8,7 +8,7 @@ from weft.array import Array
 from weft.functions.creation.fill import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
-from weft.nn.size_arguments import NAMES, extents, images
+from weft.nn.size_arguments import IMAGE_LAYOUTS, extents, images
 from weft.process.docstrings import complete_docs
 
 
@@ -181,7 +181,7 @@ def _derive(cls: type, spatial: int, settings: str, shape: str) -> Any:
     """Return the layer for another number of dimensions; its example is a batch of images with sides of 4."""
     name = cls.__name__.replace("2d", f"{spatial}d")
     sides = ", ".join(["4"] * spatial)
-    document = f"""Variant of :class:`{cls.__name__}` for x of shape {NAMES[spatial]}.
+    document = f"""Variant of :class:`{cls.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
 
 Examples
 --------

@@ -17,10 +17,10 @@ from weft.functions.shape.join_split import concatenate, stack
 from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
-from weft.nn.size_arguments import extents, first_batch
+from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
-from weft.runtime.cell import place_of, seen_from, traces
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import inside_trace, owning_trace, traces
+from weft.runtime.context import CONTEXT
 from weft.transforms.control import scan
 
 State = tuple[Array, ...]
@@ -103,8 +103,8 @@ class _Recurrent(Module):
 
     def reset_state(self) -> None:
         """Drop the state that a stateful layer keeps: the next batch starts from zeros."""
-        if LOCAL.trace is not None:
-            LOCAL.trace.forgetful.add(id(self))
+        if CONTEXT.trace is not None:
+            CONTEXT.trace.forgetful.add(id(self))
         self.hidden = self.cell = None
 
     def _forward(self, x: Any, initial: State | None) -> tuple[Array, State]:
@@ -115,7 +115,7 @@ class _Recurrent(Module):
             layout = "(batch, steps, features)" if self.batch_first else "(steps, batch, features)"
             raise ShapeError(f"{name}: x must be {layout} or (steps, features), not {x.shape}")
         if self.input_size is None:
-            first_batch(self, "input_size")
+            check_can_infer(self, "input_size")
             self._make(x.shape[-1])
         if x.shape[-1] != self.input_size:
             raise ShapeError(f"{name}: x has shape {x.shape}, its last dimension must be input_size = {self.input_size}")
@@ -149,8 +149,8 @@ class _Recurrent(Module):
         New arrays for them belong to the trace of the weights, not to the current one: if the current trace fails, zeros remain,
         and if it is a loop, they are part of its carry. Arrays of a trace that resets the state first belong to that trace.
         """
-        if self.hidden is None and LOCAL.inside and not any(id(self) in trace.forgetful for trace in traces()):
-            with seen_from(place_of(vars(self)["weight_hh_l0"]._trace)):
+        if self.hidden is None and CONTEXT.transform_depth and not any(id(self) in trace.forgetful for trace in traces()):
+            with inside_trace(owning_trace(vars(self)["weight_hh_l0"]._trace)):
                 for name, state in zip(("hidden", "cell"), states, strict=False):
                     setattr(self, name, zeros(state.shape, dtype=state.dtype))
             for trace in traces():

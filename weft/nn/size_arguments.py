@@ -6,9 +6,9 @@ import operator
 from typing import Any
 
 from weft.errors import ShapeError, TraceError, short
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
-NAMES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+IMAGE_LAYOUTS = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
 def whole(value: Any) -> int | None:
@@ -47,12 +47,12 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
 def images(function: str, shape: tuple[int, ...], spatial: int) -> None:
     """Raise unless ``shape`` is that of a batch of images with ``spatial`` dimensions."""
     if len(shape) != spatial + 2:
-        raise ShapeError(f"{function}: x must be {NAMES[spatial]}, not {shape}")
+        raise ShapeError(f"{function}: x must be {IMAGE_LAYOUTS[spatial]}, not {shape}")
 
 
-def first_batch(layer: Any, name: str) -> None:
+def check_can_infer(layer: Any, name: str) -> None:
     """Raise inside a trace, where a layer must not infer widths and create weights: they would belong to the trace."""
-    if LOCAL.inside or LOCAL.trace is not None:
+    if CONTEXT.transform_depth or CONTEXT.trace is not None:
         raise TraceError(
             f"{type(layer).__name__}: {name} is not known yet, and this is inside jit or grad: call the model once on a "
             f"batch, model(x[:1]), or give {name}"
@@ -62,6 +62,6 @@ def first_batch(layer: Any, name: str) -> None:
 _INFERRED = ("in_features", "in_channels", "num_features", "num_channels", "in1_features", "in2_features", "input_size")
 
 
-def waits_for_a_batch(model: Any) -> bool:
+def has_unknown_widths(model: Any) -> bool:
     """Return whether a layer in ``model`` has yet to infer a width from the first batch."""
     return any(getattr(m, name, 0) is None for _, m in model.modules() for name in _INFERRED)

@@ -12,12 +12,12 @@ from weft.array import Array
 from weft.dtypes.api import as_dtype
 from weft.errors import ShapeError, TraceError
 from weft.functions.creation.fill import asarray, zeros
-from weft.graph.node import Graph, Node, topological
+from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import is_placeholder
-from weft.nn.module_tree import WATCH, ModuleTree
-from weft.runtime.context import LOCAL
-from weft.runtime.execute import detached
-from weft.schedule.program import Call, Host, Loop, Program
+from weft.nn.module_tree import CALL_HOOK, ModuleTree
+from weft.runtime.context import CONTEXT
+from weft.runtime.execute import copy_structure
+from weft.schedule.program import Call, HostCall, Loop, Program
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in
 
@@ -121,7 +121,7 @@ def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32"
 
     if not inputs:
         raise ShapeError(f"summary: pass the inputs of {type(model).__name__}: an array, or a shape such as (32, 3, 28, 28)")
-    if WATCH.watch is not None or LOCAL.trace is not None or LOCAL.inside:
+    if CALL_HOOK.watch is not None or CONTEXT.trace is not None or CONTEXT.transform_depth:
         raise TraceError("summary: not inside a model's forward, jit or grad; call it outside")
     summary = _summary(model, [_input(x, as_dtype(dtype)) for x in inputs])
     console = Console()
@@ -205,11 +205,11 @@ def _trace_calls(model: ModuleTree, inputs: list[Array]) -> _ModuleCall:
     def whole(*args: Array) -> Any:
         return model(*args)
 
-    WATCH.watch = watch
+    CALL_HOOK.watch = watch
     try:
         jit(whole).trace(*inputs)
     finally:
-        WATCH.watch = None
+        CALL_HOOK.watch = None
     return top.inner[0]
 
 
@@ -225,18 +225,18 @@ def _call_cost(call: _ModuleCall) -> tuple[int, int]:
     stop = frozenset(call.inputs)
     inputs = list(dict.fromkeys(call.inputs))
     leaves = [
-        n for n in topological(call.results, stop)
+        n for n in topological_order(call.results, stop)
         if n not in stop and (n.value is not None or is_placeholder(n))
     ]
     outputs = [n for n in call.results if n not in stop and n not in leaves]
     if not outputs:
         return 0, 0
-    return _program_cost(build(detached(Graph([*inputs, *leaves], outputs))))
+    return _program_cost(build(copy_structure(Graph([*inputs, *leaves], outputs))))
 
 
 def _pending_nodes(call: _ModuleCall) -> set[Node]:
     stop = frozenset(call.inputs)
-    return {n for n in topological(call.results, stop) if n not in stop and n.value is None and n.op.kind != "leaf"}
+    return {n for n in topological_order(call.results, stop) if n not in stop and n.value is None and n.op.kind != "leaf"}
 
 
 def _own_cost(call: _ModuleCall) -> tuple[int, int]:
@@ -256,7 +256,7 @@ def _program_cost(program: Program) -> tuple[int, int]:
         elif isinstance(step, Loop):
             body = _program_cost(step.body)
             flops, moved = flops + step.length * body[0], moved + step.length * body[1]
-        elif isinstance(step, Host):
+        elif isinstance(step, HostCall):
             slots = [program.slots[i] for i in (*step.args, step.out)]
             moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)
     return flops, moved

@@ -15,7 +15,7 @@ from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation.fill import asarray
 from weft.nn.module_tree import ModuleTree
 from weft.nn.weight_file import pack, unpack
-from weft.process.files import read, target, write_whole
+from weft.process.files import read, target, write_atomically
 
 Model = TypeVar("Model", bound=ModuleTree)
 COUNTER = "num_batches_tracked"  # a batch norm's counter in files of PyTorch, which weft uses only with momentum=None
@@ -65,7 +65,7 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
         values = array.numpy() if isinstance(array, Array) else np.asarray(array)
         is_cast = stored is not None and is_float(values.dtype)
         content[name] = _cast(values, stored, f"save: {name!r}") if is_cast else values
-    write_whole(path, pack(content))
+    write_atomically(path, pack(content))
 
 
 def load(path: str | os.PathLike) -> dict[str, Array]:
@@ -127,7 +127,7 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     """
     loaded, own = _read(path), _weights_of(model)
     missing = sorted(own.keys() - loaded.keys())
-    state_names = passing(model)
+    state_names = recurrent_state_names(model)
     unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in state_names and not _is_counter(n, loaded[n]))
     if missing or unexpected:
         raise DataError(
@@ -168,11 +168,11 @@ def _cast(array: np.ndarray, dtype: Any, context: str) -> np.ndarray:
 
 def _weights_of(model: ModuleTree) -> dict[str, Array]:
     """Return a model's arrays without the state that stateful layers keep between batches."""
-    state_names = passing(model)
+    state_names = recurrent_state_names(model)
     return {name: array for name, array in model.arrays().items() if name not in state_names}
 
 
-def passing(model: ModuleTree) -> set[str]:
+def recurrent_state_names(model: ModuleTree) -> set[str]:
     """Return the names under which stateful layers keep state between batches, whether it exists or not."""
     layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
     return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}

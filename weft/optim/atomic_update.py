@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array, Scalar, ndarray
 from weft.array.assignment import assigned
-from weft.array.indexing import fitted
+from weft.array.indexing import broadcast_value
 from weft.eager.materialise import proven
 from weft.graph.node import Node
 
@@ -39,4 +39,4 @@ def _convert_content(target: Array, content: Any) -> Node:
         node = content.node
         if node.dtype is current.dtype and node.shape == current.shape:
             return node
-    return fitted(assigned(content, current.dtype), current.shape)
+    return broadcast_value(assigned(content, current.dtype), current.shape)

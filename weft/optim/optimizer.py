@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.eager.materialise import known
 from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
@@ -24,13 +24,13 @@ from weft.graph.node import Node, Shape
 from weft.optim.atomic_update import Writes, ready, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED, GroupOptions, Groups
-from weft.optim.sparse_updates import sparse_names, touched_rows, update_rows, update_where_touched
-from weft.optim.update_arguments import check_rate, fitting, named_arrays
-from weft.runtime.cell import place_of, seen_from
-from weft.runtime.context import LOCAL
+from weft.optim.sparse_updates import sparse_parameter_names, touched_rows, update_rows, update_where_touched
+from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
+from weft.runtime.cell import inside_trace, owning_trace
+from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import computed
 from weft.transforms.tree import structure_changed
-from weft.transforms.write_log import landed
+from weft.transforms.write_log import call_atomically
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _STATE = ("state", "step_count", "shared", "slots")  # attributes that are not options
@@ -161,13 +161,13 @@ class Optimizer:
             A pattern of ``groups`` matches no parameter.
         """
         parameters = named_arrays(model)
-        home = place_of(self._home._trace)
+        home = owning_trace(self._home._trace)
         has_state = self._has_state_for(parameters)
         if not has_state:
-            with seen_from(home):
+            with inside_trace(home):
                 self._create_state(parameters)
             self._start_in_trace(parameters)
-        if has_state or LOCAL.trace is not home:  # writes are recorded by a trace and undone after a failure
+        if has_state or CONTEXT.trace is not home:  # writes are recorded by a trace and undone after a failure
             write_together(self._initial_writes(parameters))
         return self
 
@@ -192,14 +192,14 @@ class Optimizer:
             A gradient is missing, has another shape than its parameter, or is not float; a parameter is a Scalar; a parameter or
             gradient is not an Array.
         """
-        parameters, slopes = fitting(model, gradients)
-        check_rate(lr)
+        parameters, slopes = match_gradients(model, gradients)
+        check_learning_rate(lr)
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._needs_state(name) for name in parameters):
-            with seen_from(place_of(self._home._trace)):
+            with inside_trace(owning_trace(self._home._trace)):
                 self._create_state(parameters) if self.step_count is None else self._add_state(parameters)
             self._start_in_trace(parameters)
-        for target, node in landed(self._compute_step, (model, parameters, slopes, lr, loss), {}):
+        for target, node in call_atomically(self._compute_step, (model, parameters, slopes, lr, loss), {}):
             target._set(node)
 
     def _compute_step(
@@ -340,7 +340,7 @@ class Optimizer:
     def _has_state_for(self, parameters: dict[str, Array]) -> bool:
         """Return whether the state is for exactly these parameters and outlives the current traces."""
         has_same = self.step_count is not None and {n: (p.shape, p.dtype) for n, p in parameters.items()} == self._kinds
-        return has_same and all(place_of(x._trace) is x._trace for x in self.arrays().values())
+        return has_same and all(owning_trace(x._trace) is x._trace for x in self.arrays().values())
 
     def _create_state(self, parameters: dict[str, Array]) -> None:
         """Create all state anew."""
@@ -388,7 +388,7 @@ class Optimizer:
 
     def _start_in_trace(self, parameters: dict[str, Array]) -> None:
         """Create state inside the current trace if its initial value depends on traced arrays."""
-        if LOCAL.trace is not place_of(self._home._trace):
+        if CONTEXT.trace is not owning_trace(self._home._trace):
             for name, p in parameters.items():
                 for slot, content in self.state[name].items():
                     if not known(content._node):
@@ -413,7 +413,7 @@ class Optimizer:
 
     def _sparse_names(self, model: Any, parameters: dict[str, Array]) -> list[str]:
         """Return the names of the parameters of which only touched rows are updated."""
-        layers = sparse_names(model)
+        layers = sparse_parameter_names(model)
         members = {name: self._member(self._keys[name]) for name in parameters}
         return [n for n, m in members.items() if m.by_element and parameters[n].ndim and (n in layers or m.sparse)]
 
@@ -460,9 +460,9 @@ def matches(name: str, pattern: str) -> bool:
 
 def state_dtype(dtype: np.dtype) -> np.dtype:
     """Return the dtype of a parameter's state: float32 for float16 and bfloat16."""
-    return spelled(dtype).computed.numpy
+    return parse_dtype(dtype).computed.numpy
 
 
-def debias(beta: float, t: Array) -> Array | float:
+def bias_correction(beta: float, t: Array) -> Array | float:
     """Return ``1 - beta**t``, accurate where the power is near 1; computed once per step."""
     return -expm1(computed(math.log, beta) * t) if beta else 1.0

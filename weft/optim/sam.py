@@ -10,8 +10,8 @@ from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.optim.atomic_update import write_together
 from weft.optim.clipping import global_norm
 from weft.optim.optimizer import Optimizer
-from weft.optim.update_arguments import fitting
-from weft.transforms.write_log import landed
+from weft.optim.update_arguments import match_gradients
+from weft.transforms.write_log import call_atomically
 
 
 class SAM(Optimizer):
@@ -87,7 +87,7 @@ class SAM(Optimizer):
         """Update ``model`` as :meth:`Optimizer.update` does; ``gradient_at`` is required."""
         if gradient_at is None:
             raise ValueError("SAM: update needs gradient_at=, a function that returns the gradients at the current parameters")
-        landed(self._climb_and_step, (model, *fitting(model, gradients), lr, loss, gradient_at), {})
+        call_atomically(self._climb_and_step, (model, *match_gradients(model, gradients), lr, loss, gradient_at), {})
 
     def _climb_and_step(
         self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,

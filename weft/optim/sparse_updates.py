@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.indexing import refuse_at_once
-from weft.dtypes.parse import spelled
+from weft.array.indexing import check_pending_indices
+from weft.dtypes.parse import parse_dtype
 from weft.functions.elementwise.ufuncs import not_equal
 from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
-from weft.graph.table_gradients import parts_of, summed
+from weft.graph.table_gradients import find_scatters, summed
 from weft.nn.module import Module
 from weft.optim.atomic_update import Writes
 
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
 
 
-def sparse_names(tree: Any) -> frozenset[str]:
+def sparse_parameter_names(tree: Any) -> frozenset[str]:
     """Return the names, as in ``named_arrays``, of the tables of layers made with ``sparse=True``."""
     if isinstance(tree, Module):
         layers = ((f"{name}." if name else "", module) for name, module in tree.modules())
@@ -32,12 +32,12 @@ def sparse_names(tree: Any) -> frozenset[str]:
     if isinstance(tree, Array):
         return frozenset()
     items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return frozenset(f"{key}.{inner}" for key, value in items for inner in sparse_names(value))
+    return frozenset(f"{key}.{inner}" for key, value in items for inner in sparse_parameter_names(value))
 
 
 def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
     """Return the numbers of the touched rows and their gradient if the graph of ``gradient`` contains them, else None."""
-    parts = parts_of(gradient.node, spelled(dtype)) if gradient.size else None
+    parts = find_scatters(gradient.node, parse_dtype(dtype)) if gradient.size else None
     if parts is None or not sum(p.indices.size for p in parts):
         return None
     rows = summed(parts, gradient.shape[0])
@@ -46,10 +46,10 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
 
 def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
     """Return the writes of ``rule`` at the rows ``numbers`` of a parameter and its state; ``g`` has only these rows."""
-    refuse_at_once((numbers,))
+    check_pending_indices((numbers,))
 
     def at(a: Array) -> Array:
-        return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
+        return wrap(cast(call.gather(a.node, numbers, axes=(0,)), parse_dtype(dtype)))
 
     new_value, new_state = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
 

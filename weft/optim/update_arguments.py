@@ -25,7 +25,7 @@ def named_arrays(tree: Any) -> dict[str, Array]:
     return {name: value for name, value in leaves.items() if value.dtype.kind not in "iub"}
 
 
-def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
+def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parameters of a model and their gradients, by name; raise for a gradient that does not fit."""
     parameters = named_arrays(model)
     slopes = _leaves(gradients)
@@ -54,7 +54,7 @@ def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Arr
     return parameters, slopes
 
 
-def check_rate(lr: Any) -> None:
+def check_learning_rate(lr: Any) -> None:
     """Raise if ``lr`` is neither None nor one number."""
     if not (lr is None or isinstance(lr, Real | Array | np.ndarray)):
         raise DTypeError(f"update: lr must be a number, not {short(lr)} ({type(lr).__name__})")

@@ -10,7 +10,7 @@ from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import maximum, minimum, sign, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root
-from weft.optim.optimizer import Optimizer, debias, state_dtype
+from weft.optim.optimizer import Optimizer, bias_correction, state_dtype
 from weft.process.docstrings import complete_docs
 
 
@@ -113,8 +113,8 @@ class Adam(Optimizer):
 
     def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
         b1, b2 = self.betas[:2]
-        correction = debias(b2, t) ** 0.5  # computed once per step, which leaves one root and one division per element
-        return (lr * correction / debias(b1, t)) * m / (sqrt(v) + self.eps * correction)
+        correction = bias_correction(b2, t) ** 0.5  # computed once per step, which leaves one root and one division per element
+        return (lr * correction / bias_correction(b1, t)) * m / (sqrt(v) + self.eps * correction)
 
 
 class AdamW(Adam):
@@ -197,7 +197,7 @@ class AdaMax(Adam):
         b1, b2 = self.betas
         m = b1 * state["mean"] + (1 - b1) * g
         largest = maximum(b2 * state["largest"], absolute(g) + self.eps)
-        return p - (lr / debias(b1, t)) * m / largest, {"mean": m, "largest": largest}
+        return p - (lr / bias_correction(b1, t)) * m / largest, {"mean": m, "largest": largest}
 
 
 class Nadam(Adam):
@@ -236,7 +236,7 @@ class Nadam(Adam):
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         m, v = self._means(g, state)
-        correction = debias(self.betas[1], t) ** 0.5
+        correction = bias_correction(self.betas[1], t) ** 0.5
         next_momentum = self._momentum(t + 1)
         g_factor = lr * correction * (1 - self._momentum(t)) / (1 - state["product"])
         m_factor = lr * correction * next_momentum / (1 - state["product"] * next_momentum)
@@ -543,7 +543,7 @@ class AdaBound(Adam):
     def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
         final = self.final_lr / self._first_lr * lr
         low, high = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
-        rate = lr * debias(self.betas[1], t) ** 0.5 / debias(self.betas[0], t)
+        rate = lr * bias_correction(self.betas[1], t) ** 0.5 / bias_correction(self.betas[0], t)
         return minimum(maximum(rate / (sqrt(v) + self.eps), low), high) * m
 
 
@@ -694,8 +694,8 @@ class LAMB(Adam):
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         m, v = self._means(g, state)
-        correction = debias(self.betas[1], t) ** 0.5
-        move = (correction / debias(self.betas[0], t)) * m / (sqrt(v) + self.eps * correction)
+        correction = bias_correction(self.betas[1], t) ** 0.5
+        move = (correction / bias_correction(self.betas[0], t)) * m / (sqrt(v) + self.eps * correction)
         if self.weight_decay:
             move = move + self.weight_decay * p
         length, stride = [wrap(norm_root((x * x).sum().node)) for x in (p, move)]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from weft.devices import get_device
-from weft.devices.base import Limited
+from weft.devices.base import HasOwnMemory
 from weft.devices.names import usable
-from weft.placement.device_figures import Machine, machine, measured_here, opens, pinned_machines
+from weft.placement.device_figures import Machine, can_open, machine, measured_devices, pinned_machines
 
 
 @dataclass(frozen=True, eq=False)
-class Figures:
+class PlacementFigures:
     """Figures by which programs are placed. The object stays the same until something changes, so decisions can be cached by it.
 
     machines: by the device's name, the CPU first.
@@ -26,10 +26,10 @@ class Figures:
     least: float
 
 
-_KNOWN: dict[Any, Figures | None] = {}
+_KNOWN: dict[Any, PlacementFigures | None] = {}
 
 
-def figures() -> Figures | None:
+def figures() -> PlacementFigures | None:
     """Return the figures of the CPU and of every other usable device; None if there is no other device.
 
     With ``$WEFT_PROFILE`` they are those of its file, for devices that are present. Otherwise a GPU is measured once and its
@@ -46,9 +46,9 @@ def figures() -> Figures | None:
         key: Any = (pinned, state.st_mtime_ns, state.st_size)
         if key not in _KNOWN:
             described = pinned_machines(pinned)
-            _KNOWN[key] = _collect_figures({name: described[name] for name in usable() if name in described and opens(name)})
+            _KNOWN[key] = _collect_figures({name: described[name] for name in usable() if name in described and can_open(name)})
         return _KNOWN[key]
-    measured = measured_here()
+    measured = measured_devices()
     key = (*measured, get_device().threads)
     if key not in _KNOWN:
         _KNOWN[key] = _collect_figures({name: machine(name) for name in ("cpu", *measured)}) if measured else None
@@ -58,14 +58,14 @@ def figures() -> Figures | None:
 def rooms(machines: Iterable[str]) -> dict[str, int]:
     """Return the free bytes of each named device that has memory of its own. All devices must be present."""
     devices = [(name, get_device(name)) for name in machines]
-    return {name: device.room() for name, device in devices if isinstance(device, Limited)}
+    return {name: device.room() for name, device in devices if isinstance(device, HasOwnMemory)}
 
 
-def _collect_figures(machines: Mapping[str, Machine]) -> Figures | None:
+def _collect_figures(machines: Mapping[str, Machine]) -> PlacementFigures | None:
     """Return the figures of these devices after opening them; None if there is only the CPU."""
     other_machines = [m for name, m in machines.items() if name != "cpu"]
     if not other_machines:
         return None
     for name in machines:
         get_device(name)  # opens the device
-    return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in other_machines]))
+    return PlacementFigures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in other_machines]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from weft.errors import gib, seconds
+from weft.errors import format_bytes, seconds
 from weft.placement.device_figures import Machine
 from weft.placement.estimate import Estimate, estimate, made, moved
 from weft.schedule.program import Program
@@ -38,7 +38,7 @@ def choose(
     the device. rooms: free bytes of devices with memory of their own. kept: inputs from this number on may be overwritten.
     """
     estimates = [estimate(name, program, machine) for name, machine in machines.items()]
-    return decide(estimates, machines, arrays, lacking(made(program, kept), arrays, rooms or {}))
+    return decide(estimates, machines, arrays, find_full_devices(made(program, kept), arrays, rooms or {}))
 
 
 def decide(
@@ -49,7 +49,7 @@ def decide(
     The estimates are computed once for all placements of the arrays. without: device -> why it cannot be used.
     """
     excluded = without or {}
-    total_estimates = [e.after(fetching(e.device, machines, arrays)) for e in estimates]
+    total_estimates = [e.after(transfer_seconds(e.device, machines, arrays)) for e in estimates]
     order = tuple(sorted(total_estimates, key=lambda e: (e.device in excluded, e.total)))
     quickest = min(order, key=lambda e: e.total)
     if quickest.device in excluded:
@@ -58,7 +58,7 @@ def decide(
     return Decision(order[0].device, order, _reason(order))
 
 
-def lacking(made: int, arrays: Arrays, rooms: Mapping[str, int]) -> dict[str, str]:
+def find_full_devices(made: int, arrays: Arrays, rooms: Mapping[str, int]) -> dict[str, str]:
     """Return device -> reason for each device whose free memory is less than the program needs there.
 
     made: bytes that the program needs besides the arrays it reads.
@@ -67,11 +67,11 @@ def lacking(made: int, arrays: Arrays, rooms: Mapping[str, int]) -> dict[str, st
     for name, room in rooms.items():
         needed = made + sum([nbytes for nbytes, where in arrays if where != name])
         if needed > room:
-            reasons[name] = f"{gib(needed)} more are needed there, and {gib(room)} are left"
+            reasons[name] = f"{format_bytes(needed)} more are needed there, and {format_bytes(room)} are left"
     return reasons
 
 
-def fetching(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
+def transfer_seconds(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
     """Return the seconds until all arrays are on a device: over its own link, over that of their device, or over both."""
     links = [(nbytes, machines[place].link) for nbytes, where in arrays if where != name for place in (name, where)]
     return sum([moved(nbytes, link) for nbytes, link in links if link is not None])

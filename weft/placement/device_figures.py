@@ -22,7 +22,7 @@ from weft.devices.base import Device, Measuring
 from weft.errors import DataError, DeviceError, warn
 
 _OLD = 3600.0  # seconds after which the CPU is measured again
-MEASURED = ("gpu",)  # measured without a profile; gpu-sim takes part only if a profile names it
+MEASURED_DEVICES = ("gpu",)  # measured without a profile; gpu-sim takes part only if a profile names it
 Curve = tuple[tuple[float, float], ...]  # (size, rate), ascending by size
 
 
@@ -100,7 +100,7 @@ def machine(name: str = "cpu") -> Machine:
         return machines[name]
     result = _figures_of(name)
     if pinned:
-        figures = {each: asdict(_figures_of(each)) for each in ("cpu", *measured_here())}
+        figures = {each: asdict(_figures_of(each)) for each in ("cpu", *measured_devices())}
         Path(pinned).write_text(json.dumps({"devices": figures} if len(figures) > 1 else figures["cpu"], indent=1) + "\n")
     return result
 
@@ -115,15 +115,15 @@ def _figures_of(name: str) -> Machine:
     return _KNOWN[key]
 
 
-def measured_here() -> list[str]:
+def measured_devices() -> list[str]:
     """Return the devices besides the CPU that are measured and usable."""
     from weft.devices.names import why_not
 
-    return [name for name in MEASURED if why_not(name) is None and opens(name)]
+    return [name for name in MEASURED_DEVICES if why_not(name) is None and can_open(name)]
 
 
 @cache
-def opens(name: str) -> bool:
+def can_open(name: str) -> bool:
     """Return whether a device that is present can be opened: a card may be broken, full or in exclusive use."""
     from weft.devices import get_device
 

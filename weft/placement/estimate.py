@@ -16,18 +16,18 @@ from weft.devices.cuda.generate import launches_of
 from weft.kernel.ir import Chain, Contraction, Kernel
 from weft.placement.device_figures import Machine
 from weft.placement.work import work_of
-from weft.schedule.program import Call, Copy, Host, Loop, Program, hosts
+from weft.schedule.program import Call, Copy, HostCall, Loop, Program, find_hosts
 
 # Figures of a step in NumPy on one core of the host: bytes per second of memory traffic, operations per second (LAPACK's at some
 # hundred rows; costs of sorts are given in these units), and seconds of overhead.
 NUMPY_BYTES, NUMPY_FLOPS, NUMPY_S = 5e9, 18e9, 3e-6
 CORE_FLOPS = 70e9  # float32 operations per second of the core whose nanoseconds kernel.ir.MACHINE states
-REACHED = 0.7  # share of the peak that products on a CPU reach, if none was measured
-TOGETHER = 0.5  # share of the shorter of arithmetic and memory time that a core does not overlap with the longer
+CPU_PRODUCT_SHARE = 0.7  # share of the peak that products on a CPU reach, if none was measured
+NOT_OVERLAPPED = 0.5  # share of the shorter of arithmetic and memory time that a core does not overlap with the longer
 FEW_S = 20e-6  # a CPU kernel that takes less on one thread runs on one thread
 # On a card a simple operation takes one instruction, which could have been a multiplication with its addition. A function that a
 # CPU calls from the C library takes about forty.
-SIMPLE_NS, CALLED = 0.05, 40
+SIMPLE_NS, CALL_INSTRUCTIONS = 0.05, 40
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             launching += count * launch
             working += _kernel_seconds(step.kernel, info.bytes, machine)
         elif isinstance(step, Loop):
-            inner = _steps(step.body, machine, launch if hosts(step.body) else machine.replay)
+            inner = _steps(step.body, machine, launch if find_hosts(step.body) else machine.replay)
             launches += step.length * inner[0]
             launching += step.length * inner[1]
             working += step.length * inner[2]
             moving += step.length * inner[3]
-        elif isinstance(step, Host):
+        elif isinstance(step, HostCall):
             sizes = [_nbytes(program, slot) for slot in (*step.args, step.out)]
             working += NUMPY_S + max(sum(sizes) / NUMPY_BYTES, step.flops / NUMPY_FLOPS)
             if machine.link is not None:
@@ -106,15 +106,15 @@ def _kernel_seconds(kernel: Kernel, nbytes: int, machine: Machine) -> float:
         arithmetic = products + vectors + 1e-9 * (work.moves + work.calls + work.waits) / machine.threads
         if arithmetic * machine.threads < FEW_S:
             arithmetic *= machine.threads
-        return max(memory, arithmetic) + TOGETHER * min(memory, arithmetic)
-    return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALLED * work.called) / machine.flops)
+        return max(memory, arithmetic) + NOT_OVERLAPPED * min(memory, arithmetic)
+    return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALL_INSTRUCTIONS * work.called) / machine.flops)
 
 
 def _product_rate(product: Contraction | Chain, count: int, machine: Machine, measured: Collection[str]) -> float:
     """Return the operations per second of a product of ``count`` operations."""
     if machine.link is not None or measured:
         return machine.product_rate(_product_format(product, measured), count)
-    return machine.flops * REACHED / (1 if product.accum.bytes <= 4 else 2)
+    return machine.flops * CPU_PRODUCT_SHARE / (1 if product.accum.bytes <= 4 else 2)
 
 
 def _product_format(product: Contraction | Chain, measured: Collection[str]) -> str:

@@ -11,8 +11,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from weft.kernel.expressions import access_values, axes_of, dependencies, each, read_first, stores_of
-from weft.kernel.ir import LIBRARY_NS, MACHINE, Access, Axis, Chain, Contraction, Kernel, Phase, Stage, Store, Value, size_of
+from weft.kernel.expressions import access_values, axes_of, dependencies, each, stores_of, values_outside_stores
+from weft.kernel.ir import (
+    LIBRARY_NS,
+    MACHINE_OPERATIONS,
+    Access,
+    Axis,
+    Chain,
+    Contraction,
+    Kernel,
+    Phase,
+    Stage,
+    Store,
+    Value,
+    size_of,
+)
 
 CALL_NS = 2.0  # cost from which an operation is a call for each element and not a vector instruction
 MOVE_NS = 0.015  # reading or writing an element in the nearest cache
@@ -20,14 +33,14 @@ FOLD_NS = 0.05  # adding an element to a sum
 DIVIDED_NS = 0.15  # dividing an integer by a constant, which is a multiplication
 ADDED_NS = 0.2  # adding an element to memory at a gathered index
 RUNNING_NS = 0.5  # an element of a running fold: each waits for the previous one
-APART_NS = 1.3  # reading or writing an element with a large stride
-APART = 16  # stride in elements from which APART_NS applies
-NEAR = 1 << 15  # bytes that fit into the nearest cache, where strides do not matter
+STRIDED_NS = 1.3  # reading or writing an element with a large stride
+LARGE_STRIDE = 16  # stride in elements from which APART_NS applies
+CACHE_BYTES = 1 << 15  # bytes that fit into the nearest cache, where strides do not matter
 
 
 @dataclass(frozen=True)
 class Work:
-    """Nanoseconds of one core, on the scale of :data:`weft.kernel.ir.MACHINE`, by the resource they scale with.
+    """Nanoseconds of one core, on the scale of :data:`weft.kernel.ir.MACHINE_OPERATIONS`, by the resource they scale with.
 
     vectors: vector instructions; they scale with the peak of arithmetic.
     moves: reads and writes of near memory, on a CPU.
@@ -97,7 +110,7 @@ class _Counter:
                 share = 0.5 if isinstance(stage, Chain) and stage.where else 1.0
                 self.products.append((stage, int(share * multiplied(stage))))
                 if isinstance(stage, Chain) and stage.softmax is not None:
-                    self.vectors += share * MACHINE["exp"].ns * size_of((*stage.batch, *stage.rows, *stage.columns))
+                    self.vectors += share * MACHINE_OPERATIONS["exp"].ns * size_of((*stage.batch, *stage.rows, *stage.columns))
             elif isinstance(stage, Stage) and not stage.reductions:
                 along = _fastest_axis(stage.stores, (*phase.axes, *stage.axes))
             self._count_values(stage, kept, along)
@@ -113,12 +126,12 @@ class _Counter:
     def _count_values(self, stage: Stage | Contraction | Chain, kept: set[int], along: int | None) -> None:
         """Count the operations of a stage. along: the axis along which the stage steps through memory, if known."""
         stores = stores_of(stage)
-        roots = [*read_first(stage), *[s.value for s in stores], *[v for s in stores for v in access_values(s.access)]]
+        roots = [*values_outside_stores(stage), *[s.value for s in stores], *[v for s in stores for v in access_values(s.access)]]
         for v in each(roots):
             if v.op in ("const", "scalar", "acc", "index") or id(v) in kept:
                 continue
             times = prod([self._extents[a] for a in self._axes_of(v)])
-            operation = MACHINE.get(v.op)
+            operation = MACHINE_OPERATIONS.get(v.op)
             if v.op == "load":
                 self._count_access(v.attr, times, along)
             elif operation is None:  # an index check
@@ -144,8 +157,8 @@ class _Counter:
 
     def _count_access(self, access: Access, times: int, along: int | None) -> None:
         flat, nbytes = access.flat(), access.buffer.dtype.bytes
-        if along is not None and abs(dict(flat.terms).get(along, 0)) >= APART and times * nbytes > NEAR:
-            self.waits += times * APART_NS
+        if along is not None and abs(dict(flat.terms).get(along, 0)) >= LARGE_STRIDE and times * nbytes > CACHE_BYTES:
+            self.waits += times * STRIDED_NS
         else:
             self.moves += times * MOVE_NS * (4 if flat.gather else 1) * (1 if nbytes <= 4 else 2)
 

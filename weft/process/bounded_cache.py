@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Recent:
+class BoundedCache:
     """A mapping with a bounded total weight.
 
     It keeps two generations instead of an order of use, so a hit in the newest one costs one lookup. ``room`` is the weight of

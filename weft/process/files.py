@@ -84,7 +84,7 @@ def target(path: str | os.PathLike, what: str) -> Path:
     return real_path
 
 
-def write_whole(path: str | os.PathLike, content: bytes, what: str = "save") -> None:
+def write_atomically(path: str | os.PathLike, content: bytes, what: str = "save") -> None:
     """Write a file atomically; it keeps the old file's mode. If an error is raised, see :func:`target`, it is unchanged."""
     place = target(path, what)
     clear(place)
@@ -135,7 +135,7 @@ def _fresh(place: Path) -> tuple[int, Path]:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(handle, fcntl.LOCK_EX)
             if before is not None:
-                _take_over(handle, before)
+                _copy_ownership(handle, before)
             if os.fstat(handle).st_nlink:  # 0 if another process removed it before it was locked
                 return handle, fresh
         except BaseException:
@@ -145,7 +145,7 @@ def _fresh(place: Path) -> tuple[int, Path]:
         os.close(handle)
 
 
-def _take_over(handle: int, before: os.stat_result) -> None:
+def _copy_ownership(handle: int, before: os.stat_result) -> None:
     """Apply owner, group and mode of another file; if its group cannot be set, the group gets no more rights than others."""
     mode, now = stat.S_IMODE(before.st_mode) & 0o777, os.fstat(handle)
     with suppress(PermissionError):

@@ -16,7 +16,7 @@ from typing import Any
 from weft.process.signals import uninterrupted
 
 
-class _Loader(SourceFileLoader):
+class _UninterruptedLoader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         with uninterrupted():
             super().exec_module(module)
@@ -34,7 +34,7 @@ class _Finder:
     """Delegate to the other finders and replace the loader of their specs."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        kind = _Loader if name.startswith("weft.") else _RegisteringLoader if name in _REGISTRATIONS else None
+        kind = _UninterruptedLoader if name.startswith("weft.") else _RegisteringLoader if name in _REGISTRATIONS else None
         if kind is None:
             return None
         for finder in sys.meta_path:

@@ -23,7 +23,7 @@ from weft.process.signals import uninterrupted
 
 
 @contextmanager
-def only_one(lock: Path, function: str, what: str, instead: str) -> Iterator[None]:
+def hold_run_lock(lock: Path, function: str, what: str, instead: str) -> Iterator[None]:
     """Hold the lock inside a ``with`` block. ``function``, ``what`` (the lock's purpose) and ``instead`` (an alternative) are for
     the error message. Raise DataError if another run holds the lock or its path is not a regular file.
     """
@@ -88,10 +88,10 @@ def _open_lock(lock: Path) -> IO[str] | None:
 
 
 def _signature() -> dict[str, Any]:
-    return {"pid": os.getpid(), **_here(), "since": datetime.now().astimezone().isoformat(timespec="seconds")}
+    return {"pid": os.getpid(), **_process_namespace(), "since": datetime.now().astimezone().isoformat(timespec="seconds")}
 
 
-def _here() -> dict[str, str]:
+def _process_namespace() -> dict[str, str]:
     """Return what a process number refers to: this host and, on Linux, its process namespace."""
     try:
         space = os.readlink("/proc/self/ns/pid")
@@ -116,7 +116,7 @@ def _read_signature(file: IO[str]) -> dict[str, Any]:
 
 def _is_dead(holder: dict[str, Any]) -> bool:
     """Return whether the process is known to have ended."""
-    if {k: holder[k] for k in ("host", "space")} != _here():
+    if {k: holder[k] for k in ("host", "space")} != _process_namespace():
         return False
     try:
         os.kill(holder["pid"], 0)
@@ -131,6 +131,6 @@ def _describe_holder(holder: dict[str, Any]) -> str:
     """Describe the owner for the error message."""
     if not holder:
         return ""
-    mine = holder["pid"] == os.getpid() and not _is_dead(holder) and _here()["space"] == holder["space"]
+    mine = holder["pid"] == os.getpid() and not _is_dead(holder) and _process_namespace()["space"] == holder["space"]
     who = "this process" if mine else f"process {holder['pid']} on {holder['host'][:100]!r}"
     return f" ({who} has it since {holder['since'][:40]})"

@@ -20,16 +20,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from weft.devices import get_device
-from weft.devices.base import ELSEWHERE, Device, Run
-from weft.devices.faults import OutOfRoom
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Device, Run
+from weft.devices.faults import OutOfDeviceMemory
 from weft.errors import warn
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 if TYPE_CHECKING:  # loaded with the first decision
-    from weft.placement.all_figures import Figures
+    from weft.placement.all_figures import PlacementFigures
     from weft.placement.choose import Decision
 
 _COMPILE_S = 0.1  # to compile a kernel for another device
@@ -59,12 +59,12 @@ class Placement:
 
     __slots__ = ("_estimates", "_figures", "_kept", "_work_bytes", "_refused", "_sizes", "_choices", "kernels", "lost")
 
-    def __init__(self, graph: Graph, figures: Figures, sizes: Sequence[int], kept: int) -> None:
+    def __init__(self, graph: Graph, figures: PlacementFigures, sizes: Sequence[int], kept: int) -> None:
         from weft.placement.estimate import estimate, made
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(execute.detached(graph), get_device().target)
+        program = build(execute.copy_structure(graph), get_device().target)
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
         self._figures, self._sizes, self._kept = figures, tuple(sizes), kept
         self._choices: dict[tuple[type, ...], _Choice] = {}
@@ -88,7 +88,7 @@ class Placement:
             choice = self._choices[key] = self._decide(values)
         return choice
 
-    def refuse(self, device: str, error: OutOfRoom) -> None:
+    def refuse(self, device: str, error: OutOfDeviceMemory) -> None:
         """Exclude a device on which a run found no memory left."""
         self._refused[device] = f"a run found no memory left there ({error})"
         self._choices.clear()
@@ -113,18 +113,18 @@ class Placement:
     def _exclusions(self, values: Sequence[Any]) -> dict[str, str]:
         """Return the reason why each excluded device cannot run the program."""
         from weft.placement.all_figures import rooms
-        from weft.placement.choose import lacking
+        from weft.placement.choose import find_full_devices
 
         left = rooms(self._figures.machines)
-        return lacking(self._work_bytes, self._arrays(values, 0, len(values)), left) | self._refused
+        return find_full_devices(self._work_bytes, self._arrays(values, 0, len(values)), left) | self._refused
 
     def _arrays(self, values: Sequence[Any], first: int, last: int) -> list[tuple[int, str]]:
         """Return bytes and device name of each input array."""
         inputs = zip(values[first:last], self._sizes[first:last], strict=True)
-        return [(size, ELSEWHERE.get(type(value), "cpu")) for value, size in inputs if size]
+        return [(size, DEVICE_OF_BUFFER_TYPE.get(type(value), "cpu")) for value, size in inputs if size]
 
     def _decide(self, values: Sequence[Any]) -> _Choice:
-        from weft.placement.choose import fetching
+        from weft.placement.choose import transfer_seconds
 
         now, then = self.decision(values), self.decision(values, kept=False)
         seconds_now = {e.device: e.total for e in now.estimates}
@@ -135,19 +135,19 @@ class Placement:
             return _Choice(now.device, now.device, _NEVER, gain, again)
         seconds_later = {e.device: e.total for e in then.estimates}
         arrays = self._arrays(values, self._kept, len(values))
-        price = fetching(then.device, self._figures.machines, arrays)
+        price = transfer_seconds(then.device, self._figures.machines, arrays)
         saving = seconds_later[now.device] - seconds_later[then.device]  # seconds saved per call once the arrays are there
         return _Choice(now.device, then.device, ceil(min(price / saving, _NEVER - 1)) if saving > 0 else _NEVER, gain, again)
 
 
-class Placed:
+class PlacedProgram:
     """A jitted function's graph with one Run per device that it was placed on."""
 
     __slots__ = ("_graph", "_last", "_placement", "_runs", "_written")
 
     def __init__(self, graph: Graph, sizes: Sequence[int], kept: int, written: Mapping[int, int] | None) -> None:
-        self._graph, self._runs, self._written = execute.detached(graph), dict[str, Run](), written
-        self._placement = Placement(graph, LOCAL.place, sizes, kept)
+        self._graph, self._runs, self._written = execute.copy_structure(graph), dict[str, Run](), written
+        self._placement = Placement(graph, CONTEXT.placement, sizes, kept)
         self._last: _Choice | None = None
 
     def choose_run(self, values: Sequence[Any]) -> tuple[Run, Device]:
@@ -162,12 +162,12 @@ class Placed:
         run, device = self.choose_run([n.value for n in nodes])
         try:
             execute.here(nodes, device)
-        except OutOfRoom as error:
+        except OutOfDeviceMemory as error:
             run = self.fall_back(device.name, error)
             execute.here(nodes, get_device())
         return run
 
-    def fall_back(self, name: str, error: OutOfRoom) -> Run:
+    def fall_back(self, name: str, error: OutOfDeviceMemory) -> Run:
         """Exclude a device without memory left, and return the Run on the CPU."""
         self._placement.refuse(name, error)
         self._last = None
@@ -177,15 +177,17 @@ class Placed:
         run = self._runs.get(name)
         if run is None:
             with execute.on(name):
-                run = execute.located(execute.executable(self._graph), self._graph, self._written)
+                run = execute.with_source_lines(execute.executable(self._graph), self._graph, self._written)
             run = self._runs[name] = run if name == "cpu" else _RunWithFallback(run, name, self)
         return run
 
-    def repeat_on_cpu(self, name: str, inputs: Sequence[Any], error: OutOfRoom) -> list[Any]:
+    def repeat_on_cpu(self, name: str, inputs: Sequence[Any], error: OutOfDeviceMemory) -> list[Any]:
         """Repeat on the CPU a run that found no memory left on a device."""
         run, before, after = self.fall_back(name, error), get_device(name), get_device()
         pairs = zip(self._graph.inputs, inputs, strict=True)
-        return run([after.upload(before.download(x, n.shape, n.dtype)) if type(x) in ELSEWHERE else x for n, x in pairs])
+        return run(
+            [after.upload(before.download(x, n.shape, n.dtype)) if type(x) in DEVICE_OF_BUFFER_TYPE else x for n, x in pairs]
+        )
 
     def staying(self) -> Run | None:
         """Return the Run on the CPU if the last decision is to stay there for good, else None."""
@@ -199,13 +201,13 @@ class _RunWithFallback:
 
     __slots__ = ("_name", "_placed", "_run")
 
-    def __init__(self, run: Run, name: str, placed: Placed) -> None:
+    def __init__(self, run: Run, name: str, placed: PlacedProgram) -> None:
         self._run, self._name, self._placed = run, name, placed
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
             return self._run(inputs, held)
-        except OutOfRoom as error:
+        except OutOfDeviceMemory as error:
             return self._placed.repeat_on_cpu(self._name, inputs, error)
 
     def direct(self) -> int:
@@ -218,33 +220,33 @@ def device_of(graph: Graph, values: Sequence[Any]) -> str:
     A graph that was never compiled for another device waits on the CPU until compiling it would have paid off, as in
     ``tiers.py``.
     """
-    figures: Figures = LOCAL.place
-    if not ELSEWHERE.keys() & set(map(type, values)) and _is_small(graph, figures):
+    figures: PlacementFigures = CONTEXT.placement
+    if not DEVICE_OF_BUFFER_TYPE.keys() & set(map(type, values)) and _is_small(graph, figures):
         return "cpu"
-    key = (figures, graph.key(), LOCAL.flush)
+    key = (figures, graph.key(), CONTEXT.flush_denormals)
     placement = execute.PROGRAMS.get(key)
     if placement is None:
         sizes = [0 if n.op is SCALAR else n.nbytes for n in graph.inputs]
         placement = Placement(graph, figures, sizes, len(sizes))
         execute.PROGRAMS.put(key, placement, execute.LEAST)
     choice = placement.choose(values)
-    if choice.device == "cpu" or not LOCAL.patience:
+    if choice.device == "cpu" or not CONTEXT.compile_threshold:
         return choice.device
     with execute.on(choice.device):
         if execute.known(execute.key_of(graph)) is not None:
             return choice.device
     placement.lost += choice.gain
-    return choice.device if placement.lost > LOCAL.patience * _COMPILE_S * placement.kernels else "cpu"
+    return choice.device if placement.lost > CONTEXT.compile_threshold * _COMPILE_S * placement.kernels else "cpu"
 
 
-def refused(graph: Graph, name: str, error: OutOfRoom) -> None:
+def refused(graph: Graph, name: str, error: OutOfDeviceMemory) -> None:
     """Record that a graph found no memory left on a device."""
-    placement = execute.PROGRAMS.get((LOCAL.place, graph.key(), LOCAL.flush))
+    placement = execute.PROGRAMS.get((CONTEXT.placement, graph.key(), CONTEXT.flush_denormals))
     if placement is not None:
         placement.refuse(name, error)
 
 
-def _is_small(graph: Graph, figures: Figures) -> bool:
+def _is_small(graph: Graph, figures: PlacementFigures) -> bool:
     """Return whether a graph certainly takes less time on the CPU than any work elsewhere. Such a graph is not planned."""
     cpu = figures.machines["cpu"]
     slowest = min([cpu.flops, *[rate for _, curve in cpu.products for _, rate in curve]])

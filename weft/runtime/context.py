@@ -20,21 +20,21 @@ class Tracing(Protocol):
     def scalar(self, value: float, dtype: Any) -> Node | None: ...
 
 
-class Undo(Protocol):
+class WriteLog(Protocol):
     """A log of the contents that writes replace: see ``weft.transforms.write_log``."""
 
     def note(self, cell: Any) -> None: ...
     def take(self, later: Any) -> None: ...
 
 
-class Watching(Protocol):
+class ProfilerSession(Protocol):
     """The interface of a profile session: it wraps what runs."""
 
     def executable(self, graph: Any) -> Any: ...
     def twin(self, jitted: Any) -> Any: ...
 
 
-class Handles(list[Any]):
+class PendingList(list[Any]):
     """Weak references to the Arrays of one thread whose contents are pending, some of them dead: see ``weft.runtime.pending``.
 
     limit: length at which the amount of pending work is checked. swept: length up to which dead entries have been removed. came:
@@ -56,37 +56,37 @@ class Handles(list[Any]):
 _ENVIRONMENT = {"": None, "cpu": None, "cpu:0": None, "auto": None, "gpu:0": "gpu"}
 _DEVICE_VARIABLE = os.environ.get("WEFT_DEVICE", "")
 _set: Any = threading.local.__setattr__
-_EAGER_SETTINGS = frozenset(("inside", "flush", "watch", "device", "at_once"))
+_EAGER_SETTINGS = frozenset(("transform_depth", "flush_denormals", "profiler", "device", "max_eager_bytes"))
 
 
 class _Local(threading.local):
     # default of new threads: None for the CPU, another device's name, or, for "auto", the Figures by which programs are placed
     # (set by ``weft/__init__.py``): see ``transforms/settings.py``
-    chosen: Any = _ENVIRONMENT.get(_DEVICE_VARIABLE, _DEVICE_VARIABLE)
-    place: Any  # the same for this thread
+    default_placement: Any = _ENVIRONMENT.get(_DEVICE_VARIABLE, _DEVICE_VARIABLE)
+    placement: Any  # the same for this thread
     device: str | None = None  # its name; None for "auto" too, since small work then runs on the CPU
     trace: Any = None  # the innermost trace of this thread
-    keep: int = 0  # above 0: reading a value leaves the graph as it is, a gradient will walk it
+    retain_graph: int = 0  # above 0: reading a value leaves the graph as it is, a gradient will walk it
     variables: frozenset[Any] = frozenset()  # nodes that the current gradient differentiates by
-    inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
-    flush: bool = False  # new programs flush denormals to zero
-    watch: Watching | None = None  # the active profile session of this thread
-    patience: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
-    refused: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
-    at_once: int  # bytes of the largest result computed immediately, see ``compute_now.py``; 0 disables it
-    small: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
+    transform_depth: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
+    flush_denormals: bool = False  # new programs flush denormals to zero
+    profiler: ProfilerSession | None = None  # the active profile session of this thread
+    compile_threshold: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
+    refused_export: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
+    max_eager_bytes: int  # bytes of the largest result computed immediately, see ``compute_now.py``; 0 disables it
+    eager_limit: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
 
     def __init__(self) -> None:
-        self.handles = Handles()
-        self.at_once = 128 << 10
-        self.place = _Local.chosen
-        self.device = self.place if isinstance(self.place, str) else None
+        self.pending = PendingList()
+        self.max_eager_bytes = 128 << 10
+        self.placement = _Local.default_placement
+        self.device = self.placement if isinstance(self.placement, str) else None
 
     def __setattr__(self, name: str, value: Any) -> None:
         _set(self, name, value)
         if name in _EAGER_SETTINGS:  # every operator reads ``small``, so it is computed here
-            disabled = self.inside or self.flush or self.watch is not None or self.device is not None
-            _set(self, "small", 0 if disabled else self.at_once)
+            disabled = self.transform_depth or self.flush_denormals or self.profiler is not None or self.device is not None
+            _set(self, "eager_limit", 0 if disabled else self.max_eager_bytes)
 
 
-LOCAL = _Local()
+CONTEXT = _Local()

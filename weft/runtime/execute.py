@@ -9,56 +9,56 @@ from typing import Any
 import numpy as np
 
 from weft.devices import get_device
-from weft.devices.base import ELSEWHERE, AnySize, DefersChecks, Device, Run, Sized, TellsLate
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Run, Sized, TellsLate
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import Format
-from weft.errors import DeviceError, gib, out_of_bounds
+from weft.errors import DeviceError, format_bytes, index_error
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import user_line
-from weft.process.bounded_cache import Recent
-from weft.runtime.context import LOCAL
+from weft.process.bounded_cache import BoundedCache
+from weft.runtime.context import CONTEXT
 
 # Code whose shapes always change compiles without end, so the cache is bounded: the last 1000 small programs hit, at most 2000
 # are kept (about 16 KB each, 40 MB in all); large programs take 64 to 128 MB by estimate. The last 16 are always kept. Programs
 # with fixed shapes need far less.
-PROGRAMS = Recent(64e6)
+PROGRAMS = BoundedCache(64e6)
 LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: least of a program, of a node in key and kernel, of a step in code and table
 
 
 def key_of(graph: Graph) -> tuple:
     """Return the cache key of a graph's program: equal keys mean the same program."""
-    return (device().name, graph.key(), LOCAL.flush)
+    return (device().name, graph.key(), CONTEXT.flush_denormals)
 
 
 def device() -> Device:
     """Return the device that this thread's programs run on."""
     try:
-        return get_device(LOCAL.device or "cpu")
+        return get_device(CONTEXT.device or "cpu")
     except (ValueError, DeviceError) as error:  # other names were checked when they were set
         raise type(error)(f"$WEFT_DEVICE: {error}") from None
 
 
 def owner(buffer: Any) -> Device:
     """Return the device that owns a buffer."""
-    return get_device(ELSEWHERE.get(type(buffer), "cpu") if ELSEWHERE else "cpu")
+    return get_device(DEVICE_OF_BUFFER_TYPE.get(type(buffer), "cpu") if DEVICE_OF_BUFFER_TYPE else "cpu")
 
 
 @contextmanager
 def on(name: str) -> Iterator[None]:
     """Run the body on a device, in this thread."""
-    previous = LOCAL.device, LOCAL.place
-    LOCAL.device = LOCAL.place = None if name == "cpu" else name
+    previous = CONTEXT.device, CONTEXT.placement
+    CONTEXT.device = CONTEXT.placement = None if name == "cpu" else name
     try:
         yield
     finally:
-        LOCAL.device, LOCAL.place = previous
+        CONTEXT.device, CONTEXT.placement = previous
 
 
 def here(nodes: Iterable[Node], target: Device | None = None) -> None:
     """Move the values of leaves to ``target``, by default the device in use. The leaf keeps the moved copy, so a program moves
-    each input once. Call it only if ``ELSEWHERE`` is not empty."""
+    each input once. Call it only if ``DEVICE_OF_BUFFER_TYPE`` is not empty."""
     if target is None:
         target = device()
     for node in nodes:
@@ -70,12 +70,12 @@ def here(nodes: Iterable[Node], target: Device | None = None) -> None:
             node.value = target.upload(source.download(value, node.shape, node.dtype))
 
 
-def fetched(*nodes: Node) -> bool:
+def move_if_small(*nodes: Node) -> bool:
     """Move leaves to the device in use for eager work. Return False, and move nothing, if programs are placed by cost and a leaf
     on another device is too large to move for that: the work then stays pending."""
-    if LOCAL.place is not LOCAL.device:
+    if CONTEXT.placement is not CONTEXT.device:
         for node in nodes:
-            if node.value is not None and node.nbytes > LOCAL.at_once and type(node.value) in ELSEWHERE:
+            if node.value is not None and node.nbytes > CONTEXT.max_eager_bytes and type(node.value) in DEVICE_OF_BUFFER_TYPE:
                 return False
     here(nodes)
     return True
@@ -93,23 +93,23 @@ def known(key: tuple) -> Run | None:
 
 def executable(graph: Graph) -> Run:
     """Return the compiled Run of a graph, ``f(inputs, held=None) -> buffers``: from the cache, or compiled now."""
-    if LOCAL.watch is not None:
-        return LOCAL.watch.executable(graph)
+    if CONTEXT.profiler is not None:
+        return CONTEXT.profiler.executable(graph)
     current, key = device(), key_of(graph)
     run = PROGRAMS.get(key)
     if run is None:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(detached(graph), current.target)
-        run = current.compile(program, flush_denormals=LOCAL.flush)
+        program = build(copy_structure(graph), current.target)
+        run = current.compile(program, flush_denormals=CONTEXT.flush_denormals)
         run.places = _find_places(graph, program)
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, run, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return run
 
 
-def detached(graph: Graph) -> Graph:
+def copy_structure(graph: Graph) -> Graph:
     """Return a copy of the graph without buffers, so that keeping the copy keeps no memory."""
     copies: dict[Node, Node] = {}
     for node in graph.inputs:
@@ -134,7 +134,7 @@ def run(graph: Graph, values: Sequence[Any], compiled: Run | None = None) -> lis
         The work does not fit into memory; the message names the largest result.
     """
     runs: Any = executable(graph) if compiled is None else compiled
-    if ELSEWHERE:
+    if DEVICE_OF_BUFFER_TYPE:
         here(graph.inputs)
         values = [v if n.value is None else n.value for n, v in zip(graph.inputs, values, strict=True)]
     try:
@@ -149,11 +149,11 @@ def run(graph: Graph, values: Sequence[Any], compiled: Run | None = None) -> lis
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise type(error)(
             f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
-            f"{largest.dtype.name} and {gib(largest.nbytes)}"
+            f"{largest.dtype.name} and {format_bytes(largest.nbytes)}"
         ) from None
 
 
-def located(run: Run, graph: Graph, written: Mapping[int, int] | None = None) -> Run:
+def with_source_lines(run: Run, graph: Graph, written: Mapping[int, int] | None = None) -> Run:
     """Return the Run of a jitted call's graph, with errors that name the lines of the graph; ``run`` itself if it checks
     nothing.
 
@@ -166,7 +166,7 @@ class _LocatedRun:
     __slots__ = ("deferring", "graph", "run", "written")
 
     def __init__(self, run: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
-        self.run, self.graph, self.written = run, detached(graph), written
+        self.run, self.graph, self.written = run, copy_structure(graph), written
         self.deferring = run.deferring if written is not None and isinstance(run, DefersChecks) else None
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
@@ -195,10 +195,10 @@ def _find_places(graph: Graph, program: Any) -> list[Place]:
     """Return the position of each index check of a Program, then of each NumPy step that may raise. A position finds the node in
     any graph with the same key: an index into the order of nodes, then one per nested loop."""
     from weft.schedule.index_checks import sites
-    from weft.schedule.program import hosts
+    from weft.schedule.program import find_hosts
 
     checked = [(site, _find_place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]
-    return checked + [(step, _find_place(graph, step.name, step.where)) for step in hosts(program) if step.raises]
+    return checked + [(step, _find_place(graph, step.name, step.where)) for step in find_hosts(program) if step.raises]
 
 
 def _find_place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
@@ -246,7 +246,7 @@ def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
     index = fault.index
     if index < 0:
         index += 1 << 64 if site.unsigned else site.lowest
-    return out_of_bounds(index, site.axis, site.extent, user_line(where))
+    return index_error(index, site.axis, site.extent, user_line(where))
 
 
 def to_buffer(array: np.ndarray) -> Any:
@@ -254,7 +254,7 @@ def to_buffer(array: np.ndarray) -> Any:
     return device().upload(array)
 
 
-def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
+def upload_rows(array: np.ndarray, rows: np.ndarray) -> Any:
     """Return a buffer with rows of a NumPy array, copied once. The dtype must be one of NumPy's own and ``rows`` within
     bounds."""
     return device().upload_rows(array, rows)
@@ -264,7 +264,7 @@ def first(buffer: Any, dtype: Format) -> Any:
     """Return the first element of a buffer, as a NumPy number."""
     source = owner(buffer)
     number = source.first(buffer, dtype)
-    if ELSEWHERE:
+    if DEVICE_OF_BUFFER_TYPE:
         _raise_late_error(source)
     return number
 
@@ -273,7 +273,7 @@ def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """Return a read-only NumPy view of a buffer. The buffer must never be written afterwards."""
     source = owner(buffer)
     array = source.download(buffer, shape, dtype)
-    if ELSEWHERE:
+    if DEVICE_OF_BUFFER_TYPE:
         _raise_late_error(source)
     return array
 
@@ -284,43 +284,43 @@ def _raise_late_error(source: Device) -> None:
         source.tell()
 
 
-any_size: Callable[[], AnySize] = get_device  # type: ignore[assignment]  # the device of eager work, the CPU
+eager_device: Callable[[], EagerDevice] = get_device  # type: ignore[assignment]  # the device of eager work, the CPU
 
 
 def sized() -> Sized:
     """Return the device's functions that take sizes as arguments."""
-    return any_size().sized
+    return eager_device().sized
 
 
 def count_numpy() -> None:
     """Count an operation that NumPy computes on the device's memory."""
-    any_size().numpy_calls += 1
+    eager_device().numpy_calls += 1
 
 
 def window(buffer: Any, start: int, nbytes: int) -> Any:
     """Return a buffer that is part of another one. The other buffer is not written while the part lives."""
-    return any_size().window(buffer, start, nbytes)
+    return eager_device().window(buffer, start, nbytes)
 
 
 def over(array: np.ndarray) -> Any:
     """Return a buffer over the memory of a contiguous NumPy array; None if the device has memory of its own."""
-    return any_size().over(array) if LOCAL.device is None else None
+    return eager_device().over(array) if CONTEXT.device is None else None
 
 
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """Return a read-only NumPy view of the memory of a buffer of the CPU, for immediate use while the buffer is referenced."""
-    return any_size().memory(buffer, shape, dtype)
+    return eager_device().memory(buffer, shape, dtype)
 
 
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """Return a writable NumPy view of a buffer's memory, for immediate use; None if a view or another library may read the
     buffer."""
-    return any_size().writable(buffer, shape, dtype)
+    return eager_device().writable(buffer, shape, dtype)
 
 
 def together(buffers: Sequence[Any]) -> bytes | None:
     """Return the concatenated bytes of many buffers; None if one of them is part of another buffer."""
-    return any_size().together(buffers)
+    return eager_device().together(buffers)
 
 
 def allocate(nbytes: int) -> Any:
@@ -335,7 +335,7 @@ def allocator() -> Callable[[int], Any]:
 
 def wait_for(nodes: Iterable[Node]) -> None:
     """Wait until the devices that hold the values of nodes are idle. CPU runs are complete when they return."""
-    if ELSEWHERE:
-        for source in {owner(n.value) for n in nodes if type(n.value) in ELSEWHERE}:
+    if DEVICE_OF_BUFFER_TYPE:
+        for source in {owner(n.value) for n in nodes if type(n.value) in DEVICE_OF_BUFFER_TYPE}:
             source.synchronise()
             _raise_late_error(source)

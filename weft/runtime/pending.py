@@ -12,9 +12,9 @@ from collections.abc import Sequence, Set
 from math import prod
 from sys import getrefcount
 
-from weft.graph.node import Node, topological
+from weft.graph.node import Node, topological_order
 from weft.graph.primitives.table import INPUT, is_placeholder
-from weft.runtime.context import LOCAL, Handles
+from weft.runtime.context import CONTEXT, PendingList
 
 MOST_NODES = 2000  # pending in a thread
 MOST_BYTES = 256 << 20  # pending in one graph
@@ -36,7 +36,7 @@ def _pending(ref: weakref.ref) -> Node | None:
     return node if node is not None and node.value is None and node.op is not INPUT else None
 
 
-def _keep(handles: Handles, begin: int, kept: list[weakref.ref]) -> None:
+def _keep(handles: PendingList, begin: int, kept: list[weakref.ref]) -> None:
     """Replace the list from ``begin`` on by ``kept``; shift the thresholds that refer to the length."""
     removed = len(handles) - begin - len(kept)
     handles[begin:] = kept
@@ -46,7 +46,7 @@ def _keep(handles: Handles, begin: int, kept: list[weakref.ref]) -> None:
     handles.counted -= removed
 
 
-def _sweep(handles: Handles) -> None:
+def sweep(handles: PendingList) -> None:
     handles.came = 0
     _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # without duplicates
 
@@ -54,16 +54,16 @@ def _sweep(handles: Handles) -> None:
 def settled() -> None:
     """Reset the thresholds if nothing is pending any more. The iterations of a loop that reads a value are then all cut at the
     same places."""
-    handles = LOCAL.handles
+    handles = CONTEXT.pending
     if len(handles) <= 2 * FIRST and not any([_pending(ref) is not None for ref in handles]):
         _keep(handles, 0, [])
         handles.limit, handles.waits = FIRST, False
         handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
 
 
-def _sweep_requested(requested: Set[Node]) -> Handles:
+def _sweep_requested(requested: Set[Node]) -> PendingList:
     """Return the list without dead and requested entries: its new end is swept, and all of it once it has doubled."""
-    handles = LOCAL.handles
+    handles = CONTEXT.pending
     begin = handles.swept
     if not begin:  # usually only requested nodes and intermediate results were added
         for ref in handles:
@@ -80,7 +80,7 @@ def _sweep_requested(requested: Set[Node]) -> Handles:
     return handles
 
 
-def sharing(order: Sequence[Node], requested: Sequence[Node]) -> list[Node]:
+def find_dependents(order: Sequence[Node], requested: Sequence[Node]) -> list[Node]:
     """Return the pending nodes of live Arrays that read nodes which a run of ``order`` computes and drops. The run computes them
     too; otherwise it would be repeated for them.
 
@@ -117,7 +117,7 @@ class _Search:
     placeholder of a trace that has ended. loose: references to dropped nodes of the graph from outside of the graph.
     """
 
-    def __init__(self, handles: Handles) -> None:
+    def __init__(self, handles: PendingList) -> None:
         self.handles = handles
         self.owners: dict[Node, weakref.ref] | None = None
         self.reads: dict[Node, bool | None] = {}
@@ -161,7 +161,7 @@ class _Search:
     def walk(self, node: Node) -> tuple[Node, ...]:
         """Return the nodes behind ``node`` that were not visited yet, and classify them in ``reads``."""
         reads = self.reads
-        fresh = topological((node,), stop=reads.keys())
+        fresh = topological_order((node,), stop=reads.keys())
         fresh = tuple([n for n in fresh if n not in reads])
         for n in fresh:
             below = [reads[i] for i in n.inputs]

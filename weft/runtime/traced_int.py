@@ -23,8 +23,8 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.cell import Cell, traces
 
 SCALARS = frozenset([form.numpy.type for form in FROM_NUMPY.values() if form.kind in ("bool", "signed", "unsigned", "float")])
-RUN_TIME = frozenset((int, float)) | SCALARS - {np.bool_}  # types of numbers that may change from call to call
-MOST = 4096  # steps: a tape with more makes its numbers static
+RUN_TIME_TYPES = frozenset((int, float)) | SCALARS - {np.bool_}  # types of numbers that may change from call to call
+MAX_STEPS = 4096  # steps: a tape with more makes its numbers static
 _ANY_VALUE = object()
 Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # function, slots of operands, type of result, required result
 
@@ -57,15 +57,15 @@ class Tape:
         """Whether this thread is in the trace."""
         return not self.over and any([trace.tape is self for trace in traces()])
 
-    def number(self, value: Any, slot: int) -> Given:
-        out = object.__new__(GivenScalar if type(value) in SCALARS else Given)
+    def number(self, value: Any, slot: int) -> TracedInt:
+        out = object.__new__(TracedScalar if type(value) in SCALARS else TracedInt)
         out.value, out.slot, out.tape = value, slot, self
         self._made.append(weakref.ref(out))
         return out
 
     def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, required: Any = _ANY_VALUE) -> int:
         """Record a step and return the slot of its result."""
-        own = [k for k, x in enumerate(operands) if type(x) in GIVEN and x.tape is self]
+        own = [k for k, x in enumerate(operands) if type(x) in TRACED_TYPES and x.tape is self]
         slots = tuple([operands[k].slot for k in own])
         key = (function, slots, required is _ANY_VALUE, *[None if k in own else _describe(x) for k, x in enumerate(operands)])
         recorded = self._steps.get(key)
@@ -83,21 +83,21 @@ class Tape:
         """Return the first slots that a slot is computed of."""
         return self._roots[slot]
 
-    def guard(self, number: Given) -> None:
+    def guard(self, number: TracedInt) -> None:
         """Record that the program is valid only for the present value of this number."""
         self.conditions |= dict.fromkeys(self._roots[number.slot] - self.conditions.keys(), user_line(user_frame()))
         self.apply(_identity, (number,), number.value, number.value)
 
-    def pin(self, number: Given) -> None:
+    def pin(self, number: TracedInt) -> None:
         """Make the leaves behind a number static."""
         self.guard(number)
         self.static |= dict.fromkeys(self._roots[number.slot] - self.static.keys(), user_line(user_frame()))
 
-    def node(self, number: Given, dtype: Format) -> Node:
+    def node(self, number: TracedInt, dtype: Format) -> Node:
         """Return the node of a run-time number in ``dtype``, which must be able to hold the number."""
         key = number.slot, dtype
         if key not in self._nodes:
-            convert = _CONVERTERS[_python_kind(dtype)] if type(number) is GivenScalar else _converter(dtype)
+            convert = _CONVERTERS[_python_kind(dtype)] if type(number) is TracedScalar else _converter(dtype)
             node = self._nodes[key] = scalar_leaf(None, dtype)
             self.nodes.append((self.apply(convert, (number,), convert(number.value)), node))
         return self._nodes[key]
@@ -110,7 +110,7 @@ class Tape:
         self._made.clear()
         self._nodes.clear()
 
-    def left(self) -> list[Given]:
+    def left(self) -> list[TracedInt]:
         """Return the numbers that are still referenced."""
         return [x for x in (ref() for ref in self._made) if x is not None]
 
@@ -153,7 +153,7 @@ def _fix_operands(function: Callable[..., Any], operands: list[Any], places: lis
 
 
 def _is_open(x: Any) -> bool:
-    return type(x) in GIVEN and x.tape.open
+    return type(x) in TRACED_TYPES and x.tape.open
 
 
 def _describe(x: Any) -> Any:
@@ -183,7 +183,7 @@ def fits(value: Any, dtype: Format) -> bool:
 
 def is_int(x: Any) -> bool:
     """Return whether ``x`` is a Python int, possibly one whose value each call supplies."""
-    return type(x) is int or (type(x) is Given and type(x.value) is int)
+    return type(x) is int or (type(x) is TracedInt and type(x.value) is int)
 
 
 def _converter(dtype: Format) -> Callable[[Any], Any]:
@@ -218,24 +218,24 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool:
 
 
 def _plain(x: Any) -> Any:
-    return x.value if type(x) in GIVEN else x
+    return x.value if type(x) in TRACED_TYPES else x
 
 
 def computed(function: Callable[..., Any], *operands: Any) -> Any:
     """Return ``function(*operands)``. If an operand is a run-time number, so is the result: each call computes it again."""
     result = function(*map(_plain, operands))
-    tapes = [x.tape for x in operands if type(x) in GIVEN and x.tape.open]
+    tapes = [x.tape for x in operands if type(x) in TRACED_TYPES and x.tape.open]
     tape = tapes[0] if tapes else None
     if len(tapes) > 1 and any([t is not tape for t in tapes]):
         tape = next(trace.tape for trace in traces() if trace.tape in tapes)  # the innermost
     if tape is None:
         return result
-    if type(result) in _RESULTS and len(tape.steps) < MOST:
+    if type(result) in _RESULTS and len(tape.steps) < MAX_STEPS:
         return tape.number(result, tape.apply(function, operands, result))
-    return function(*[x.told() if type(x) in GIVEN else x for x in operands])
+    return function(*[x.told() if type(x) in TRACED_TYPES else x for x in operands])
 
 
-class Given:
+class TracedInt:
     """An int argument of a traced function, a number of an object, or a result that Python computes of such numbers."""
 
     __slots__ = ("__weakref__", "slot", "tape", "value")
@@ -266,7 +266,7 @@ class Given:
 
     def __bool__(self) -> bool:
         truth: Any = self if type(self.value) is bool else computed(operator.truth, self)
-        return truth.here() if type(truth) in GIVEN else truth
+        return truth.here() if type(truth) in TRACED_TYPES else truth
 
     def __getattr__(self, name: str) -> Any:
         getattr(self.value, name)  # raises the AttributeError of the number
@@ -296,10 +296,10 @@ class Given:
     def __complex__(self) -> complex:
         return complex(self.told())
 
-    def __copy__(self) -> Given:
+    def __copy__(self) -> TracedInt:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Given:
+    def __deepcopy__(self, memo: Any) -> TracedInt:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -333,7 +333,7 @@ class Given:
         return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
 
 
-class GivenScalar(Given):
+class TracedScalar(TracedInt):
     """A run-time number that is a NumPy scalar: beside arrays it keeps its own dtype."""
 
     __slots__ = ()
@@ -348,7 +348,7 @@ class GivenScalar(Given):
 
 
 _DTYPE_ATTRIBUTES = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
-GIVEN = frozenset((Given, GivenScalar))
+TRACED_TYPES = frozenset((TracedInt, TracedScalar))
 
 
 class Slot(NamedTuple):
@@ -361,14 +361,14 @@ def asked(x: Any) -> Any:
     """Replace run-time numbers by their plain values, in ``x`` itself or, if it is a list or tuple, within it."""
     if type(x) is list or type(x) is tuple:
         return type(x)(map(asked, x))
-    return x.told() if type(x) in GIVEN else x
+    return x.told() if type(x) in TRACED_TYPES else x
 
 
 _RESULTS = frozenset((int, float, bool)) | SCALARS
-_NUMBERS = _RESULTS | GIVEN
+_NUMBERS = _RESULTS | TRACED_TYPES
 
 
-def _combine(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:
+def _combine(function: Callable[..., Any], x: Any, y: Any, own: TracedInt, other: Any) -> Any:
     if type(other) in _NUMBERS:
         return computed(function, x, y)
     if isinstance(other, Cell):
@@ -387,14 +387,14 @@ def _install() -> None:
         return lambda self, other: _combine(function, other, self, self, other)
 
     for name in ("neg", "pos", "abs", "invert"):
-        setattr(Given, f"__{name}__", unary(getattr(operator, name)))
+        setattr(TracedInt, f"__{name}__", unary(getattr(operator, name)))
     for name in ("trunc", "floor", "ceil"):
-        setattr(Given, f"__{name}__", unary(getattr(math, name)))
+        setattr(TracedInt, f"__{name}__", unary(getattr(math, name)))
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(Given, f"__{name}__", forward(getattr(operator, name)))
+        setattr(TracedInt, f"__{name}__", forward(getattr(operator, name)))
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
-        setattr(Given, f"__{name.strip('_')}__", forward(getattr(operator, name)))
-        setattr(Given, f"__r{name.strip('_')}__", reflected(getattr(operator, name)))
+        setattr(TracedInt, f"__{name.strip('_')}__", forward(getattr(operator, name)))
+        setattr(TracedInt, f"__r{name.strip('_')}__", reflected(getattr(operator, name)))
 
 
 _install()

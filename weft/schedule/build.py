@@ -7,22 +7,22 @@ from math import prod
 from typing import Any
 
 from weft.dtypes.formats import UINT8
-from weft.graph.decompose import in_parts
-from weft.graph.hoist_checks import hoisted
-from weft.graph.loops import pruned
+from weft.graph.decompose import decompose
+from weft.graph.hoist_checks import hoist_checks
+from weft.graph.loops import prune_loops
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import SCALAR
-from weft.graph.ranges import without_sure_checks
+from weft.graph.ranges import remove_certain_checks
 from weft.graph.simplify import simplify
 from weft.kernel.hazards import copies
 from weft.kernel.target import CPU, Target
 from weft.schedule import index_checks
 from weft.schedule.arena import arena
 from weft.schedule.fuse import Fused, fuse
-from weft.schedule.fusion_graph import View, strip
-from weft.schedule.kernel_info import kernel_info
+from weft.schedule.fusion_graph import FusionGraph, strip
+from weft.schedule.kernel_info import describe_kernel
 from weft.schedule.order import ordered
-from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
+from weft.schedule.program import Call, Carry, Copy, HostCall, Loop, Program, Slot, Step
 
 _FARTHEST = 64  # operations; greater distances between an input and an output count as equal
 
@@ -55,9 +55,9 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
 def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
-    small = simplify(in_parts(graph, target.chains))
-    apart = hoisted(without_sure_checks(small))
-    return _schedule(pruned(small if apart is small else simplify(apart)), target, inside=False)
+    small = simplify(decompose(graph, target.chains))
+    apart = hoist_checks(remove_certain_checks(small))
+    return _schedule(prune_loops(small if apart is small else simplify(apart)), target, inside=False)
 
 
 def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
@@ -69,9 +69,9 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
     view, fused = fuse(graph, target)
     fused = ordered(view, fused)
     if target.channels_last:
-        from weft.schedule.layout import laid_out  # the CPU never needs it
+        from weft.schedule.layout import choose_layouts  # the CPU never needs it
 
-        fused = laid_out(view, fused, target)
+        fused = choose_layouts(view, fused, target)
     slots = _Slots(view)
     steps: list[Step] = []
     info = []
@@ -86,12 +86,12 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
             args = tuple([slots.slot_of(i, i.shape) for i in node.inputs])
             out = slots.slot_of(node, node.shape)
             flops = 0 if node.op.cost is None else node.op.cost(node).flops
-            steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
+            steps.append(HostCall(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
             continue
         ids = [slots.slot_of(n, shape) for n, shape in f.inputs] + [slots.slot_of(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])
         steps.append(Call(f.kernel, tuple(ids), numbers, tuple([index_checks.site(n) for n in f.sites])))
-        info.append(kernel_info(f, lines))
+        info.append(describe_kernel(f, lines))
     steps += slots.copies()
     table, size = slots.finish(steps, fused)
     program = Program(
@@ -105,7 +105,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """Return a scan as a step. Its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _schedule(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
+    program = _schedule(prune_loops(simplify(decompose(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     in_place = set(program.donate)
@@ -128,7 +128,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
 class _Slots:
     """Slots, created on demand: one for each memory, and an alias for each other shape under which the memory is read."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: FusionGraph) -> None:
         self.view = view
         graph = view.graph
         self.slots: list[Slot] = []
@@ -178,7 +178,7 @@ class _Slots:
         for k, step in enumerate(steps):
             if isinstance(step, Call):
                 ids = step.args
-            elif isinstance(step, Host):
+            elif isinstance(step, HostCall):
                 ids = (*step.args, step.out)
             elif isinstance(step, Loop):
                 ids = (*step.reads, *step.writes)
@@ -259,7 +259,7 @@ def _donations(
     for k, step in enumerate(steps):
         for i in _written_slots(step):
             first.setdefault(root(i).id, k)
-        ids = step.args if isinstance(step, (Call, Host)) else step.reads if isinstance(step, Loop) else (step.source,)
+        ids = step.args if isinstance(step, (Call, HostCall)) else step.reads if isinstance(step, Loop) else (step.source,)
         for i in ids:
             if root(i).kind == "input":
                 last[root(i).position] = k
@@ -298,7 +298,7 @@ def _written_slots(step: Step) -> tuple[int, ...]:
     """Return the slots that a step writes."""
     if isinstance(step, Call):
         return step.args[len(step.kernel.inputs):]
-    return step.writes if isinstance(step, Loop) else (step.out,) if isinstance(step, Host) else (step.target,)
+    return step.writes if isinstance(step, Loop) else (step.out,) if isinstance(step, HostCall) else (step.target,)
 
 
 def _input_distances(node: Node, sources: set[Node]) -> dict[Node, int]:

@@ -22,7 +22,7 @@ def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
     return window, every
 
 
-def along_positions(spots: int, taps: int) -> bool:
+def sums_along_positions(spots: int, taps: int) -> bool:
     """Return whether sums run along positions, in the code generator's order.
 
     They do if positions are fewer than taps, as in a weight gradient.
@@ -30,7 +30,7 @@ def along_positions(spots: int, taps: int) -> bool:
     return spots < taps
 
 
-def in_own_order(node: Node) -> bool:
+def has_generator_order(node: Node) -> bool:
     """Return whether the code generator orders a sum of this convolution.
 
     The order may depend on how the operands lie in memory.
@@ -47,4 +47,4 @@ def in_own_order(node: Node) -> bool:
             first, every = tap_phase(r * stride - low, rd, ld, window[d])
             phases.append((-(-(extent - r) // step), max(0, -(-(window[d] - first) // every))))
         sides.append(phases)
-    return any(along_positions(prod(s for s, _ in phase), prod(t for _, t in phase)) for phase in product(*sides))
+    return any(sums_along_positions(prod(s for s, _ in phase), prod(t for _, t in phase)) for phase in product(*sides))

@@ -20,19 +20,19 @@ from weft.kernel import index as ix
 from weft.kernel.expressions import INT64, Machine, tag
 from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Store, Value, along
-from weft.kernel.summation import order_over, reduction_order
+from weft.kernel.summation import reduction_order, shape_reduction_order
 from weft.kernel.target import Order
 from weft.schedule import reasons
-from weft.schedule.fusion_graph import View
+from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_structure import Structure, is_reduction, reduces
 from weft.schedule.one_element_sums import chosen
-from weft.schedule.reasons import Boundary
+from weft.schedule.reasons import NotFusible
 
 INDEX = INT32  # format of a position in a window
 
 
 @dataclass(slots=True)
-class Held:
+class EarlierReduction:
     """A reduction that an earlier phase computed at ``index`` as ``value``.
 
     ``stores`` write it to ``buffer`` if a later phase reads it.
@@ -72,7 +72,7 @@ class Scope:
 class Expander:
     """Expands the nodes of one group and collects the kernel's inputs, scalars, checks and axes."""
 
-    def __init__(self, view: View, structure: Structure) -> None:
+    def __init__(self, view: FusionGraph, structure: Structure) -> None:
         self.view = view
         self.structure = structure
         self.m = Machine()
@@ -86,7 +86,7 @@ class Expander:
         self.covered: set[Node] = set()  # checked indices of which every element is checked
         self.checked: set[Node] = set()  # checked indices that an earlier phase has checked
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
-        self.held: dict[Node, Held] = {}  # the other reductions of earlier phases
+        self.held: dict[Node, EarlierReduction] = {}  # the other reductions of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
 
@@ -112,7 +112,7 @@ class Expander:
             return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if self.product is not None and node is self.product[0]:
             if self._without_unit_axes(index) != self._without_unit_axes(self.product[1]) or guards:
-                raise Boundary(reasons.OTHER_INDEX)
+                raise NotFusible(reasons.OTHER_INDEX)
             return self.product[2]
         if node not in self.structure.members and (self.view.is_real(node) or self.view.stored(node)):
             return self.load(node, node.shape, index, guards)
@@ -126,7 +126,7 @@ class Expander:
         if value is None:
             value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
         if value is None:
-            raise Boundary(reasons.RESHAPE if op.same_memory else reasons.OTHER_INDEX)
+            raise NotFusible(reasons.RESHAPE if op.same_memory else reasons.OTHER_INDEX)
         return value
 
     def load(self, base: Node, shape: Shape, index: Index, guards: tuple[Guard, ...] = (), fill: Any = 0) -> Value:
@@ -229,7 +229,7 @@ class Expander:
         scope = self.scope
         for token, i in zip(self.structure.tokens(node), index, strict=True):
             if token and scope.at.get(token) != i:
-                raise Boundary(reasons.OTHER_INDEX)
+                raise NotFusible(reasons.OTHER_INDEX)
         value = scope.accs.get(node)
         if value is None:
             held = self.held.get(node)
@@ -240,7 +240,7 @@ class Expander:
             scope.accs[node] = value
         return value
 
-    def _load_held(self, node: Node, index: Index, held: Held) -> Value:
+    def _load_held(self, node: Node, index: Index, held: EarlierReduction) -> Value:
         """Load a reduction of an earlier phase from memory, which is cheaper than reading its whole operand again."""
         if held.buffer is None:
             held.buffer = Buffer(len(self.scratch), node.dtype, node.shape, "kernel")
@@ -337,7 +337,7 @@ class Expander:
         if "axes" not in node.params:
             order = reduction_order(axes[-1].extent if axes else 1, True, orders)
         else:
-            order = order_over(node.inputs[0].shape, node.params["axes"], orders)
+            order = shape_reduction_order(node.inputs[0].shape, node.params["axes"], orders)
         if monoid == "prod" and value.dtype in FLOATS:  # separate lanes may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:

@@ -12,11 +12,11 @@ from weft.graph.node import Graph, Node, Shape
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
 from weft.schedule import reasons
-from weft.schedule.fusion_graph import View
-from weft.schedule.group_cache import Forms
-from weft.schedule.groups import Group, Grouping, Refusal
-from weft.schedule.lower_index import SMALLER
-from weft.schedule.reasons import Boundary
+from weft.schedule.fusion_graph import FusionGraph
+from weft.schedule.group_cache import GroupCache
+from weft.schedule.groups import Group, Grouping, UnfusedEdge
+from weft.schedule.lower_index import MIN_SIZE_RATIO
+from weft.schedule.reasons import NotFusible
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Fused:
     inputs: tuple[tuple[Node, Shape], ...]
     outputs: tuple[Node, ...]
     scalars: tuple[Node, ...]
-    boundaries: tuple[Refusal, ...]
+    boundaries: tuple[UnfusedEdge, ...]
     sites: tuple[Node, ...] = ()
     covered: frozenset[Node] = frozenset()
     pairs: tuple[tuple[int, int], ...] = ()
     bytes: int = 0
 
 
-def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
+def fuse(graph: Graph, target: Target = CPU) -> tuple[FusionGraph, list[Fused]]:
     """Return the kernels of a graph in an order in which they can run.
 
     The analysis in ``group_structure`` decides which nodes belong together. If the kernel of a group cannot be built (rare: the
@@ -49,7 +49,7 @@ def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
         try:
-            return _fuse(View(graph, target))
+            return _fuse(FusionGraph(graph, target))
         finally:
             sys.setrecursionlimit(limit)
 
@@ -66,13 +66,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)  # the thread that holds the lock does not exist in the child
 
 
-def _fuse(view: View) -> tuple[View, list[Fused]]:
+def _fuse(view: FusionGraph) -> tuple[FusionGraph, list[Fused]]:
     """Group the nodes and build the kernels, again with more edges kept unfused whenever a kernel cannot be built."""
-    banned = _read_first(view)
-    forms = Forms(view)
+    banned = _edges_before_small_writes(view)
+    forms = GroupCache(view)
     while True:
         grouping = Grouping(view, forms, banned)
-        refusals: dict[Group, list[Refusal]] = {}
+        refusals: dict[Group, list[UnfusedEdge]] = {}
         for refusal in grouping.refusals():
             refusals.setdefault(grouping.of[refusal.producer], []).append(refusal)
         out = []
@@ -85,7 +85,7 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
 
 
-def _read_first(view: View) -> dict[tuple[Node, Node], str]:
+def _edges_before_small_writes(view: FusionGraph) -> dict[tuple[Node, Node], str]:
     """Return edges to keep unfused so that small writes can be made in place.
 
     They lead from early readers of a few elements of the array to nodes that depend on the write. In ``t[i], t[j] = t[j],
@@ -94,7 +94,7 @@ def _read_first(view: View) -> dict[tuple[Node, Node], str]:
     """
     bases: dict[Node, list[Node]] = {}
     for node in view.real:
-        if node.op.kind in ("scatter", "write") and SMALLER * node.inputs[1].size <= node.size:
+        if node.op.kind in ("scatter", "write") and MIN_SIZE_RATIO * node.inputs[1].size <= node.size:
             base = view.memory(node.inputs[0])
             if base is not None and view.readers[node]:
                 bases.setdefault(base, []).append(node)
@@ -112,12 +112,12 @@ def _read_first(view: View) -> dict[tuple[Node, Node], str]:
                 dependents = after[write]
                 if node not in dependents:
                     edges = [(a, b) for a in _dependents(view, node) - dependents for b in view.readers[a] if b in dependents]
-                    if all(SMALLER * a.size <= base.size for a, _ in edges):
+                    if all(MIN_SIZE_RATIO * a.size <= base.size for a, _ in edges):
                         banned.update(dict.fromkeys(edges, reasons.READ_FIRST))
     return banned
 
 
-def _dependents(view: View, node: Node) -> set[Node]:
+def _dependents(view: FusionGraph, node: Node) -> set[Node]:
     """Return the real nodes that depend on a node, including the node."""
     result, stack = {node}, [node]
     while stack:
@@ -136,7 +136,7 @@ class _BuildError(Exception):
         self.reason = reason
 
 
-def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> dict[tuple[Node, Node], str]:
+def _cut(view: FusionGraph, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> dict[tuple[Node, Node], str]:
     """Return more edges to keep unfused: those into the group's last node, or all of its edges if that was tried before."""
     members = set(nodes)
     for consumers in ((nodes[-1],), nodes):
@@ -146,7 +146,7 @@ def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> d
     raise AssertionError(f"no kernel for {nodes}: {reason}")
 
 
-def _build(view: View, grouping: Grouping, group: Group, boundaries: tuple[Refusal, ...]) -> Fused:
+def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tuple[UnfusedEdge, ...]) -> Fused:
     """Return the kernel of a group. ``boundaries``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
@@ -158,7 +158,7 @@ def _build(view: View, grouping: Grouping, group: Group, boundaries: tuple[Refus
         return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), boundaries)
     try:
         lowered = grouping.forms.lowered(nodes, stored)
-    except Boundary as boundary:
+    except NotFusible as boundary:
         raise _BuildError(nodes, boundary.reason) from boundary
     return Fused(
         lowered.kernel, nodes, lowered.inputs, lowered.outputs, lowered.scalars, boundaries,

@@ -13,7 +13,7 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
 from weft.kernel.target import CPU, Target
-from weft.schedule.convolution_order import in_own_order
+from weft.schedule.convolution_order import has_generator_order
 
 _MOVES = 48  # moves of data in a row that one reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
@@ -27,7 +27,7 @@ def strip(node: Node) -> Node:
     return node
 
 
-class View:
+class FusionGraph:
     """Users, sources and kinds of the nodes of one graph.
 
     real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones. sources[n]: the
@@ -94,7 +94,7 @@ class View:
                 self.uniform.add(node)
             elif node in force:
                 self._real.add(node)
-                if kind == "convolution" and in_own_order(node):
+                if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
                 for i in inputs[: node.op.multiplied]:
                     self._store_unless_indexed(i)
@@ -126,7 +126,7 @@ class View:
                     self._real.add(node)
             else:
                 self._real.add(node)
-                if kind == "convolution" and in_own_order(node):
+                if kind == "convolution" and has_generator_order(node):
                     self._store_operands(inputs)
                 else:
                     for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:

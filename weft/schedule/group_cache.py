@@ -15,27 +15,27 @@ from itertools import count
 
 from weft.graph.node import Node, frozen
 from weft.graph.primitives.table import SCALAR
-from weft.process.bounded_cache import Recent
-from weft.schedule.fusion_graph import View
+from weft.process.bounded_cache import BoundedCache
+from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_structure import Structure, structure_of
-from weft.schedule.lower import Lowered, lower
-from weft.schedule.reasons import Boundary
+from weft.schedule.lower import LoweredKernel, lower
+from weft.schedule.reasons import NotFusible
 
 Form = tuple[int, ...]
 
 # fuse() uses these caches under its lock. Weights are bytes; two generations of all three take 22 MB at most. A process with ever
 # new shapes fills them (65 MB when small forms were weighed by their numbers alone). A graph of 2,000 nodes needs half a MB.
-_WORDS = Recent(2e6)  # description of a node -> its number
-_VERDICTS = Recent(4e6)  # form -> why no kernel can compute the group, "" if one can
-_KERNELS = Recent(5e6)  # form -> Lowered of positions in the form
+_WORDS = BoundedCache(2e6)  # description of a node -> its number
+_VERDICTS = BoundedCache(4e6)  # form -> why no kernel can compute the group, "" if one can
+_KERNELS = BoundedCache(5e6)  # form -> Lowered of positions in the form
 _WORD, _FORM, _NUMBER_OF_FORM, _NODE = 300, 300, 8, 600  # bytes of: a description, a form, each number of a form, a kernel's node
 _NUMBER = count()
 
 
-class Forms:
+class GroupCache:
     """Verdicts and kernels for groups of one graph's nodes."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: FusionGraph) -> None:
         self.view = view
         self._target = _number(view.target)
         self._members = {
@@ -52,7 +52,7 @@ class Forms:
             try:
                 self._analysed[nodes[0]] = structure_of(self.view, nodes, stored, self._known(nodes))
                 verdict = ""
-            except Boundary as boundary:
+            except NotFusible as boundary:
                 verdict = boundary.reason
             _VERDICTS.put(form, verdict, _FORM + _NUMBER_OF_FORM * len(form))
         return verdict or None
@@ -62,7 +62,7 @@ class Forms:
         analysis = self._analysed.get(nodes[0])
         return None if analysis is None or analysis.asked or analysis.nodes != nodes[: len(analysis.nodes)] else analysis
 
-    def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Lowered[Node]:
+    def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> LoweredKernel[Node]:
         """Return the kernel of a group. Raise Boundary if the group cannot be one."""
         form, places = self._form(nodes, stored)
         cached = _KERNELS.get(form)

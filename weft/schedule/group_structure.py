@@ -14,8 +14,8 @@ from math import prod
 
 from weft.graph.node import Node, frozen
 from weft.schedule import reasons
-from weft.schedule.fusion_graph import View
-from weft.schedule.reasons import Boundary
+from weft.schedule.fusion_graph import FusionGraph
+from weft.schedule.reasons import NotFusible
 
 Dims = tuple[int, ...]
 UNROLLED = 16  # largest window, in elements, that is written out without a loop
@@ -42,7 +42,7 @@ def ends_kernel(node: Node) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Facts:
+class NodeFacts:
     """Results of the analysis for one node of a group.
 
     dims: token of each dimension, 0 for extent 1. full: number of full reductions below, one after the other. needs: the
@@ -60,7 +60,9 @@ class Facts:
     views: int = 1
 
 
-TALL = 16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
+MIN_TALL_RATIO = (
+    16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
+)
 
 
 class Structure:
@@ -69,7 +71,7 @@ class Structure:
     Raises Boundary if a node cannot join. See :func:`structure_of` for the whole group.
     """
 
-    def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
+    def __init__(self, view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
         self.limits = view.target.fusion
         self.nodes: list[Node] = []
@@ -77,8 +79,8 @@ class Structure:
         self.members: frozenset[Node] = frozenset()
         self.parent: list[int] = [0]
         self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
-        self.facts: dict[Node, Facts] = {}
-        self._virtual: dict[Node, Facts | None] = {}
+        self.facts: dict[Node, NodeFacts] = {}
+        self._virtual: dict[Node, NodeFacts | None] = {}
         self._siblings: dict[tuple, Dims] = {}
         self.kept: list[Dims] = []
         self.product: Node | None = None
@@ -147,21 +149,21 @@ class Structure:
                 if s != t:
                     self.parent[max(s, t)] = min(s, t)
 
-    def covered(self, facts: Facts) -> None:
+    def covered(self, facts: NodeFacts) -> None:
         """Raise Boundary unless the node runs along all axes of the reduction or product below it."""
         if facts.needs or facts.product:
             present = {self.find(t) for t in facts.dims if t}
             required = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
             for t in required or ():
                 if t and self.find(t) not in present:
-                    raise Boundary(reasons.OTHER_INDEX)
+                    raise NotFusible(reasons.OTHER_INDEX)
 
-    def read(self, node: Node) -> Facts | None:
+    def read(self, node: Node) -> NodeFacts | None:
         """Return the facts of an operand of a member, or None if no member is below it (memory or numbers only)."""
         facts = self.facts.get(node)
         if facts is not None:
             if ends_kernel(node):
-                raise Boundary(reasons.CHAINED if node.op.chains else reasons.IN_PLACE)
+                raise NotFusible(reasons.CHAINED if node.op.chains else reasons.IN_PLACE)
             return facts
         if self.view.is_real(node) or self.view.leaf(node):
             return None
@@ -172,7 +174,7 @@ class Structure:
             self.covered(facts)
         return facts
 
-    def _virtual_facts(self, node: Node) -> Facts | None:
+    def _virtual_facts(self, node: Node) -> NodeFacts | None:
         """Return the facts of a node that is not stored, from its operands. None if no member is below it."""
         below = [self.read(i) for i in node.inputs]
         operands = [f for f in below if f is not None]
@@ -183,7 +185,7 @@ class Structure:
         else:
             for f, i in zip(below, node.inputs, strict=True):
                 if f is not None and i.shape != node.shape:
-                    raise Boundary(reasons.OTHER_INDEX)
+                    raise NotFusible(reasons.OTHER_INDEX)
             dims = operands[0].dims
         facts = self._merge_facts(dims, operands)
         if node.op.moves and len(node.inputs) > 1 and facts.needs:
@@ -191,15 +193,15 @@ class Structure:
         if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
             facts.views = node.op.reads * sum(f.views for f in operands)
             if facts.views > self.limits.views:
-                raise Boundary(reasons.MOVED)
+                raise NotFusible(reasons.MOVED)
         return facts
 
-    def _dims_along(self, node: Node, below: Sequence[Facts | None]) -> Dims:
+    def _dims_along(self, node: Node, below: Sequence[NodeFacts | None]) -> Dims:
         """Return a moving node's dimensions: those of its operands where it runs along them, otherwise new ones."""
         assert node.op.along is not None
         places = node.op.along(node)
         if places is None:
-            raise Boundary(reasons.RESHAPE)
+            raise NotFusible(reasons.RESHAPE)
         dims = [0] * len(node.shape)
         for f, along in zip(below, places, strict=True):
             if f is not None:
@@ -222,7 +224,7 @@ class Structure:
                 for j, other in enumerate(node.inputs):
                     if j != k and (join or product and any(p for _, p in tall[j].values())):
                         if not memory & self._arrays_below(other):
-                            raise Boundary(reasons.BESIDE)
+                            raise NotFusible(reasons.BESIDE)
 
     def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
         """Map each tall reduction that this group computes for ``node`` to the arrays it reads and whether it sums products."""
@@ -253,13 +255,13 @@ class Structure:
                 seen.update(n.inputs)
         return frozenset(out)
 
-    def _merge_facts(self, dims: Dims, operands: Sequence[Facts], heavy: bool = False) -> Facts:
+    def _merge_facts(self, dims: Dims, operands: Sequence[NodeFacts], heavy: bool = False) -> NodeFacts:
         """Return the facts of a node with dimensions ``dims`` whose operands have the facts ``operands``."""
         if len(operands) == 1:
             f = operands[0]
-            return Facts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
+            return NodeFacts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
         if not operands:
-            return Facts(dims, heavy=heavy)
+            return NodeFacts(dims, heavy=heavy)
         full = depth = views = 0
         needs, product = None, False
         for f in operands:
@@ -267,24 +269,24 @@ class Structure:
             product, heavy = product or f.product, heavy or f.heavy
             if f.needs:
                 needs, depth = needs or f.needs, max(depth, f.depth)
-        return Facts(dims, full, needs, depth, product, heavy, views)
+        return NodeFacts(dims, full, needs, depth, product, heavy, views)
 
-    def _host(self, node: Node) -> Facts:
-        raise Boundary(reasons.HOST)
+    def _host(self, node: Node) -> NodeFacts:
+        raise NotFusible(reasons.HOST)
 
-    def _running(self, node: Node) -> Facts:
+    def _running(self, node: Node) -> NodeFacts:
         if self.read(node.inputs[0]) is not None:
-            raise Boundary(reasons.RUNNING)
-        return Facts(self._fresh_dims(node.shape))
+            raise NotFusible(reasons.RUNNING)
+        return NodeFacts(self._fresh_dims(node.shape))
 
-    def _shape(self, node: Node) -> Facts:
+    def _shape(self, node: Node) -> NodeFacts:
         facts = self._virtual_facts(node)
         if facts is None:
-            return Facts(self._fresh_dims(node.shape))
+            return NodeFacts(self._fresh_dims(node.shape))
         self.covered(facts)
         return facts
 
-    def _elementwise(self, node: Node) -> Facts:
+    def _elementwise(self, node: Node) -> NodeFacts:
         """Return the facts of an element-wise node: dimensions of equal position are united."""
         shape = node.shape
         dims = [0] * len(shape)
@@ -295,7 +297,7 @@ class Structure:
                 continue
             operands.append(f)
             if f.heavy and operand.size > 1 and operand.size * self.limits.factor <= node.size and not f.needs and not f.product:
-                raise Boundary(reasons.RECOMPUTE)
+                raise NotFusible(reasons.RECOMPUTE)
             for k, t in enumerate(f.dims, len(shape) - len(f.dims)):
                 if t and dims[k] != t:
                     if dims[k]:
@@ -312,18 +314,18 @@ class Structure:
             members = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
             facts.views = max((f.views for f in members), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > self.limits.views:
-                raise Boundary(reasons.MOVED)
+                raise NotFusible(reasons.MOVED)
         self.covered(facts)
         return facts
 
-    def _reduce(self, node: Node) -> Facts:
+    def _reduce(self, node: Node) -> NodeFacts:
         """Return the facts of a reduction and record the dimensions it keeps."""
         if not reduces(node):
             return self._single(node)
         operand = node.inputs[0]
         f = self.read(operand)
         if f is not None and f.product:
-            raise Boundary(reasons.PRODUCT_REDUCED)
+            raise NotFusible(reasons.PRODUCT_REDUCED)
         if node.op.kind == "window":
             kept = out = self._windows(node, f)
         else:
@@ -334,28 +336,28 @@ class Structure:
             source = self._siblings[key] if f is None else f.dims
             kept = tuple([t for d, t in enumerate(source) if d not in axes])
             out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
-        below = f or Facts(())
+        below = f or NodeFacts(())
         self.covered(below)
         if not any(kept):
-            return Facts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
+            return NodeFacts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
-        return Facts(out, below.full, kept, below.depth + 1, views=0)
+        return NodeFacts(out, below.full, kept, below.depth + 1, views=0)
 
-    def _single(self, node: Node) -> Facts:
+    def _single(self, node: Node) -> NodeFacts:
         """Return the facts of a reduction over dimensions of extent 1, or over a window of a few elements."""
         f = self.read(node.inputs[0])
         if node.op.kind == "window":
             if f is not None and f.product:
-                raise Boundary(reasons.PRODUCT_REDUCED)
+                raise NotFusible(reasons.PRODUCT_REDUCED)
             dims = self._windows(node, f)
             return self._merge_facts(dims, [f] if f is not None else [], True)
         if f is None:
-            return Facts(self._fresh_dims(node.shape))
+            return NodeFacts(self._fresh_dims(node.shape))
         if node.params["keepdims"]:
             return self._merge_facts(f.dims, [f])
         return self._merge_facts(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
 
-    def _windows(self, node: Node, f: Facts | None) -> Dims:
+    def _windows(self, node: Node, f: NodeFacts | None) -> Dims:
         """Return the dimensions of a window reduction, the same for windows of the same operand."""
         p = node.params
         count = len(p["window"])
@@ -368,14 +370,14 @@ class Structure:
             self._siblings[key] = first + self._fresh_dims(node.shape[lead:])
         return self._siblings[key]
 
-    def _check_windowed(self, node: Node, f: Facts, moved: bool) -> None:
+    def _check_windowed(self, node: Node, f: NodeFacts, moved: bool) -> None:
         """Raise Boundary if windows must read an operand from memory. moved: whether it would be read at another index."""
         if moved:
-            raise Boundary(reasons.OTHER_INDEX)
+            raise NotFusible(reasons.OTHER_INDEX)
         if f.heavy or any(w > s for w, s in zip(node.params["window"], node.params["stride"], strict=True)):
-            raise Boundary(reasons.WINDOWED)
+            raise NotFusible(reasons.WINDOWED)
 
-    def _unwindow(self, node: Node) -> Facts:
+    def _unwindow(self, node: Node) -> NodeFacts:
         """Return the facts of a gather from windows, whose strided axes are split."""
         p = node.params
         count = len(p["window"])
@@ -390,10 +392,10 @@ class Structure:
                 self.splits[token] = (stride, low)
         return self._merge_facts(dims, operands)
 
-    def _gather(self, node: Node) -> Facts:
+    def _gather(self, node: Node) -> NodeFacts:
         """Return the facts of a gather. Indices run along the leading dimensions; the source is read from memory."""
         if self.read(node.inputs[0]) is not None:
-            raise Boundary(reasons.GATHERED)
+            raise NotFusible(reasons.GATHERED)
         operands = []
         rank = max((len(i.shape) for i in node.inputs[1:]), default=0)
         dims = self._fresh_dims(node.shape)
@@ -402,56 +404,57 @@ class Structure:
             if f is not None:
                 if operand.size > 1 and operand.size * self.limits.factor <= node.size:
                     if f.heavy:
-                        raise Boundary(reasons.RECOMPUTE)
+                        raise NotFusible(reasons.RECOMPUTE)
                     self.asked = True
                     if self.view.memory(operand) in self.stored:  # rows have a loop of their own anyway and can be prefetched
-                        raise Boundary(reasons.ROWS)
+                        raise NotFusible(reasons.ROWS)
                 operands.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._merge_facts(dims, operands)
         self.covered(facts)
         return facts
 
-    def _write(self, node: Node) -> Facts:
+    def _write(self, node: Node) -> NodeFacts:
         """Return the facts of scatter or slice_set. The result runs along its base; the update is read at other positions."""
         below = [self.read(i) for i in node.inputs]
         operands = [f for f in below if f is not None]
         if any(f.needs or f.product or (f.full and ends_kernel(node)) for f in operands):
-            raise Boundary(reasons.IN_PLACE)
+            raise NotFusible(reasons.IN_PLACE)
         dims = self._fresh_dims(node.shape)
         if below[0] is not None:
             self._unite(dims, below[0].dims)
         facts = self._merge_facts(dims, operands)
         facts.views = sum(f.views for f in operands) or 1  # the update may read the base too, at its own positions
         if facts.views > self.limits.views:
-            raise Boundary(reasons.MOVED)
+            raise NotFusible(reasons.MOVED)
         return facts
 
-    def _contract(self, node: Node) -> Facts:
+    def _contract(self, node: Node) -> NodeFacts:
         """Return the facts of the group's product. Its operands are read from memory."""
         if self.product is not None:
-            raise Boundary(reasons.TWO_PRODUCTS)
+            raise NotFusible(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
-            raise Boundary(reasons.PRODUCT_OPERAND)
+            raise NotFusible(reasons.PRODUCT_OPERAND)
         self.product = node
-        return Facts(self._fresh_dims(node.shape), product=True)
+        return NodeFacts(self._fresh_dims(node.shape), product=True)
 
-    def _chain(self, node: Node) -> Facts:
+    def _chain(self, node: Node) -> NodeFacts:
         if any(self.read(i) is not None for i in node.inputs):
-            raise Boundary(reasons.PRODUCT_OPERAND)
-        return Facts(self._fresh_dims(node.shape))
+            raise NotFusible(reasons.PRODUCT_OPERAND)
+        return NodeFacts(self._fresh_dims(node.shape))
 
 
 def _is_tall(node: Node) -> bool:
-    """Return whether a reduction keeps the last dimension of an array with at least ``TALL`` elements for each result."""
+    """Return whether a reduction keeps the last dimension of an array with at least ``MIN_TALL_RATIO`` elements for each
+    result."""
     operand = node.inputs[0]
-    if node.op.kind != "reduce" or operand.size < TALL * node.size:
+    if node.op.kind != "reduce" or operand.size < MIN_TALL_RATIO * node.size:
         return False
     last = max(d for d, n in enumerate(operand.shape) if n != 1)
     return last not in node.params["axes"]
 
 
-_VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
+_VISITS: dict[str, Callable[[Structure, Node], NodeFacts]] = {
     "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
     "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
     "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
@@ -459,7 +462,7 @@ _VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
 }
 
 
-def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], prefix: Structure | None = None) -> Structure:
+def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node], prefix: Structure | None = None) -> Structure:
     """Return the analysis of a group. Raise Boundary if the group cannot be one kernel.
 
     ``prefix``: an analysis of the group's first nodes, to be extended.
@@ -476,30 +479,30 @@ def check(st: Structure) -> None:
     if st.shared is not None:
         shared = [st.find(t) for t in st.shared if t]
         if len(set(shared)) != len(shared):
-            raise Boundary(reasons.OTHER_INDEX)
+            raise NotFusible(reasons.OTHER_INDEX)
         if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
-            raise Boundary(reasons.REDUCE_AXES)
+            raise NotFusible(reasons.REDUCE_AXES)
     if any(map(reduces, st.nodes)):
         for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run along two dimensions of one value
             tokens = [st.find(t) for t in dims if t]
             if len(set(tokens)) != len(tokens):
-                raise Boundary(reasons.OTHER_INDEX)
+                raise NotFusible(reasons.OTHER_INDEX)
     if st.product is not None:
         _check_product(st)
     if st.splits:
         _check_splits(st)
     ends = [n for n in st.nodes if ends_kernel(n)]
-    if ends and len(st.nodes) > 1 and not _writes_same_rows(st, ends) and not chained_alike(st.nodes):
+    if ends and len(st.nodes) > 1 and not _writes_same_rows(st, ends) and not share_chain(st.nodes):
         if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
-            raise Boundary(reasons.IN_PLACE)
+            raise NotFusible(reasons.IN_PLACE)
 
 
-def chained_alike(nodes: Sequence[Node]) -> bool:
+def share_chain(nodes: Sequence[Node]) -> bool:
     """Return whether all nodes are results of the same chain of products."""
-    return nodes[0].op.chains and len({chain_of(n) for n in nodes}) == 1
+    return nodes[0].op.chains and len({chain_key(n) for n in nodes}) == 1
 
 
-def chain_of(node: Node) -> tuple:
+def chain_key(node: Node) -> tuple:
     """Return a key that is equal for all results of one chain of products."""
     return node.op, node.inputs, frozen({k: v for k, v in node.params.items() if k != "result"})
 
@@ -524,18 +527,18 @@ def _check_product(st: Structure) -> None:
     """Raise Boundary unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
     if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
-        raise Boundary(reasons.PRODUCT_REDUCED)
+        raise NotFusible(reasons.PRODUCT_REDUCED)
     axes = [t for t in st.tokens(st.product) if t]
     if len(set(axes)) != len(axes):
-        raise Boundary(reasons.OTHER_INDEX)
+        raise NotFusible(reasons.OTHER_INDEX)
     for node in st.stored:
         if sorted(t for t in st.tokens(node) if t) != sorted(axes):
-            raise Boundary(reasons.PRODUCT_DOMAIN)
+            raise NotFusible(reasons.PRODUCT_DOMAIN)
     for node in st.nodes:
         if st.facts[node].product and len([t for t in st.tokens(node) if t]) != len(axes):
-            raise Boundary(reasons.PRODUCT_DOMAIN)
+            raise NotFusible(reasons.PRODUCT_DOMAIN)
     if st.splits:
-        raise Boundary(reasons.SPLITTING)
+        raise NotFusible(reasons.SPLITTING)
 
 
 def _check_splits(st: Structure) -> None:
@@ -545,15 +548,15 @@ def _check_splits(st: Structure) -> None:
     the gradient of a batch norm behind pooling the kernel would store four arrays, with strides.
     """
     if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored) > 1:
-        raise Boundary(reasons.UNPOOLED)
+        raise NotFusible(reasons.UNPOOLED)
     seen: dict[int, tuple[int, int]] = {}
     for token, split in st.splits.items():
         if seen.setdefault(st.find(token), split) != split:
-            raise Boundary(reasons.SPLITTING)
+            raise NotFusible(reasons.SPLITTING)
     if st.shared is not None and any(t and st.find(t) in seen for t in st.shared):
-        raise Boundary(reasons.SPLITTING)
+        raise NotFusible(reasons.SPLITTING)
     for node in st.nodes:
         if reduces(node):
             below = st.read(node.inputs[0])
             if below is not None and any(t and st.find(t) in seen for t in below.dims):
-                raise Boundary(reasons.SPLITTING)
+                raise NotFusible(reasons.SPLITTING)

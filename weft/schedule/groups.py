@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from weft.graph.node import Node
 from weft.schedule import reasons
-from weft.schedule.fusion_graph import View
-from weft.schedule.group_cache import Forms
-from weft.schedule.group_structure import chain_of, reduces
+from weft.schedule.fusion_graph import FusionGraph
+from weft.schedule.group_cache import GroupCache
+from weft.schedule.group_structure import chain_key, reduces
 
 
 class Group:
@@ -38,7 +38,7 @@ class Group:
         self.weight = weight
 
 
-class Refusal(NamedTuple):
+class UnfusedEdge(NamedTuple):
     """An edge between two kernels, and the reason why they were not merged."""
 
     producer: Node
@@ -49,7 +49,7 @@ class Refusal(NamedTuple):
 class Grouping:
     """The groups of a graph, and the reasons at the edges between them."""
 
-    def __init__(self, view: View, forms: Forms, banned: Mapping[tuple[Node, Node], str]) -> None:
+    def __init__(self, view: FusionGraph, forms: GroupCache, banned: Mapping[tuple[Node, Node], str]) -> None:
         self.view = view
         self.forms = forms
         self.limits = view.target.fusion
@@ -201,7 +201,7 @@ class Grouping:
                 continue
             p = node.params
             if node.op.chains:
-                key = chain_of(node)
+                key = chain_key(node)
             else:
                 key = (node.inputs[0], (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"])
             first = seen.setdefault(key, node)
@@ -258,14 +258,14 @@ class Grouping:
         self.reasons.update({(p, node): reasons.STORED for p in view.sources[node] if self.of[p] is a})
         return True
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[UnfusedEdge]:
         """Return every edge between two kernels with its reason, and a cycle only where no other reason exists."""
         out = []
         for consumer in self.view.real:
             for producer in self.view.sources[consumer]:
                 if self.of[producer] is not self.of[consumer]:
                     reason = self.reasons.get((producer, consumer)) or reasons.UNRELATED
-                    out.append(Refusal(producer, consumer, reason))
+                    out.append(UnfusedEdge(producer, consumer, reason))
         explained = {(r.producer, self.of[r.consumer]) for r in out if r.reason != reasons.CYCLE}
         return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in explained]
 

@@ -13,7 +13,7 @@ from weft.kernel.expressions import each, roots
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
 from weft.schedule.fuse import Fused
-from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls, hosts
+from weft.schedule.program import Call, HostCall, Loop, Program, Site, Step, calls, find_hosts
 
 
 def site(node: Node) -> Site:
@@ -53,9 +53,9 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
     out = []
     for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
         if isinstance(step, Loop):
-            out.append(bool(sites(step.body)) or any(h.raises for h in hosts(step.body)))
+            out.append(bool(sites(step.body)) or any(h.raises for h in find_hosts(step.body)))
         else:
-            out.append(any(n not in checked for n in f.sites) or (isinstance(step, Host) and step.raises))
+            out.append(any(n not in checked for n in f.sites) or (isinstance(step, HostCall) and step.raises))
         checked |= f.covered
     return out
 

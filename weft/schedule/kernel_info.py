@@ -15,7 +15,7 @@ from weft.schedule.program import Call, KernelInfo, Loop, Program
 from weft.schedule.traffic import traffic
 
 
-def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
+def describe_kernel(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
     """Return the KernelInfo of a kernel. ``lines`` caches the results of user_line for all kernels of one Program."""
     kernel = fused.kernel
     assert kernel is not None
@@ -49,7 +49,7 @@ def _line(node: Node, lines: dict[Any, str]) -> str:
     return lines[key]
 
 
-def in_place_infos(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
+def describe_kernels_in_place(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
     """Return the KernelInfos of a run that may overwrite the inputs at the positions ``given``.
 
     Traffic of phases that only copy an input onto itself is left out.

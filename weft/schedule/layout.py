@@ -15,20 +15,20 @@ from math import prod
 
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.elementwise import CAST
-from weft.kernel.convolution import plain_load
+from weft.kernel.convolution import operand_load
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Contraction, Kernel
 from weft.kernel.storage import channels_last, lying, relay
 from weft.kernel.target import Target
 from weft.schedule.fuse import Fused
-from weft.schedule.fusion_graph import View, strip
+from weft.schedule.fusion_graph import FusionGraph, strip
 from weft.schedule.traffic import traffic
 
 _ROWS, _DEEP = 128, 32  # of a product's tiles: rows, and the least extent of one axis of k that fills a tile
 _SECTOR = 32  # least bytes of one memory transaction
 
 
-def laid_out(view: View, fused: list[Fused], target: Target) -> list[Fused]:
+def choose_layouts(view: FusionGraph, fused: list[Fused], target: Target) -> list[Fused]:
     """Return the kernels on arrays in the chosen layouts, with kernels that copy weights to channels last in front."""
     products = {k: convolutions for k, f in enumerate(fused) if (convolutions := list(_convolutions(f))) and f.kernel is not None}
     if not products:
@@ -65,7 +65,7 @@ def _convolutions(f: Fused) -> Iterator[_Product]:
     for phase in f.kernel.phases:
         for c in phase.stages:
             if isinstance(c, Contraction) and min(prod([x.extent for x in side]) for side in (c.m, c.n)) > 1:
-                a, b = (plain_load(v, c.accum.name) for v in (c.a, c.b))
+                a, b = (operand_load(v, c.accum.name) for v in (c.a, c.b))
                 if a is not None and b is not None and a.buffer.dtype.narrow and a.buffer.dtype is b.buffer.dtype:
                     yield _Product(c, a, b)
 
@@ -79,7 +79,7 @@ def _runs(access: Access, c: Contraction) -> int:
 # ---- arrays between kernels
 
 
-def _choose_arrays(view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], least: int) -> set[Node]:
+def _choose_arrays(view: FusionGraph, fused: Sequence[Fused], products: dict[int, list[_Product]], least: int) -> set[Node]:
     """Return the arrays to store channels last."""
     free = _candidates(view, fused, least)
     last: set[Node] = set()
@@ -102,7 +102,7 @@ def _choose_arrays(view: View, fused: Sequence[Fused], products: dict[int, list[
     return last
 
 
-def _candidates(view: View, fused: Sequence[Fused], least: int) -> set[Node]:
+def _candidates(view: FusionGraph, fused: Sequence[Fused], least: int) -> set[Node]:
     """Return the arrays that may be stored channels last.
 
     They have many channels and an order that would change, and only kernels read them, all under one shape.
@@ -145,7 +145,7 @@ def _vote(node: Node, f: Fused, products: Sequence[_Product], last: set[Node], f
 
 
 def _weights(
-    view: View, fused: Sequence[Fused], products: dict[int, list[_Product]], target: Target,
+    view: FusionGraph, fused: Sequence[Fused], products: dict[int, list[_Product]], target: Target,
 ) -> dict[tuple[Node, Shape], Node]:
     """Map the weights to copy to channels last to the nodes that replace them."""
     saved: dict[tuple[Node, Shape], int] = {}

@@ -11,11 +11,11 @@ from weft.kernel.hazards import in_place
 from weft.kernel.index import ZERO, Guard, Index, always
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_attention, lower_index, lower_product, reasons
-from weft.schedule.expand import Expander, Held, Pending, Scope
-from weft.schedule.fusion_graph import View
+from weft.schedule.expand import EarlierReduction, Expander, Pending, Scope
+from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_structure import Structure, ends_kernel
 from weft.schedule.kernel_names import kernel_name
-from weft.schedule.reasons import Boundary
+from weft.schedule.reasons import NotFusible
 from weft.schedule.traffic import traffic
 
 N = TypeVar("N")
@@ -23,7 +23,7 @@ M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered(Generic[N]):
+class LoweredKernel(Generic[N]):
     """A kernel and the nodes that its buffers stand for.
 
     inputs: (node, shape under which it is read). sites: the indices that the kernel checks, by number; covered: those of which
@@ -40,16 +40,16 @@ class Lowered(Generic[N]):
     pairs: tuple[tuple[int, int], ...]
     bytes: int
 
-    def renamed(self, name: Callable[[N], M]) -> Lowered[M]:
+    def renamed(self, name: Callable[[N], M]) -> LoweredKernel[M]:
         """Return the same kernel for other nodes."""
-        return Lowered(
+        return LoweredKernel(
             self.kernel, tuple([(name(n), shape) for n, shape in self.inputs]), tuple(map(name, self.outputs)),
             tuple(map(name, self.scalars)), tuple(map(name, self.sites)), frozenset(map(name, self.covered)),
             self.pairs, self.bytes,
         )
 
 
-def lower(view: View, structure: Structure) -> Lowered[Node]:
+def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
     """Return the kernel of a group. Raise Boundary if it cannot be built although the analysis accepted the group."""
     x = Expander(view, structure)
     if structure.product is not None:
@@ -58,7 +58,7 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
         phases = lower_attention.phases(x, structure)
     elif any(ends_kernel(n) for n in structure.nodes):
         phases = lower_index.phases(x, structure)
-    elif writes := lower_index.small_writes(structure):
+    elif writes := lower_index.find_small_writes(structure):
         phases = lower_index.written(x, writes)
     else:
         phases = []
@@ -67,7 +67,7 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
     return _finish(x, structure, phases)
 
 
-def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[Node]:
+def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> LoweredKernel[Node]:
     """Assign buffers to the stores of all phases and return the kernel."""
     outputs = tuple(structure.stored)
     first = len(x.inputs)
@@ -94,8 +94,8 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
     )
     pairs = tuple(in_place(kernel, x.view.target.keeps))
     if x.view.target.skips_copies:
-        kernel, pairs = lower_index.updates_first(kernel, pairs, x.view.target)
-    return Lowered(
+        kernel, pairs = lower_index.compute_updates_first(kernel, pairs, x.view.target)
+    return LoweredKernel(
         kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered), pairs, traffic(kernel)
     )
 
@@ -267,7 +267,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         below = st.read(n.inputs[0])
         assert below is not None
         if n.op.kind == "window":
-            raise Boundary(reasons.OTHER_INDEX)
+            raise NotFusible(reasons.OTHER_INDEX)
         tokens = tuple([st.find(t) if t else 0 for t in below.dims])
         index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)
         axes = tuple([own[d] for d in n.params["axes"] if d in own])
@@ -285,7 +285,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         pending.append(Pending(n, index, (), x.at(n, index)))
     late_stores: list[Store] = []  # stores of reductions that later phases read
     for n, value in scope.accs.items():
-        x.held.setdefault(n, Held(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late_stores))
+        x.held.setdefault(n, EarlierReduction(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late_stores))
     ordered_stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
     stages = [Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in ordered_stages]
     return Phase(tuple(scope.axes), (*stages, Stage((), (), late_stores)))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure, ends_kernel, reduces
 
 Pairs = tuple[tuple[int, int], ...]
-SMALLER = 4  # an update is kept in scratch if it is at least this many times smaller than its array
+MIN_SIZE_RATIO = 4  # an update is kept in scratch if it is at least this many times smaller than its array
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -44,7 +44,7 @@ def _lower_write(x: Expander, st: Structure, node: Node) -> list[Phase]:
     return [*checks, *copied, _scatter(x, node) if is_scatter else _write(x, node, node)]
 
 
-def small_writes(st: Structure) -> list[Node]:
+def find_small_writes(st: Structure) -> list[Node]:
     """Return the writes in which a group ends, in order, if they change few elements of an array in memory, else [].
 
     They are lowered, like scatters, as a copy of the array followed by the writes. The copy is left out if the result takes
@@ -65,7 +65,7 @@ def _small_chain(st: Structure, base: Node) -> list[Node]:
         out.append(base)
         base = base.inputs[0]
     stored = base not in st.members and (st.view.is_real(base) or st.view.stored(base))
-    return out[::-1] if stored and SMALLER * sum(n.inputs[1].size for n in out) <= base.size else []
+    return out[::-1] if stored and MIN_SIZE_RATIO * sum(n.inputs[1].size for n in out) <= base.size else []
 
 
 def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
@@ -79,7 +79,7 @@ def _copy_and_write(x: Expander, stored: Node, writes: Sequence[Node], base: Nod
     return [_copy(x, stored, bottom), *[_write(x, node, stored) for node in writes if node.inputs[1].size]]
 
 
-def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel, Pairs]:
+def compute_updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel, Pairs]:
     """Move the computation of updates before the writes, through scratch, if the result can then take over the array's memory.
 
     A loop that reads and writes one array then changes a few elements in each step and copies nothing. An update is worth its
@@ -96,7 +96,7 @@ def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel,
                 return kernel, pairs
             writing.append((phase, stage))
     least = min([prod(kernel.inputs[i].shape) for i, _ in copied])
-    if not writing or SMALLER * sum(size_of((*phase.axes, *stage.axes)) for phase, stage in writing) > least:
+    if not writing or MIN_SIZE_RATIO * sum(size_of((*phase.axes, *stage.axes)) for phase, stage in writing) > least:
         return kernel, pairs
     m, scratch = Machine(), list(kernel.scratch)
     before: list[Phase] = []

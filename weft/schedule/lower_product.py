@@ -14,7 +14,7 @@ from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Phase, Stage, Value, along
 from weft.kernel.summation import product_order, window_order
 from weft.kernel.target import Order, Orders
-from weft.schedule.convolution_order import along_positions, dilation_phases, tap_phase
+from weft.schedule.convolution_order import dilation_phases, sums_along_positions, tap_phase
 from weft.schedule.expand import Expander, Pending, Scope
 from weft.schedule.group_structure import Structure
 
@@ -39,7 +39,7 @@ def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> 
     m: image and positions; k: channel and taps.
     """
     spots, taps = (prod([a.extent for a in side[1:]]) for side in (m, k))
-    return None if along_positions(spots, taps) else window_order(k[0].extent, taps, orders)
+    return None if sums_along_positions(spots, taps) else window_order(k[0].extent, taps, orders)
 
 
 def _stage(

@@ -11,10 +11,10 @@ import heapq
 from weft.graph.node import Node
 from weft.kernel.hazards import copies
 from weft.schedule.fuse import Fused
-from weft.schedule.fusion_graph import View, strip
+from weft.schedule.fusion_graph import FusionGraph, strip
 
 
-def ordered(view: View, fused: list[Fused]) -> list[Fused]:
+def ordered(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
     """Return the kernels in an order in which they can run.
 
     Updates of a parameter come after all kernels that read it or check indices, unless that would form a cycle.
@@ -62,7 +62,7 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
     return out
 
 
-def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
+def _wishes(view: FusionGraph, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
     """Return for each kernel the kernels that should run before it; two more rows are gates.
 
     A gate collects what many kernels wait for. All other readers of an input run before a kernel that may write over it.
@@ -96,7 +96,7 @@ def _copies(f: Fused) -> list[tuple[int, int]]:
     return [pair for pair in copies(f.kernel) if pair in f.pairs] if f.pairs else []
 
 
-def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
+def _updates(view: FusionGraph, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
     """Map each kernel that may write over an input, and should be its last reader, to all readers of the input.
 
     For each input it is the first reader that produces a result of the input's shape and dtype and that no other reader depends

@@ -59,7 +59,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostCall:
     """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot.
 
     raises: whether it may raise because of its operands' values. where: the user's line (see Node). flops: its work.
@@ -98,7 +98,7 @@ class Carry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run a Program ``length`` times: natively, or step by step if ``hosts(body)`` is not empty.
+    """Run a Program ``length`` times: natively, or step by step if ``find_hosts(body)`` is not empty.
 
     Code size does not depend on the length. ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``.
     ``body.outputs``: the carries, a slice of each of ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot
@@ -130,7 +130,7 @@ class Loop:
         return (*own, *self.ys, *((self.arena,) if self.arena >= 0 else ()))
 
 
-Step = Call | Host | Copy | Loop
+Step = Call | HostCall | Copy | Loop
 
 
 def walk_steps(program: Program) -> Iterator[Step]:
@@ -146,9 +146,9 @@ def calls(program: Program) -> list[Call]:
     return [step for step in walk_steps(program) if isinstance(step, Call)]
 
 
-def hosts(program: Program) -> list[Host]:
+def find_hosts(program: Program) -> list[HostCall]:
     """Return every step in NumPy, including those in the bodies of its loops, in order."""
-    return [step for step in walk_steps(program) if isinstance(step, Host)]
+    return [step for step in walk_steps(program) if isinstance(step, HostCall)]
 
 
 class KernelInfo(NamedTuple):
@@ -180,7 +180,7 @@ class Program:
     info: tuple[KernelInfo, ...] = ()
 
 
-def infos(program: Program) -> tuple[KernelInfo, ...]:
+def find_infos(program: Program) -> tuple[KernelInfo, ...]:
     """Return the KernelInfo of every kernel, including those in the bodies of loops, in order. Work is that of one step."""
     out: list[KernelInfo] = []
     own = iter(program.info)
@@ -188,5 +188,5 @@ def infos(program: Program) -> tuple[KernelInfo, ...]:
         if isinstance(step, Call):
             out.append(next(own))
         elif isinstance(step, Loop):
-            out += infos(step.body)
+            out += find_infos(step.body)
     return tuple(out)

@@ -30,7 +30,7 @@ STORED = "it is cheap to compute from stored arrays, so the kernel that reads it
 UNRELATED = "no operation joins them"
 
 
-class Boundary(Exception):
+class NotFusible(Exception):
     """A kernel cannot be built from a group of nodes; ``reason`` is one of the sentences above."""
 
     def __init__(self, reason: str) -> None:

@@ -11,8 +11,8 @@ from weft.devices.base import Measuring
 from weft.errors import DeviceError, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
-from weft.tools.profile_session import Session, Work, called, check_call, contents_kept, in_notebook, name_of, works
+from weft.runtime.context import CONTEXT
+from weft.tools.profile_session import Session, Work, called, check_call, in_notebook, name_of, restore_arrays, works
 from weft.tools.profile_words import amount
 
 BUDGET = 0.5  # seconds for the timed calls, if ``repeat`` is not given
@@ -119,13 +119,13 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
     True
     """
     check_call("bench", f, repeat)
-    if LOCAL.place is not LOCAL.device:
+    if CONTEXT.placement is not CONTEXT.device:
         raise DeviceError("bench: 'auto' may run calls on several devices: name one, inside `with wf.device('cpu'):`")
     name = name_of(f)
     session = Session("bench", timed=False)
     with session:  # raises now if a session is not possible
         pass
-    with contents_kept(f, args, kwargs) as arrays:
+    with restore_arrays(f, args, kwargs) as arrays:
         counts = []
         with session:
             session.recording = True

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
-    from weft.runtime.context import LOCAL
+    from weft.runtime.context import CONTEXT
     from weft.tools.digit_net import digit_net
 
     if arguments.threads is not None:
@@ -61,7 +61,7 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.device is not None:
         wf.set_device(arguments.device)
     _check_files(arguments)
-    if LOCAL.device == "gpu-sim":
+    if CONTEXT.device == "gpu-sim":
         print("gpu-sim interprets GPU code, which is slow: an epoch takes minutes; Ctrl-C ends the run", flush=True)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
@@ -197,15 +197,15 @@ def _info(arguments: argparse.Namespace) -> int:
 def _describe_device_in_use() -> str:
     """Return the name of the device in use, whether $WEFT_DEVICE chose it, and why it cannot be used."""
     from weft.devices.names import NAMES, why_not
-    from weft.runtime.context import LOCAL
+    from weft.runtime.context import CONTEXT
 
     variable = os.environ.get("WEFT_DEVICE")
     origin = " (from $WEFT_DEVICE)" if variable else ""
-    if LOCAL.place is not LOCAL.device:
-        return f"auto{origin}: for each program one of {', '.join(LOCAL.place.machines)}"
+    if CONTEXT.placement is not CONTEXT.device:
+        return f"auto{origin}: for each program one of {', '.join(CONTEXT.placement.machines)}"
     if variable == "auto":
         return f"auto{origin}: cpu for all programs, since there is nothing else"
-    name = LOCAL.device or "cpu"
+    name = CONTEXT.device or "cpu"
     try:
         missing = why_not(name)
     except ValueError:

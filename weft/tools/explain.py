@@ -11,16 +11,16 @@ from weft.devices.base import Launches
 from weft.eager.policy import find_small
 from weft.graph.primitives.table import SCALAR
 from weft.graph.source_lines import file_name
-from weft.kernel.storage import RELAY
+from weft.kernel.storage import RELAYOUT
 from weft.placement.all_figures import rooms
 from weft.placement.choose import Decision, choose
 from weft.placement.device_figures import compared
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
-from weft.schedule.kernel_info import in_place_infos
-from weft.schedule.program import KernelInfo, Loop, Program, calls, hosts
+from weft.runtime.context import CONTEXT
+from weft.schedule.kernel_info import describe_kernels_in_place
+from weft.schedule.program import KernelInfo, Loop, Program, calls, find_hosts
 from weft.transforms.jit import Jitted, jit
-from weft.transforms.traced import Traced
+from weft.transforms.traced import TracedCall
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Explanation:
     @property
     def relaid(self) -> int:
         """Bytes that are moved only to store arrays in another order in memory."""
-        return sum([k.bytes for k in self.kernels if k.name == RELAY])
+        return sum([k.bytes for k in self.kernels if k.name == RELAYOUT])
 
     def __repr__(self) -> str:
         return f"Explanation({str(self).splitlines()[0]})"
@@ -66,11 +66,11 @@ class Explanation:
         memory = f", {_format_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
         loops_ = [s for s in self.program.steps if isinstance(s, Loop)]
-        steps = [str(s.length) for s in loops_ if not hosts(s.body)]
+        steps = [str(s.length) for s in loops_ if not find_hosts(s.body)]
         loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
         for loop in loops_:
-            if inside := dict.fromkeys(h.name for h in hosts(loop.body)):
+            if inside := dict.fromkeys(h.name for h in find_hosts(loop.body)):
                 head += f"\n  a loop of {loop.length} steps is walked from Python, for NumPy computes {' and '.join(inside)}"
         if self.placement is not None:
             head += f"\n  on {self.placement.device}: {self.placement.reason}"
@@ -132,23 +132,23 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     jitted = f if isinstance(f, Jitted) else jit(f)
     traced = jitted.trace(*args, **kwargs)
     program = build(traced.graph, execute.device().target)
-    host = tuple(s.name for s in hosts(program))
+    host = tuple(s.name for s in find_hosts(program))
     name = getattr(f, "__name__", type(f).__name__)
     operations = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
-    machines = compared() if LOCAL.place is LOCAL.device else LOCAL.place.machines
-    free_bytes = {} if LOCAL.place is LOCAL.device else rooms(machines)
+    machines = compared() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
+    free_bytes = {} if CONTEXT.placement is CONTEXT.device else rooms(machines)
     array_places = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
     decision = choose(program, machines, array_places, free_bytes, len(traced.arrays)) if len(machines) > 1 else None
     device = execute.device()
     launches = tuple([device.launches_of(c.kernel) for c in calls(program)]) if isinstance(device, Launches) else ()
-    kernels = in_place_infos(program, _find_overwritable_inputs(traced))
+    kernels = describe_kernels_in_place(program, _find_overwritable_inputs(traced))
     explanation = Explanation(name, kernels, host, program, len(operations), at_once, decision, launches)
     print(explanation)
     return explanation
 
 
-def _arrays(traced: Traced, leaves: Sequence[Any]) -> list[tuple[int, str]]:
+def _arrays(traced: TracedCall, leaves: Sequence[Any]) -> list[tuple[int, str]]:
     """Return the size in bytes and the device of each array that a call reads."""
     argument_nodes = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
     nodes = [*argument_nodes, *[cell._node for cell in traced.captured], *traced.fixed]
@@ -158,7 +158,7 @@ def _arrays(traced: Traced, leaves: Sequence[Any]) -> list[tuple[int, str]]:
     return [(n.nbytes, place) for n, place in zip(inputs, device_names, strict=True)]
 
 
-def _find_overwritable_inputs(traced: Traced) -> frozenset[int]:
+def _find_overwritable_inputs(traced: TracedCall) -> frozenset[int]:
     """Return the inputs that a call may overwrite: captured cells that the function writes and does not return."""
     written = {id(target) for kind, target, _ in traced.writes if kind == "cell"}
     first = len(traced.arrays) + len(traced.scalars)

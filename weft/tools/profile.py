@@ -13,8 +13,8 @@ from typing import Any
 from weft.placement.device_figures import Machine, machine
 from weft.tools import profile_report as report
 from weft.tools.profile_figures import Figures
-from weft.tools.profile_reasons import Reason, culprit_of, overhead, reason_of
-from weft.tools.profile_session import Run, Session, called, check_call, contents_kept, in_notebook, measured, name_of, works
+from weft.tools.profile_reasons import Reason, find_culprit, find_reason, overhead_reason
+from weft.tools.profile_session import Run, Session, called, check_call, in_notebook, measured, name_of, restore_arrays, works
 from weft.tools.profile_text import head, text
 
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
@@ -128,7 +128,7 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     check_call("profile", f, repeat)
     with Session() as session:  # raises now if a profile is not possible
         pass
-    with contents_kept(f, args, kwargs) as arrays:
+    with restore_arrays(f, args, kwargs) as arrays:
         times = measured(session, functools.partial(called, f, args, kwargs, arrays), repeat, BUDGET)
     result = _evaluate(name_of(f), session, *times)
     if show and not in_notebook():
@@ -148,7 +148,7 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     node_counter, writes = report.node_counts(runs[best])
     kernels, reasons = [], {}
     for step in steps:
-        reason = reason_of(step, limits, writes)
+        reason = find_reason(step, limits, writes)
         kernel = _kernel(step, limits, reason, find_place)
         kernels.append(kernel)
         reasons[id(kernel)] = reason
@@ -156,10 +156,10 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in report.PHASES}
     programs = statistics.median(map(len, runs))
     unjitted_runs = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
-    reason, line = overhead(whole, inside, programs, unjitted_runs, session.traced / len(runs), node_counter, writes)
+    reason, line = overhead_reason(whole, inside, programs, unjitted_runs, session.traced / len(runs), node_counter, writes)
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
-    culprit = culprit_of(kernels, reasons, whole, whole - inside, reason, blamed_place)
-    layers, lines = (report.rows(kernels, key) for key in (report.by_layer, report.by_line))
+    culprit = find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
+    layers, lines = (report.rows(kernels, key) for key in (report.layer_key, report.line_key))
     return Profile(
         name, len(wholes), quickest, whole, inside, phases, layers, lines, tuple(kernels), culprit, limits,
         _events(runs[best], find_place),

@@ -31,7 +31,7 @@ class Reason:
     advice: str = ""
 
 
-def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
+def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     """Return the reason for one step's time."""
     work = step.work
     arithmetic, memory = (step.runs * s for s in work.floor(machine))
@@ -162,7 +162,7 @@ def _is_parallel(step: StepTime) -> bool:
     return step.unit.run.parallel(before)
 
 
-def overhead(
+def overhead_reason(
     whole: float, parts: float, programs: float, looks: float, traced: float, counts: Counter, writes: Writes,
 ) -> tuple[Reason, Any]:
     """Return the reason for the time outside kernels, and the (code, instruction) responsible, or None.
@@ -224,7 +224,7 @@ class Culprit:
     sentence: str
 
 
-def culprit_of(
+def find_culprit(
     kernels: Sequence[KernelTime], reasons: dict[int, Reason], whole: float, outside: float, why: Reason, blamed: Place
 ) -> Culprit:
     """Return the place with the most time above the floor or, if all are near it, the place with the most time."""

@@ -192,11 +192,11 @@ def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]])
     return tuple(sorted(out, key=lambda r: -r.seconds))
 
 
-def by_layer(place: Place) -> tuple[str, str]:
+def layer_key(place: Place) -> tuple[str, str]:
     return place.layer or OUTSIDE, place.kind
 
 
-def by_line(place: Place) -> tuple[str, str]:
+def line_key(place: Place) -> tuple[str, str]:
     return place.line or UNKNOWN, place.source
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.array.operators import mark_nodes
+from weft.array.operators import set_node_marking
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.eager.materialise import evaluate
@@ -28,19 +28,19 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import ORIGIN
 from weft.nn.module import Module
-from weft.nn.module_tree import WATCH
+from weft.nn.module_tree import CALL_HOOK
 from weft.placement.device_figures import Machine
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.runtime.execute import refused, told
 from weft.schedule.build import built
 from weft.schedule.fuse import Fused
 from weft.schedule.fusion_graph import strip
 from weft.schedule.index_checks import sites
-from weft.schedule.kernel_info import kernel_info
-from weft.schedule.program import Call, Copy, Host, Loop, Program
+from weft.schedule.kernel_info import describe_kernel
+from weft.schedule.program import Call, Copy, HostCall, Loop, Program
 from weft.transforms.jit import Jitted
-from weft.transforms.reach import contents_of, names_in
+from weft.transforms.reach import closure_contents, names_in
 from weft.transforms.tree import structure_changed
 
 _ONE = threading.Lock()  # one session at a time: two would time each other
@@ -107,32 +107,32 @@ class Session:
         self._before: tuple[Any, Any] = (None, None)
 
     def __enter__(self) -> Session:
-        if LOCAL.inside or LOCAL.trace is not None or LOCAL.watch is not None or WATCH.watch is not None:
+        if CONTEXT.transform_depth or CONTEXT.trace is not None or CONTEXT.profiler is not None or CALL_HOOK.watch is not None:
             raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
         if self.timed:
             check_device()
         _ONE.acquire()
-        LOCAL.watch, WATCH.watch, ORIGIN.layer = self, self._module, ""
-        mark_nodes(True)
+        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._module, ""
+        set_node_marking(True)
         structure_changed()  # jitted functions leave their fast path, and so use their twins
         return self
 
     def __exit__(self, *exc: object) -> None:
-        LOCAL.watch, WATCH.watch, ORIGIN.layer = None, None, None
-        mark_nodes(False)
+        CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = None, None, None
+        set_node_marking(False)
         _ONE.release()
 
     # ---- programs
 
     def executable(self, graph: Graph) -> Callable[..., list[Any]]:
         """Return the executable of a graph that records its runs. Replaces ``weft.runtime.execute.executable``."""
-        key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
+        key = (graph.key(), CONTEXT.flush_denormals, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
             device = execute.device()
-            program, fused = built(resolved(graph), device.target)
+            program, fused = built(mark_origins(graph), device.target)
             compiled = _timing(device).compile_timed if self.timed else device.compile
-            run = compiled(program, flush_denormals=LOCAL.flush)
+            run = compiled(program, flush_denormals=CONTEXT.flush_denormals)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
@@ -217,7 +217,7 @@ def _mark(where: Any) -> tuple[Any, int, str, str | None]:
     return (*(where or (None, -1)), "", None)[:4]
 
 
-def resolved(graph: Graph) -> Graph:
+def mark_origins(graph: Graph) -> Graph:
     """Return a copy of the graph without buffers, in which every node has (code, instruction, layer, phase).
 
     Nodes that depend on a gradient and are not in the forward pass of a layer belong to the update. In layers written by hand,
@@ -274,7 +274,7 @@ def check_call(tool: str, f: Any, repeat: Any) -> None:
 
 
 @contextlib.contextmanager
-def contents_kept(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator[list[Array]]:
+def restore_arrays(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator[list[Array]]:
     """Context manager: call ``f`` once, yield the Arrays that its calls reach, and restore their contents at the end.
 
     State that the first call creates, such as an optimizer's, stays as this call left it.
@@ -355,7 +355,7 @@ def reached(*roots: Any) -> list[Array]:
 
     arrays: dict[int, Array] = {}
     seen: dict[int, Any] = {}
-    stack: list[Any] = [*roots, state._STATE.key, state._STATE.base]
+    stack: list[Any] = [*roots, state._HIDDEN_STREAM.key, state._HIDDEN_STREAM.base]
     while stack and len(seen) < MOST_OBJECTS:
         item = stack.pop()
         if item is None or isinstance(item, int | float | str | bytes | type | types.ModuleType | np.ndarray) or id(item) in seen:
@@ -364,7 +364,7 @@ def reached(*roots: Any) -> list[Array]:
         if isinstance(item, Array):
             arrays[id(item.cell)] = item.cell
         elif isinstance(item, types.FunctionType):
-            stack += [*contents_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
+            stack += [*closure_contents(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
             if not (item.__module__ or "").startswith("weft."):
                 stack += [item.__globals__[n] for n in names_in(item.__code__).variables if n in item.__globals__]
         elif isinstance(item, types.MethodType):
@@ -419,12 +419,12 @@ def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
         f = next(remaining)
         wide = any(n.dtype.name == "float64" for n in f.nodes)
         if isinstance(step, Call):
-            info = kernel_info(f, lines)
+            info = describe_kernel(f, lines)
             out.append(Work(info.name, "kernel", info.flops, info.bytes, wide, _parts(f, machine, info.bytes), f.nodes, f.kernel))
         elif isinstance(step, Loop):
             out.append(_loop(f.nodes[0], machine))
         else:
-            assert isinstance(step, Host)
+            assert isinstance(step, HostCall)
             node = f.nodes[0]
             flops = node.op.cost(node).flops if node.op.cost is not None else 0
             moved = node.nbytes + sum(i.nbytes for i in node.inputs)

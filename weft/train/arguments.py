@@ -29,7 +29,7 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
         integer_from(0 if name == "seed" else 1, value, "fit", name)
 
 
-def fitting(optimizer: Optimizer, model: Module) -> None:
+def check_optimizer(optimizer: Optimizer, model: Module) -> None:
     """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes."""
     for name, p in named_arrays(model).items():
         for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
@@ -40,7 +40,7 @@ def fitting(optimizer: Optimizer, model: Module) -> None:
                 )
 
 
-def repeatable(x: Any, validation: Any, steps: int | None) -> None:
+def check_repeatable(x: Any, validation: Any, steps: int | None) -> None:
     """Raise ValueError if data or validation are a generator, which would be exhausted after the first epoch."""
     if isinstance(x, Iterator) and steps is None:
         raise ValueError(
@@ -54,7 +54,7 @@ def repeatable(x: Any, validation: Any, steps: int | None) -> None:
         )
 
 
-def watching(callbacks: Sequence[Any], validated: bool) -> None:
+def check_monitors(callbacks: Sequence[Any], validated: bool) -> None:
     """Raise ValueError if a callback monitors a figure of validation data and there are none."""
     for c in callbacks:
         name = getattr(c, "monitor", None)

@@ -11,7 +11,7 @@ from weft.array import Array, holding, ndarray
 from weft.array.convert import refuse_subclass
 from weft.data.loader import Loader
 from weft.dtypes.api import is_float
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.runtime import execute
@@ -205,8 +205,8 @@ def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Arra
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
-    dtype, sample = spelled(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype, ndarray)
+    dtype, sample = parse_dtype(array.dtype), array.shape[1:]
+    return lambda rows: holding(execute.upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
 
 
 def is_stream(x: Any) -> bool:
@@ -232,7 +232,7 @@ def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def set_aside(fraction: float, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
+def split_rows(fraction: float, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows for validation. Return the rows for validation and for training, (None, None) if there are none."""
     count = int(round(fraction * len(x)))
     if not count:

@@ -18,7 +18,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
 from weft.nn.weight_file import pack
-from weft.process.files import target, write_whole
+from weft.process.files import target, write_atomically
 from weft.train.history import Epoch
 from weft.train.state import State
 
@@ -193,7 +193,7 @@ class BestWeights:
             self.best, self.number, self.score = copied(state.model), state.epoch, value
             state.history.best = state.epoch
             if self.path is not None:
-                write_whole(self.path, pack(self.best), "BestWeights")
+                write_atomically(self.path, pack(self.best), "BestWeights")
 
     def on_end(self, state: State) -> None:
         self.last = copied(state.model)

@@ -24,17 +24,17 @@ import numpy as np
 from weft.errors import DataError
 from weft.nn.module import Module
 from weft.nn.weight_file import pack, shown, unpack
-from weft.nn.weights import passing
+from weft.nn.weights import recurrent_state_names
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
 from weft.process import files
-from weft.process.files import read, write_whole
-from weft.process.run_lock import only_one
+from weft.process.files import read, write_atomically
+from weft.process.run_lock import hold_run_lock
 from weft.train.averaging import AverageWeights
 from weft.train.callbacks import BestWeights
 from weft.train.history import Epoch
-from weft.train.snapshot import Snapshot, may_come
+from weft.train.snapshot import Snapshot, may_be_created
 
 STATE = "state.json"
 
@@ -100,7 +100,7 @@ def save(path: str | os.PathLike, checkpoint: Checkpoint) -> None:
         "epochs": [asdict(e) for e in checkpoint.epochs], "place": checkpoint.place,
     })
     arrays[STATE] = np.frombuffer(text.encode(), np.uint8)
-    write_whole(path, pack(arrays), "fit: checkpoint")
+    write_atomically(path, pack(arrays), "fit: checkpoint")
 
 
 def load(path: str | os.PathLike) -> Checkpoint:
@@ -108,7 +108,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
     arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
-    tables = understood(arrays.pop(STATE).tobytes(), os.fspath(path))
+    tables = parse_state(arrays.pop(STATE).tobytes(), os.fspath(path))
     parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "step": {}}
     parts |= {f"callback{k}": {} for k in range(len(tables["callbacks"]))}
     for name, a in arrays.items():
@@ -140,7 +140,7 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
         _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
 
 
-def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
+def load_callback(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
     """Load the state of a callback. Raise DataError if the callback raises, or the state does not fit the model."""
     name = type(callback).__name__
     try:
@@ -149,7 +149,7 @@ def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -
         why = f"{type(error).__name__}: {error}"
         raise DataError(f"fit: {path} is damaged: {name} cannot take back what it kept: {why}") from error
     if isinstance(callback, BestWeights) and callback.best is not None:
-        comes_and_goes = passing(model) - callback.best.keys()
+        comes_and_goes = recurrent_state_names(model) - callback.best.keys()
         specs = {n: s for n, s in _specs(model.arrays()).items() if n not in comes_and_goes}
         _check_arrays(path, name, callback.best, specs, model)
     if isinstance(callback, AverageWeights) and callback.average:
@@ -166,7 +166,7 @@ def _check_arrays(
 ) -> None:
     """Check that arrays agree in names, shapes and dtypes, except arrays of ``model`` that are created in a step."""
     missing = sorted(expected.keys() - stored.keys())
-    extra = [n for n in sorted(stored.keys() - expected.keys()) if model is None or not may_come(model, n)]
+    extra = [n for n in sorted(stored.keys() - expected.keys()) if model is None or not may_be_created(model, n)]
     if missing or extra:
         raise _mismatch(path, f"the {part}'s arrays are others: {_few(extra)} only there, {_few(missing)} only here")
     for name, (shape, dtype) in expected.items():
@@ -251,20 +251,20 @@ def _are_numbers(x: Any) -> bool:
 
 
 Form = dict[str, type | Callable[[Any], bool]]  # of each field: its class, or a function that returns whether a value is valid
-WHOLE: Form = {
+STATE_FORM: Form = {
     "version": int, "run": dict, "random": _is_random, "callbacks": _are_callbacks, "epochs": list, "place": dict,
 }
-PLACE: Form = {
+PLACE_FORM: Form = {
     "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "totals": _are_numbers,
     "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": dict,
 }
-EPOCH: Form = {
+EPOCH_FORM: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,
     "validation_accuracy": _is_figure, "metrics": _are_figures, "validation_metrics": _are_figures, "lr": _is_figure,
 }
 
 
-def understood(content: bytes, path: Any) -> dict[str, Any]:
+def parse_state(content: bytes, path: Any) -> dict[str, Any]:
     """Parse ``state.json`` and return its tables, with the rows of epochs as :class:`Epoch`.
 
     Raise DataError if a field is missing or invalid.
@@ -275,13 +275,13 @@ def understood(content: bytes, path: Any) -> dict[str, Any]:
         raise _damaged_error(path, f"cannot be read: {error}") from None
     if isinstance(tables, dict) and type(tables.get("version")) is int and tables["version"] != VERSION:
         raise DataError(f"{path} is a checkpoint of version {shown(tables['version'])}; this weft reads version {VERSION}")
-    _check(tables, WHOLE, "it", path)
+    _check(tables, STATE_FORM, "it", path)
     place = tables["place"]
-    _check(place, PLACE, "place", path)
+    _check(place, PLACE_FORM, "place", path)
     if (place["batch"] == 0) != (place["rows"] == 0):
         raise _damaged_error(path, f"says that {place['batch']} batches had {place['rows']} rows")
     for k, row in enumerate(tables["epochs"]):
-        _check(row, EPOCH, f"epochs[{k}]", path)
+        _check(row, EPOCH_FORM, f"epochs[{k}]", path)
         if row["number"] != k + 1:
             raise _damaged_error(path, f"has epoch {row['number']} in the place of {k + 1}")
     return {**tables, "epochs": [Epoch(**row) for row in tables["epochs"]]}
@@ -307,7 +307,7 @@ def _damaged_error(path: Any, why: str) -> DataError:
 
 
 @contextmanager
-def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
+def lock_checkpoint(path: str | os.PathLike | None) -> Iterator[None]:
     """Context manager: lock the checkpoint at ``path`` against other runs. None: do nothing
 
     Raise DataError if another run holds the lock, or the lock's name exists but is not a lock file.
@@ -317,5 +317,5 @@ def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
         return
     place = files.target(path, "fit: checkpoint")
     lock = place.with_name(place.name + ".lock")
-    with only_one(lock, "fit", f"the checkpoint {os.fspath(path)!r}", "give this run a file of its own"):
+    with hold_run_lock(lock, "fit", f"the checkpoint {os.fspath(path)!r}", "give this run a file of its own"):
         yield

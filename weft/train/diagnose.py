@@ -17,11 +17,11 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes.formats import FLOATS
 from weft.graph.interpret import walk
-from weft.graph.node import Node, topological
+from weft.graph.node import Node, topological_order
 from weft.graph.primitives.elementwise import CAST, IDENTITY
 from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.nn.module import Module
-from weft.nn.module_tree import WATCH
+from weft.nn.module_tree import CALL_HOOK
 from weft.optim.update_arguments import named_arrays
 from weft.runtime import execute
 from weft.train.batches import Feed
@@ -179,7 +179,7 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     first = min(origins, key=traced.graph.order.index)
     if first in names:
         return _describe_leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
-    forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
+    forward = set(topological_order([loss], stop=frozenset(traced.graph.inputs)))
     operation_node = first if first in forward else _find_forward_operation(first, forward)
     inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
     operands = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges]
@@ -219,16 +219,16 @@ def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
     def watch(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
         argument_nodes = frozenset(a.node for a in arrays_in([args, kwargs]))
         out = module.forward(*args, **kwargs)
-        for node in topological([a.node for a in arrays_in(out)], stop=argument_nodes | owners.keys()):
+        for node in topological_order([a.node for a in arrays_in(out)], stop=argument_nodes | owners.keys()):
             if node not in argument_nodes:
                 owners.setdefault(node, names.get(id(module), type(module).__name__))
         return out
 
-    before, WATCH.watch = WATCH.watch, watch
+    before, CALL_HOOK.watch = CALL_HOOK.watch, watch
     try:
         yield
     finally:
-        WATCH.watch = before
+        CALL_HOOK.watch = before
 
 
 def _find_origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:

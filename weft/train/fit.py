@@ -17,19 +17,19 @@ from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
-from weft.nn.size_arguments import waits_for_a_batch
+from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.process.files import target
 from weft.train import arguments
 from weft.train import checkpoint as checkpoints
-from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, set_aside
-from weft.train.checkpoint import only_writer
+from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
+from weft.train.checkpoint import lock_checkpoint
 from weft.train.history import History
 from weft.train.loop import Run
 from weft.train.metrics import named
 from weft.train.state import State, hooks
 from weft.train.step import Stepper, training_step
-from weft.train.validate import ROWS, Validation, evaluating
+from weft.train.validate import ROWS, Validation, evaluation_mode
 from weft.transforms.jit import jit
 from weft.transforms.traced import trace
 
@@ -131,16 +131,16 @@ def fit(
     epochs, batch_size, accumulate, seed = map(int, (epochs, batch_size, accumulate, seed))
     rng = default_rng(seed)
     if epochs > 1:
-        arguments.repeatable(x, validation, steps_per_epoch)
+        arguments.check_repeatable(x, validation, steps_per_epoch)
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
-    arguments.watching(callback_hooks.all, validation_feed is not None)
+    arguments.check_monitors(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
     else:
-        arguments.fitting(optimizer, model)
+        arguments.check_optimizer(optimizer, model)
     stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision)
     state = State(model, optimizer, History(), epochs)
     validated = Validation(model, loss, metric_functions, validation_feed) if validation_feed is not None else None
@@ -153,7 +153,7 @@ def fit(
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
     }
     run = Run(model, optimizer, stepper, feed, callback_hooks, state, validated, show, checkpoint, due, description)
-    with only_writer(checkpoint):
+    with lock_checkpoint(checkpoint):
         if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
             saved = checkpoints.load(checkpoint)
             if resume is None:
@@ -198,7 +198,7 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     narrow = _casts_to_float32(model)
     run = jit(lambda batch: model(batch))
     parts = []
-    with evaluating(model):
+    with evaluation_mode(model):
         for first in range(0, len(x), batch_size):
             batch = asarray(x[first : first + batch_size])
             parts.append(run(batch.astype(np.float32) if narrow and batch.dtype == np.float64 else batch).numpy())
@@ -269,7 +269,7 @@ def _feeds(
             raise ValueError("fit: steps_per_epoch needs x to be a source of batches; for arrays give batch_size instead")
         x, y = checked(x, y)
         if is_fraction:
-            aside, rest = set_aside(validation, x, rng)
+            aside, rest = split_rows(validation, x, rng)
         if rest is not None and not isinstance(x, np.memmap):  # copied once: faster than through an index at every batch
             held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
         else:
@@ -303,7 +303,7 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
         if isinstance(part, Stream) and loss is cross_entropy:
             part.check = _make_label_check(model)
     if not isinstance(feed, Arrays):
-        if waits_for_a_batch(model):
+        if has_unknown_widths(model):
             _run(model, _peek(feed))
         return
     if loss is cross_entropy and feed.y.ndim == 1:
@@ -311,7 +311,7 @@ def _prepare_model(model: Module, feed: Feed, validation_feed: Feed | None, loss
         for part in (feed, validation_feed):
             if isinstance(part, Arrays):
                 check_labels(part.y, _width(out))
-    elif waits_for_a_batch(model):
+    elif has_unknown_widths(model):
         _run(model, feed.batch(np.arange(1))[0])
 
 
@@ -324,7 +324,7 @@ def _try_single_row(model: Module, feed: Feed) -> None:
     if size != 1:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
-    with evaluating(model):
+    with evaluation_mode(model):
         model.train()
         try:
             trace(model, [sample[:1]], lambda leaves: ((leaves[0],), {}))
@@ -379,7 +379,7 @@ def _peek(feed: Feed) -> Array:
 
 
 def _run(model: Module, sample: Array) -> Any:
-    with evaluating(model):
+    with evaluation_mode(model):
         return model(sample)
 
 

@@ -54,7 +54,7 @@ class Run:
         self.seconds = 0.0  # spent in this epoch before the run was resumed
         self.began: dict[str, Any] | None = None  # the feed's state at the start of the current epoch; None between epochs
         self.lr = optimizer.lr  # the initial rate
-        self.pace = Pace(stepper, feed, bool(hooks.batch))
+        self.pace = UpdateRunner(stepper, feed, bool(hooks.batch))
         self.told = False  # whether the user has been warned of gradients that overflow in float16
         self.kept: list[dict[str, Any]] | None = None  # states of the callbacks in the checkpoint
         self.before: Snapshot | None = None  # state before the checkpoint was loaded, until the callbacks have loaded theirs
@@ -146,7 +146,7 @@ class Run:
             for begin in self.hooks.begin:
                 begin(self.state)
             for c, state in zip(self.keeping, self.kept or (), strict=False):
-                checkpoint.taken_back(self.path, c, state, self.model)
+                checkpoint.load_callback(self.path, c, state, self.model)
         except BaseException:
             if self.before is not None:
                 put(self.before, self.model, self.optimizer, self.stepper)
@@ -265,13 +265,13 @@ MANY = 32  # updates in a native loop
 SHORT = 2e-3  # seconds: for longer steps Python's time is negligible, and Ctrl-C would have to wait
 LEFT = 4000  # remaining updates below which the second program is not worth its compilation
 WATCHED = 32  # updates that are timed, after the same number of untimed ones
-MOST = 64 << 20  # bytes: the batches of a loop are in memory together
+MAX_BATCH_BYTES = 64 << 20  # bytes: the batches of a loop are in memory together
 
 Keys = tuple[Any, ...]  # the keys of the batches of one update
 Figures = tuple[int, tuple[float, ...]]  # rows, and (loss, *metrics)
 
 
-class Pace:
+class UpdateRunner:
     """Executes updates from the keys of their batches, singly or many in one native call.
 
     ``alone``: whether a callback must be called after each update
@@ -280,7 +280,9 @@ class Pace:
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
         # whether a native call may execute many updates
-        self.able = stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MOST and not alone
+        self.able = (
+            stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES and not alone
+        )
         self.count = 1  # updates per native call
         self.seen = 0  # updates of this epoch
         self.proven = False  # whether a native loop has run

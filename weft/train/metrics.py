@@ -104,7 +104,7 @@ def named(metrics: Any) -> dict[str, Metric]:
     return result
 
 
-def one_number(name: str, value: Any) -> Any:
+def check_metric(name: str, value: Any) -> Any:
     """Return the result of a metric as a float or a float Array of one number; raise if it is anything else."""
     if isinstance(value, Array):
         if value.size != 1:

@@ -17,7 +17,7 @@ from weft.optim import Optimizer
 from weft.train.batches import Feed
 from weft.train.step import Stepper
 
-MOST_HELD = 32 << 20  # bytes of batches in the log after which a snapshot is taken
+MAX_LOG_BYTES = 32 << 20  # bytes of batches in the log after which a snapshot is taken
 LEAST_SECONDS, LEAST_COSTS = 1.0, 50  # minimum time between snapshots, in seconds and in multiples of a snapshot's duration
 LOOK_EVERY = 32  # steps between two readings of the clock
 
@@ -65,7 +65,7 @@ def _assign(model: Module, name: str, value: Array | None) -> None:
     setattr(dict(model.modules())[prefix], last, value)
 
 
-def may_come(model: Module, name: str) -> bool:
+def may_be_created(model: Module, name: str) -> bool:
     """Return whether a later step may create an array of this name: the layer has the attribute, and it is None."""
     prefix, _, last = name.rpartition(".")
     module = dict(model.modules()).get(prefix)
@@ -139,7 +139,7 @@ class Log:
 
     def _count_bytes(self) -> bool:
         self._held += sum(map(self.feed.held, self.keys[-1])) if self.keys else 0
-        return self._held > MOST_HELD
+        return self._held > MAX_LOG_BYTES
 
     def _begin(self, start: float, snapshot: Snapshot) -> None:
         """Clear the log and start it at a snapshot, whose copying began at ``start``."""

@@ -16,7 +16,7 @@ import numpy as np
 from weft.array import Array
 from weft.array.convert import cast
 from weft.dtypes.api import as_dtype, bfloat16, float16, float32, is_float
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import isfinite, maximum
 from weft.functions.indexing.where import where
@@ -24,7 +24,7 @@ from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.update_arguments import named_arrays
-from weft.train.metrics import Metric, one_number
+from weft.train.metrics import Metric, check_metric
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
@@ -155,10 +155,10 @@ class Stepper:
         if self.dtype is None:
             out = net(x)
         else:
-            with stored_as(net, self.dtype):
+            with cast_parameters(net, self.dtype):
                 out = _floats(net(_floats(x, self.dtype)), float32.dtype)
         value = self.loss(out, y)
-        aux = (value, *(one_number(name, metric(out, y)) for name, metric in self.metrics.items()))
+        aux = (value, *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))
         return (value * self.arrays["scale"] if self.dtype == float16 else value), aux
 
     def _value_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, tuple[Array, ...]], dict[str, Array]]:
@@ -213,11 +213,11 @@ class Stepper:
 
 
 @contextmanager
-def stored_as(model: Module, dtype: np.dtype) -> Iterator[None]:
+def cast_parameters(model: Module, dtype: np.dtype) -> Iterator[None]:
     """Context manager: replace the model's float32 parameters by casts to ``dtype``; gradients flow to the float32 ones."""
     saved = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
     for p, node in saved:
-        p._set(cast(node, spelled(dtype)))
+        p._set(cast(node, parse_dtype(dtype)))
     try:
         yield
     finally:

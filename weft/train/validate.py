@@ -12,14 +12,14 @@ from weft.array import Array
 from weft.functions.creation.fill import asarray
 from weft.nn.module import Module
 from weft.train.batches import Arrays, Feed
-from weft.train.metrics import Metric, one_number
+from weft.train.metrics import Metric, check_metric
 from weft.transforms.jit import jit
 
 ROWS = 1000  # rows of arrays in one call of the model
 
 
 @contextmanager
-def evaluating(model: Module) -> Iterator[None]:
+def evaluation_mode(model: Module) -> Iterator[None]:
     """Context manager: evaluation mode. Stateful layers start without state; their state is restored at the end."""
     mode = model.training
     layers = [m for _, m in model.modules() if hasattr(m, "reset_state")]
@@ -49,7 +49,7 @@ class Validation:
         self._figures = jit(self._of_a_batch)
 
     def __call__(self) -> tuple[float, dict[str, float]]:
-        with evaluating(self.model):
+        with evaluation_mode(self.model):
             return self._whole(self.feed) if isinstance(self.feed, Arrays) else self._by_batches(self.feed)
 
     def _whole(self, feed: Arrays) -> tuple[float, dict[str, float]]:
@@ -63,7 +63,7 @@ class Validation:
         metrics = self.metrics
         if not metrics and y.ndim == 1 and y.dtype.kind in "iu" and out.ndim == 2 and out.shape[1] > 1:
             return value, {"accuracy": float((out.numpy().argmax(1) == y.numpy()).mean())}
-        return value, {name: float(one_number(name, metric(out, y))) for name, metric in metrics.items()}
+        return value, {name: float(check_metric(name, metric(out, y))) for name, metric in metrics.items()}
 
     def _by_batches(self, feed: Feed) -> tuple[float, dict[str, float]]:
         sums, rows = [0.0] * (1 + len(self.metrics)), 0
@@ -77,4 +77,4 @@ class Validation:
 
     def _of_a_batch(self, x: Array, y: Array) -> tuple[Any, ...]:
         out = self.model(x)
-        return (self.loss(out, y), *(one_number(name, metric(out, y)) for name, metric in self.metrics.items()))
+        return (self.loss(out, y), *(check_metric(name, metric(out, y)) for name, metric in self.metrics.items()))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.array.views import Path, overlap
+from weft.array.views import ViewPath, overlap
 from weft.graph.node import frozen
 from weft.graph.source_lines import user_frame, user_line
 
@@ -45,7 +45,7 @@ def touch(a: Any, b: Any) -> bool:
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
 
 
-def path_of(array: Array) -> Path:
+def path_of(array: Array) -> ViewPath:
     return () if array._base is None else array._path
 
 
@@ -54,7 +54,7 @@ def path_key(array: Array) -> tuple:
     return tuple([(name, frozen(params)) for name, params in path_of(array)])
 
 
-def shared_key(leaves: Sequence[Any], groups: Sequence[Sequence[int]]) -> tuple:
+def alias_key(leaves: Sequence[Any], groups: Sequence[Sequence[int]]) -> tuple:
     """Return the shape and dtype of each group's cell, with the view path of each leaf."""
     key = []
     for numbers in groups:

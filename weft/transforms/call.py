@@ -12,17 +12,17 @@ from weft.array.shapes import lies
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
 from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import RUN_TIME
+from weft.graph.primitives.precision import MATMUL_PRECISION
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.aliases import path_key
-from weft.transforms.content import Content, has_content
+from weft.transforms.content import StaticKey, has_content
 from weft.transforms.records import Record
-from weft.transforms.traced import concrete, is_static
+from weft.transforms.traced import is_static, materialise_argument
 from weft.transforms.tree import Structure, has_structure
 from weft.transforms.values import EXACT, cells_of, key_of_values
 
-NUMBERS = RUN_TIME - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
+NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
 PLAIN = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
 
 
@@ -31,7 +31,7 @@ class Objects(NamedTuple):
 
     leaves: tuple[Any, ...]
     statics: tuple[Any, ...]
-    content: Content
+    content: StaticKey
 
 
 class Call:
@@ -62,16 +62,16 @@ class Call:
         for leaf in self.given:
             static = None
             if not is_static(leaf) and type(leaf) is not float:
-                leaf = concrete(leaf)
+                leaf = materialise_argument(leaf)
             elif type(leaf) is not float:
                 static = _plain_key(leaf)
                 objects = objects or type(leaf) not in PLAIN
             leaves.append(leaf)
             self.statics.append(static)
         self.leaves: list[Any] = earlier.leaves if earlier else leaves
-        reached: Content = jitted.reach()
+        reached: StaticKey = jitted.reach()
         if not objects:
-            self.contents: tuple[Content, ...] = (reached,)
+            self.contents: tuple[StaticKey, ...] = (reached,)
             self.values, self.moving = reached.values, reached.moving
             self.cells: Mapping[int, int] = reached.cells()
             content_key: Any = None
@@ -91,7 +91,7 @@ class Call:
         plain = tuple([_plain_key(x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
         self.kind = (reached.key, self.structure, statics, plain, content_key)
 
-    def _content(self, jitted: Any, reached: Content, fixed: Sequence[Any]) -> Content:
+    def _content(self, jitted: Any, reached: StaticKey, fixed: Sequence[Any]) -> StaticKey:
         """Return the content of the objects among the arguments: the last call's if objects and structure are the same."""
         before: Objects | None = jitted.objects
         static = tuple([x if is_static(x) else None for x in (*self.leaves, *fixed)])
@@ -100,7 +100,7 @@ class Call:
                 keys = zip(self.leaves, before.statics, strict=True)
                 self.statics = [_plain_key(x) if type(x) in PLAIN else key for x, key in keys]
                 return before.content
-        content = Content(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
+        content = StaticKey(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*extra_keys)
@@ -168,7 +168,14 @@ def _is_same_leaf(before: Any, now: Any) -> bool:
 
 def settings() -> tuple[Any, ...]:
     """Return the settings that programs depend on. Profiled calls use programs of their own."""
-    return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
+    return (
+        CONTEXT.placement,
+        CONTEXT.flush_denormals,
+        DEFAULT.wide,
+        MATMUL_PRECISION.value,
+        DETERMINISM.value,
+        CONTEXT.profiler is None,
+    )
 
 
 def _plain_key(x: Any) -> tuple[type, Any]:
@@ -176,7 +183,7 @@ def _plain_key(x: Any) -> tuple[type, Any]:
     return type(x), repr(x) if type(x) in EXACT else x
 
 
-def _static_key(x: Any, content: Content) -> Any:
+def _static_key(x: Any, content: StaticKey) -> Any:
     if type(x) in PLAIN:
         return _plain_key(x)
     if isinstance(x, Array | np.ndarray):

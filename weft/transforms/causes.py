@@ -14,7 +14,7 @@ from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
 from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
-from weft.transforms.traced import Traced, numbered
+from weft.transforms.traced import TracedCall, numbered
 from weft.transforms.values import EXACT
 
 OFTEN = 3  # traces for one cause before the user is warned
@@ -41,7 +41,7 @@ class Outline(NamedTuple):
     records: tuple[tuple[type, Any], ...]
 
 
-class Causes:
+class RetraceCauses:
     """Counter of the causes for which one function was traced again."""
 
     __slots__ = ("_before", "_counts", "_seen")
@@ -51,7 +51,7 @@ class Causes:
         self._counts: dict[str, int] = {}
         self._seen: dict[str, set[str]] = {}  # by name of the cause: its previous values
 
-    def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: Traced) -> str | None:
+    def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: TracedCall) -> str | None:
         """Compare a trace with the one before. Return a warning if a cause has occurred ``OFTEN`` times, else None.
 
         call, key : the ``Call`` of this trace, and its key
@@ -88,7 +88,7 @@ def named(f: Callable) -> str:
 
 
 def _causes(
-    f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: Traced,
+    f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: TracedCall,
 ) -> list[Cause]:
     """Return what has changed since the trace before."""
     if before.structure != now.structure:
@@ -294,7 +294,7 @@ def owner_names(f: Callable, call: Any) -> Iterator[str]:
             yield f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
 
 
-def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, Any]) -> str:
+def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[int, Any]) -> str:
     """Return the warning about arrays that a function leaves behind at each call. ``skipped``: growing lists and dicts, by id"""
     names_by_id = _owner_names_by_id(f, call)
     where = ""

@@ -22,19 +22,19 @@ import numpy as np
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
 from weft.array.shapes import lies
-from weft.devices.base import ELSEWHERE, Run
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
-from weft.runtime.auto_device import Placed
-from weft.runtime.cell import FOLLOWED
-from weft.runtime.context import LOCAL
+from weft.runtime.auto_device import PlacedProgram
+from weft.runtime.cell import VIEW_READS
+from weft.runtime.context import CONTEXT
 from weft.runtime.execute import here
 from weft.transforms import fast_call
 from weft.transforms.call import settings
-from weft.transforms.content import Content
-from weft.transforms.object_state import Held
-from weft.transforms.results import IN, LEAF, OUT, STATIC, needs_numbers, row_of, view_of
-from weft.transforms.traced import Traced, concrete, is_static
+from weft.transforms.content import StaticKey
+from weft.transforms.object_state import ObjectState
+from weft.transforms.results import IN, LEAF, OUT, STATIC, make_view, needs_numbers, result_row
+from weft.transforms.traced import TracedCall, is_static, materialise_argument
 from weft.transforms.tree import structure_changed, unflatten
 
 MISS = object()
@@ -60,12 +60,12 @@ def _free_count() -> int:
 _FREE = _free_count()
 
 
-class Entry:
+class CompiledCall:
     """One Program with the guard of its arguments and the targets of its results.
 
     tree : the structure of the arguments, None if all are positional and none is a tree
     quick : whether :meth:`fast` may be called, which is valid while :meth:`holds` returns True
-    place : ``LOCAL.place`` when the call was compiled
+    place : ``CONTEXT.placement`` when the call was compiled
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
     count : ``Structure.count`` when the modules were last compared
@@ -91,14 +91,14 @@ class Entry:
     )
 
     def __init__(
-        self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
-        contents: Sequence[Content] = (),
+        self, traced: TracedCall, leaves: Sequence[Any], run: Run | PlacedProgram, structure: Any, moving: Collection[int] = (),
+        contents: Sequence[StaticKey] = (),
     ) -> None:
         """moving : numbers of the run-time numbers among the leaves and, after the leaves, among the values in ``contents``"""
         graph = traced.graph
         self._nodes: list[Node] = []
         self._values: list[Any] = []
-        self.place = LOCAL.place
+        self.place = CONTEXT.placement
         self.settings = settings()
         self.count = -1
         self._tape = traced.tape
@@ -107,7 +107,7 @@ class Entry:
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
         self._tape_results: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
-        self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
+        self.held = ObjectState(contents, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -125,7 +125,7 @@ class Entry:
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned
-        self._results = [row_of(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._results = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
         self._result_rows = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
         self._result_count = len(traced.shows)
@@ -135,10 +135,10 @@ class Entry:
         self._has_one_output = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
-            (target, *row_of(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
+            (target, *result_row(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
-        self._survivors = [(cell, row_of(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
+        self._survivors = [(cell, result_row(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
@@ -156,7 +156,7 @@ class Entry:
         views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._derived) if not same and end[0][0] == "static"]
         self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
 
-    def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
+    def bound(self, leaves: Sequence[Any], contents: Sequence[StaticKey]) -> CompiledCall:
         """Return an entry for the objects and arrays in ``contents``: itself if they are the same, else a rebound copy."""
         held = self.held
         if held.taken(contents):
@@ -164,8 +164,8 @@ class Entry:
         if held.same(contents):
             held.take(contents)
             return self
-        out: Entry = object.__new__(Entry)
-        for name in Entry.__slots__:
+        out: CompiledCall = object.__new__(CompiledCall)
+        for name in CompiledCall.__slots__:
             setattr(out, name, getattr(self, name))
         out.held = held.of(contents)
         specs = zip(self._specs, leaves, strict=True)
@@ -201,7 +201,7 @@ class Entry:
             arguments.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
         self._specs = tuple(arguments)
 
-    def _prepare_state(self, traced: Traced) -> None:
+    def _prepare_state(self, traced: TracedCall) -> None:
         """Prepare the lists of captured cells that the Program writes, in the order of their outputs."""
         self._nodes = [cell._node for cell in self._cells]
         self._values = [n.value for n in self._nodes]
@@ -261,7 +261,7 @@ class Entry:
         rows_of_contents = [rows for c in self.held.contents for rows in c.watch()]
         if None in rows_of_contents:
             return None
-        run = self._run.staying() if isinstance(self._run, Placed) else self._run
+        run = self._run.staying() if isinstance(self._run, PlacedProgram) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
@@ -282,7 +282,7 @@ class Entry:
         if len(args) != len(specs):
             return MISS
         run: Any = self._run
-        if ELSEWHERE:
+        if DEVICE_OF_BUFFER_TYPE:
             run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
@@ -292,7 +292,7 @@ class Entry:
                 if type_ is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
                     continue
                 if type_ is np.ndarray and arg.shape == kind and not self.lands:
-                    return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])
+                    return self.fast([materialise_argument(x) if type(x) is np.ndarray else x for x in args])
                 return MISS
             if arg._base is not None:
                 return MISS
@@ -356,10 +356,10 @@ class Entry:
                 return MISS
             leaves = numbers
         cells = leaves if not self._bases else [
-            concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
+            materialise_argument(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
         ]
         run: Any = self._run
-        if ELSEWHERE:
+        if DEVICE_OF_BUFFER_TYPE:
             run = self._bring([cells[k] for k in self._arrays])
         inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
@@ -380,7 +380,7 @@ class Entry:
         """Move the Program's inputs to its device and return the callable that runs it there."""
         nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
         run: Run
-        if isinstance(self._run, Placed):
+        if isinstance(self._run, PlacedProgram):
             run = self._run.brought(nodes)
         else:
             run = self._run
@@ -393,7 +393,7 @@ class Entry:
         """Read the captured cells again. Return False if one has another shape or dtype now."""
         changed = False
         for i, cell in enumerate(self._cells):
-            node = concrete(cell)._node
+            node = materialise_argument(cell)._node
             before = self._nodes[i]
             if node is not before:
                 if node.shape != before.shape or node.dtype != before.dtype:
@@ -411,9 +411,9 @@ class Entry:
         """
         keep = self._keep
         if keep is not None and (
-            self._followed != FOLLOWED[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
+            self._followed != VIEW_READS[0] or list(map(getrefcount, self._state_nodes)) != self._expected_counts
         ):
-            self._followed, keep = FOLLOWED[0], keep.copy()
+            self._followed, keep = VIEW_READS[0], keep.copy()
             views = list(map(getweakrefcount, self._state_nodes))  # a view has a weak reference to the node that it last read
             for count, n_views, (i, _) in zip(map(getrefcount, self._state_nodes), views, self._state, strict=True):
                 keep[self._start + i] = count != _FREE or n_views > 0 or self._nodes[i].op is CONSTANT  # read from its params
@@ -476,7 +476,7 @@ class Entry:
             else:
                 out.append(leaves[k] if kind == LEAF else k)
         for same, j, end in self._derived:
-            out[j] = out[end] if same else view_of(end, leaves, out)
+            out[j] = out[end] if same else make_view(end, leaves, out)
         del out[self._result_count :]
         whole = out[0] if self._structure is None else unflatten(self._structure, out)
         return self._set(whole) if self._sets else whole

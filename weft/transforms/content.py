@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.devices.native_protocols import Watched
-from weft.runtime.traced_int import RUN_TIME
+from weft.devices.native_protocols import WatchRow
+from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms import reach, records
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 from weft.transforms.values import CONSTANTS, EXACT, Hashed, cells_of, key_of_values
@@ -34,7 +34,7 @@ _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
 
 
-class Content:
+class StaticKey:
     """The content of functions and objects: :meth:`of` makes the key of one, :meth:`close` follows the variables in their code.
 
     words : attribute names in the code of the function and its callees; :meth:`of` adds to them
@@ -56,7 +56,7 @@ class Content:
     )
 
     def __init__(
-        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", beside: Content | None = None,
+        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", beside: StaticKey | None = None,
     ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
@@ -93,7 +93,7 @@ class Content:
         if isinstance(x, Array):
             return (self._keep_alive(x), x.shape, x.dtype)
         if id(x) in self._seen:
-            return (Content, self._seen[id(x)])
+            return (StaticKey, self._seen[id(x)])
         self._seen[self._keep_alive(x)] = len(self._seen)
         if is_module(x):
             return self._object(x, records.ModuleRecord)
@@ -143,7 +143,7 @@ class Content:
         everything = library or dataclasses.is_dataclass(kind)  # all attributes are read
         same = is_only_attributes(kind) and record is not records.OptimizerRecord
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
-        return (Content, self._seen[id(x)])
+        return (StaticKey, self._seen[id(x)])
 
     def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> list[Any]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
@@ -167,7 +167,7 @@ class Content:
     def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
         """Return the key of a value of a record, and the tuple indices of the leaves in it."""
         form: records.Form | None = records.form_of(value)
-        return (self.of(value, deep), ()) if form is None else (form, tuple(records.ways_into(form)))
+        return (self.of(value, deep), ()) if form is None else (form, tuple(records.leaf_indices(form)))
 
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
@@ -182,7 +182,7 @@ class Content:
         parts: list[Any] = [types.FunctionType, id(f.__code__)]
         parts += [self.of(x, deep=False) for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
         if self._is_library(f.__globals__.get("__name__")):
-            return (*parts, *[self.of(x, deep=False) for x in reach.contents_of(f)])
+            return (*parts, *[self.of(x, deep=False) for x in reach.closure_contents(f)])
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
         names = reach.names_in(f.__code__)
@@ -226,7 +226,7 @@ class Content:
     def _is_library(self, module: Any) -> bool:
         return reach.is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
-    def close(self, *keys: Any) -> Content:
+    def close(self, *keys: Any) -> StaticKey:
         """Follow the variables and methods in the code of functions, and complete the key and the values."""
         parts_by_place: dict[Any, tuple[Any, Any]] = {}  # by place: a value, and the result of ``_part`` for it
         methods: dict[int, Any] = {}
@@ -269,10 +269,10 @@ class Content:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for method in reach.methods_named(cls, self._words):
+            for method in reach.find_methods(cls, self._words):
                 if id(method) not in methods:
                     methods[id(method)] = self.of(method)
-            for base, name in reach.attributes_named(cls, self._words):
+            for base, name in reach.find_attributes(cls, self._words):
                 self._variables.setdefault(id(base), (records.ClassRecord(base), {}))[1][name] = None
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
@@ -291,7 +291,7 @@ class Content:
         self._cells_of_values, self._keys_of_values = None, {}
         self.values = tuple([x for record in self.records for x in record.leaves()])
         kinds = set(map(type, self.values))
-        self.numbers = not RUN_TIME.isdisjoint(kinds)
+        self.numbers = not RUN_TIME_TYPES.isdisjoint(kinds)
         self.untold = [record for record in self.records if not record.told]
 
     def cells(self) -> dict[int, int]:
@@ -326,7 +326,7 @@ class Content:
         self.count = count
         return True
 
-    def watch(self) -> Iterator[list[Watched] | None]:
+    def watch(self) -> Iterator[list[WatchRow] | None]:
         """Yield, for each record, the comparisons by which native code detects a change, or None if it cannot."""
         for record in self.untold:
             yield record.watch()

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import as_node
-from weft.array.indexing import as_ints
+from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64, promote, weak
 from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.loops import SCAN, Body, item
-from weft.graph.node import Graph, Node, topological
+from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.graph.source_lines import user_frame, user_line
-from weft.runtime.traced_int import GIVEN
+from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
 from weft.transforms.results import is_made_in
 from weft.transforms.trace import Trace
@@ -173,7 +173,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     >>> float(wf.fori_loop(0, 5, lambda i, x: x * 2.0, 1.0))
     32.0
     """
-    lower, upper = as_ints(lower), as_ints(upper)
+    lower, upper = resolve_scalar_indices(lower), resolve_scalar_indices(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, int):
             raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
@@ -283,7 +283,7 @@ def _structure_name(structure: Any) -> str:
 
 def _adapt_first_carry(start: Any, before: Node, after: Node) -> Node:
     """Return the first carry in the dtype that the step gives it, if it is a Python number that fits; else ``before``."""
-    kind = type(start.value if type(start) in GIVEN else start)
+    kind = type(start.value if type(start) in TRACED_TYPES else start)
     if kind not in (float, int, bool, complex) or after.shape != before.shape or after.dtype == before.dtype:
         return before
     fits = weak(kind, after.dtype) == after.dtype
@@ -314,7 +314,7 @@ def _extract_body(
 ) -> tuple[Body, list[Node]]:
     """Return the body as a graph of its own, and the nodes from outside that it reads."""
     own = frozenset((*holders, *slices))
-    order = topological((*after, *outs), stop=own)
+    order = topological_order((*after, *outs), stop=own)
     inside: set[Node] = set(own)
     text: set[Node] = set()  # computed from constants alone: recomputed in the body instead of passed in
     for node in order:

@@ -11,11 +11,11 @@ from typing import Any
 
 from weft.array import Array, Scalar, ndarray
 from weft.devices.base import Run, WarmCalls
-from weft.devices.native_protocols import WarmTable, Watched, World
+from weft.devices.native_protocols import WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.transforms.records import Record
 from weft.transforms.tree import Structure
 
@@ -28,14 +28,14 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
     device = execute.device()
     if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
-        world = World(LOCAL, "inside", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
+        world = WarmCallContext(CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
         device.install_warm_calls(cls, "_warm", world)
 
 
 def checks(records: Sequence[Record]) -> list[Callable[[], bool]]:
     """Return functions that check that the records are unchanged: one native function for all that the device can compare."""
     device = execute.device()
-    rows: list[Watched] = []
+    rows: list[WatchRow] = []
     functions = []
     for record in records:
         comparisons = record.watch() if isinstance(device, WarmCalls) else None
@@ -47,7 +47,7 @@ def checks(records: Sequence[Record]) -> list[Callable[[], bool]]:
 
 
 def table(
-    run: Run, structures: int, watch: Sequence[Watched], specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
+    run: Run, structures: int, watch: Sequence[WatchRow], specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
 ) -> WarmTable | None:
     """Return the table for one kind of call, None if the device makes no warm calls.

@@ -25,10 +25,10 @@ from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.graph.source_lines import user_frame, user_line
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.cell import read, write
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import touch
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
-from weft.transforms.write_log import landed
+from weft.transforms.write_log import call_atomically
 
 _IDENTITY = TABLE["identity"]
 
@@ -158,10 +158,10 @@ def _name(f: Any) -> str:
 
 def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], what: str) -> Any:
     """Call ``f`` with the fresh nodes of ``arguments`` in place. ``what`` names the function in messages."""
-    LOCAL.keep += 1
-    LOCAL.inside += 1
-    outer, land = LOCAL.variables, True
-    LOCAL.variables = outer.union(*[a.nodes for a in arguments])
+    CONTEXT.retain_graph += 1
+    CONTEXT.transform_depth += 1
+    outer, land = CONTEXT.variables, True
+    CONTEXT.variables = outer.union(*[a.nodes for a in arguments])
     copies = [copy for a in arguments for copy in a.copies]
     try:
         for a in arguments:
@@ -187,9 +187,9 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
             for a in arguments:
                 a.leave(land)
     finally:
-        LOCAL.variables = outer
-        LOCAL.keep -= 1
-        LOCAL.inside -= 1
+        CONTEXT.variables = outer
+        CONTEXT.retain_graph -= 1
+        CONTEXT.transform_depth -= 1
 
 
 def _find_alias(
@@ -286,7 +286,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     @functools.wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        return landed(both, args, kwargs)
+        return call_atomically(both, args, kwargs)
 
     return differentiated
 
@@ -341,7 +341,7 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     >>> pull(wf.array([1.0, 10.0]))
     (array([ 2., 40.], dtype=float32),)
     """
-    return landed(_vjp, (f, primals), {})
+    return call_atomically(_vjp, (f, primals), {})
 
 
 def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:

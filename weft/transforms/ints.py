@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.process.bounded_cache import Recent
-from weft.runtime.traced_int import RUN_TIME
+from weft.process.bounded_cache import BoundedCache
+from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.call import Call
 from weft.transforms.records import same_constant
 
@@ -38,15 +38,15 @@ class Numbers:
         """Compare the numbers of a call with those before, and make changed ones run-time numbers."""
         for k, new in enumerate(leaves):
             if isinstance(new, float | np.floating):
-                if k not in self.pinned and type(new) in RUN_TIME:
+                if k not in self.pinned and type(new) in RUN_TIME_TYPES:
                     self.moving |= {k}
-            elif type(new) in RUN_TIME:
+            elif type(new) in RUN_TIME_TYPES:
                 self._see(k, new)
         if values is not self._last:
             self._last = values
             before = self.values
             for k, new in enumerate(values, self.first):
-                if type(new) in RUN_TIME and before.get(k) is not new:
+                if type(new) in RUN_TIME_TYPES and before.get(k) is not new:
                     self._see(k, new)
 
     def _see(self, k: int, new: Any) -> None:
@@ -68,16 +68,16 @@ class Numbers:
 _NONE = Numbers(0, frozenset())
 
 
-def numbers_of(cache: Recent, call: Call) -> Numbers:
+def numbers_of(cache: BoundedCache, call: Call) -> Numbers:
     """Return the ``Numbers`` in ``cache`` for this kind of call, updated with its values. A kind does not depend on shapes."""
     leaves, values = call.leaves, call.values
-    if RUN_TIME.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
+    if RUN_TIME_TYPES.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
         return _NONE
     kind = (call.kind, *map(type, leaves))
     first = len(leaves)
     numbers = cache.get(kind)
     if numbers is None:
-        numbers = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME]))
+        numbers = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME_TYPES]))
         cache.put(kind, numbers)
     numbers.see(leaves, values)
     return numbers

@@ -16,24 +16,26 @@ from weft.devices.base import Run
 from weft.eager.materialise import materialise
 from weft.errors import warn
 from weft.graph.primitives.table import SCALAR
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
-from weft.runtime.auto_device import Placed
-from weft.runtime.context import LOCAL
+from weft.runtime.auto_device import PlacedProgram
+from weft.runtime.context import CONTEXT
 from weft.transforms import fast_call
-from weft.transforms.aliases import check_writes, shared, shared_key, write_back
+from weft.transforms.aliases import alias_key, check_writes, shared, write_back
 from weft.transforms.call import Call
-from weft.transforms.causes import Causes, left_behind
-from weft.transforms.compiled_call import MISS, Entry
-from weft.transforms.content import Content
+from weft.transforms.causes import RetraceCauses, leak_warning
+from weft.transforms.compiled_call import MISS, CompiledCall
+from weft.transforms.content import StaticKey
 from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.records import DictRecord, ListRecord
-from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
+from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
-from weft.transforms.write_log import landed
+from weft.transforms.write_log import call_atomically
 
-ALIKE = 64  # programs kept that differ only in the contents of objects; each may keep arrays alive that objects held before
-VARIANTS = 8  # programs kept that differ only in conditions on numbers; with more, these numbers become part of the key
+MAX_KEYS_BY_CONTENT = (
+    64  # programs kept that differ only in the contents of objects; each may keep arrays alive that objects held before
+)
+MAX_VARIANTS = 8  # programs kept that differ only in conditions on numbers; with more, these numbers become part of the key
 KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
 
@@ -51,27 +53,27 @@ class Jitted:
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
-        self._entries = Recent(KINDS)  # lists of Entry
-        self._last: Entry | None = None
-        self._other: Entry | None = None
-        self._reached: Content | None = None  # content of the closure and global variables of the function
+        self._entries = BoundedCache(KINDS)  # lists of Entry
+        self._last: CompiledCall | None = None
+        self._other: CompiledCall | None = None
+        self._reached: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
         self.objects: Any = None  # ``Objects`` of the last call with objects among its arguments
         self.skipped: dict[int, Any] = {}  # by id: lists and dicts in variables that grow while the function is traced
-        self._leaky = Recent(KINDS)  # by ``Call.like``: how many calls have left arrays behind
+        self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls have left arrays behind
         self._warned = False
-        self._causes = Causes()
-        self._alike = Recent(KINDS)  # by ``Call.like``: keys that differ only in the contents of objects
+        self._causes = RetraceCauses()
+        self._alike = BoundedCache(KINDS)  # by ``Call.like``: keys that differ only in the contents of objects
         self._states: set[int] = set()  # ids of the captured cells of entries that write something
         self._alive: list[Any] = []  # these cells, kept alive so that their ids stay unique
-        self._writing = Recent(KINDS)  # by key: numbers of the argument leaves that the function writes
-        self._numbers = Recent(KINDS)  # by ``Call.kind`` and leaf types: Numbers
+        self._writing = BoundedCache(KINDS)  # by key: numbers of the argument leaves that the function writes
+        self._numbers = BoundedCache(KINDS)  # by ``Call.kind`` and leaf types: Numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. ``fast_call.install`` puts a native method here, which calls this one if its table does not fit."""
         entry, count = self._last, Structure.count
-        if entry is not None and not LOCAL.inside:
-            if entry.place == LOCAL.place and entry.holds(count):
+        if entry is not None and not CONTEXT.transform_depth:
+            if entry.place == CONTEXT.placement and entry.holds(count):
                 if entry.tree is None:
                     out = MISS if kwargs else entry.fast(args)
                     if out is not MISS:
@@ -84,14 +86,20 @@ class Jitted:
                         if out is not MISS:
                             return out
             other = self._other
-            if other is not None and other.tree is None and not kwargs and other.place == LOCAL.place and other.holds(count):
+            if (
+                other is not None
+                and other.tree is None
+                and not kwargs
+                and other.place == CONTEXT.placement
+                and other.holds(count)
+            ):
                 out = other.fast(args)
                 if out is not MISS:
                     self._last, self._other = other, entry
                     return out
         return self._call(args, kwargs)
 
-    def _remember(self, entry: Entry | None) -> None:
+    def _remember(self, entry: CompiledCall | None) -> None:
         """Try ``entry`` first at the next call, and the entry that was first until now second."""
         if entry is None or self._last is not None:
             self._other = self._last
@@ -104,17 +112,17 @@ class Jitted:
         return functools.partial(self, instance)
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if LOCAL.inside:
-            return landed(self.f, args, kwargs)
-        if LOCAL.watch is not None:
-            self = LOCAL.watch.twin(self)
+        if CONTEXT.transform_depth:
+            return call_atomically(self.f, args, kwargs)
+        if CONTEXT.profiler is not None:
+            self = CONTEXT.profiler.twin(self)
         call = Call(self, args, kwargs)
         numbers = numbers_of(self._numbers, call)
         key = call.key(self._states, numbers.moving)
         full = key
         written = self._writing.get(key) if self._writing.weight else None
         if written is not None:
-            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, self._states | call.cells.keys())))
+            full = (*key, *alias_key(call.leaves, shared(call.leaves, written, self._states | call.cells.keys())))
         entries = self._entries.get(full) or []
         for k, cached in enumerate(entries):
             check_writes(call.given, cached.lands, self.f)
@@ -138,7 +146,9 @@ class Jitted:
         like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # a garbage collection at each trace is slow
-        traced, dynamic, retraced = traced_with(moving, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
+        traced, dynamic, retraced = trace_with_numbers(
+            moving, self.f, leaves, call.rebuild, states, groups, collect, call.contents
+        )
         self.traces += retraced
         captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
         if not groups:
@@ -150,7 +160,7 @@ class Jitted:
             states = states | captured
             groups = shared(leaves, written, states)
             numbers.pin(traced.needed)
-            traced, dynamic, _ = traced_with(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
+            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
         numbers.pin(traced.needed)
         changed_variables = self._find_changed_variables(call)
         if changed_variables:
@@ -158,12 +168,12 @@ class Jitted:
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
-            key = (*key, *shared_key(leaves, groups))
+            key = (*key, *alias_key(leaves, groups))
         for cell in traced.captured:
-            concrete(cell)
+            materialise_argument(cell)
         materialise([cell._node for cell in traced.captured])
         run = _run_of(traced)
-        entry = Entry(traced, leaves, run, call.structure, dynamic, call.contents)
+        entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.contents)
         fast_call.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
@@ -173,11 +183,11 @@ class Jitted:
             self._leaky.put(like, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True
-                warn(left_behind(self.f, call, traced, self.skipped))
+                warn(leak_warning(self.f, call, traced, self.skipped))
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
-        if self._store(like, key, entry) > VARIANTS and traced.tape:
+        if self._store(like, key, entry) > MAX_VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
         self._remember(entry if entry.quick else None)
@@ -186,7 +196,7 @@ class Jitted:
             warn(message)
         return out
 
-    def _store(self, like: Any, key: Any, entry: Entry) -> int:
+    def _store(self, like: Any, key: Any, entry: CompiledCall) -> int:
         """Store ``entry`` and return the number of entries that have its key."""
         same = self._entries.get(key)
         if same:
@@ -197,7 +207,7 @@ class Jitted:
             alike = self._alike.get(like) or []
             alike.append(key)
             self._alike.put(like, alike)
-            if len(alike) > ALIKE:
+            if len(alike) > MAX_KEYS_BY_CONTENT:
                 self._entries.put(alike.pop(0), [])
         return 1
 
@@ -207,7 +217,7 @@ class Jitted:
         return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
     def _skip_variables(
-        self, containers: list[Any], call: Call, traced: Traced, numbers: Numbers, dynamic: frozenset[int],
+        self, containers: list[Any], call: Call, traced: TracedCall, numbers: Numbers, dynamic: frozenset[int],
     ) -> tuple[Call, Numbers, frozenset[int]]:
         """Exclude ``containers`` from the key: their items are read only while the function is traced.
 
@@ -236,7 +246,7 @@ class Jitted:
         """Return the traced call without compiling or running it. ``wf.explain`` uses it."""
         leaves, rebuild, _, _ = self.flat(args, kwargs)
         floats = [k for k, x in enumerate(leaves) if type(x) is float]
-        arguments = [x if is_static(x) or type(x) is float or isinstance(x, Array) else concrete(x) for x in leaves]
+        arguments = [x if is_static(x) or type(x) is float or isinstance(x, Array) else materialise_argument(x) for x in leaves]
         return trace(self.f, arguments, rebuild, moving=floats)
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -271,11 +281,11 @@ class Jitted:
         """Drop the recorded contents of variables and arguments; the next call reads all objects again."""
         self._reached = self.objects = None
 
-    def reach(self) -> Content:
+    def reach(self) -> StaticKey:
         """Return the content of the modules, objects and variables that the function reaches through closures and globals."""
         reached = self._reached
         if reached is None or not reached.refresh():
-            reached = Content(self.words, self.skipped, getattr(self.f, "__module__", ""))
+            reached = StaticKey(self.words, self.skipped, getattr(self.f, "__module__", ""))
             self._reached = reached.close(reached.of(self.f))
         return reached
 
@@ -283,14 +293,14 @@ class Jitted:
 _slow = Jitted.__call__
 
 
-def _run_of(traced: Traced) -> Run | Placed:
+def _run_of(traced: TracedCall) -> Run | PlacedProgram:
     """Return a callable that runs the graph: on this thread's device, or a ``Placed`` that chooses a device at each call."""
     graph = traced.graph
-    if LOCAL.place is LOCAL.device or LOCAL.watch is not None:
-        return execute.located(execute.executable(graph), graph, traced.written)
+    if CONTEXT.placement is CONTEXT.device or CONTEXT.profiler is not None:
+        return execute.with_source_lines(execute.executable(graph), graph, traced.written)
     first = len(traced.arrays) + len(traced.scalars)
     arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
-    return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.written)
+    return PlacedProgram(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.written)
 
 
 class _StaticPlaceholder:

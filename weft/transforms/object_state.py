@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.array import Array
-from weft.runtime.traced_int import GIVEN, Tape
+from weft.runtime.traced_int import TRACED_TYPES, Tape
 from weft.transforms import fast_call
-from weft.transforms.content import Content
-from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
+from weft.transforms.content import StaticKey
+from weft.transforms.records import MISSING, Record, at, form_of, is_plain, make_tuple, replaced, same_constant
 from weft.transforms.values import aliases_of, key_of
 
 _SWAPPING = [threading.RLock()]  # one trace at a time: traces must not read each other's run-time numbers
@@ -27,7 +27,7 @@ if hasattr(os, "register_at_fork"):
 class Swap:
     """Run-time numbers that replace constants in objects for the time of a trace."""
 
-    def __init__(self, contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> None:
+    def __init__(self, contents: Sequence[StaticKey], moving: Sequence[int], tape: Tape, first: int) -> None:
         """moving : numbers of the values to replace. first : the tape slot of the first of them"""
         self.records: list[Record] = [record for content in contents for record in content.records]
         self._placed: dict[tuple[int, int], Any] = {}
@@ -88,12 +88,12 @@ class Swap:
 def _plain(value: Any) -> Any:
     """Return the constant or tuple with plain numbers for its run-time numbers, which become static."""
     if isinstance(value, tuple):
-        return tuple_of(type(value), [_plain(part) for part in value])
-    return value.told() if type(value) in GIVEN else value
+        return make_tuple(type(value), [_plain(part) for part in value])
+    return value.told() if type(value) in TRACED_TYPES else value
 
 
 @contextmanager
-def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
+def swapped(contents: Sequence[StaticKey], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
     """Context manager: replace the constants ``moving`` by run-time numbers."""
     lock, swap = _SWAPPING[0], None
     if moving:
@@ -110,7 +110,7 @@ def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, firs
             lock.release()
 
 
-class Held:
+class ObjectState:
     """The contents of function and arguments that a program depends on, refreshed at each call.
 
     values : constants and arrays of objects, in the order of ``contents``
@@ -125,7 +125,7 @@ class Held:
         "settled", "values",
     )
 
-    def __init__(self, contents: Sequence[Content], moving: Sequence[int], still: Collection[int]) -> None:
+    def __init__(self, contents: Sequence[StaticKey], moving: Sequence[int], still: Collection[int]) -> None:
         """moving : numbers of the values that the program reads. still : numbers of all values that may change"""
         values = [x for content in contents for x in content.values]
         self._moving = moving
@@ -134,7 +134,7 @@ class Held:
         self._aliases = aliases_of([values[k] for k in self._arrays])
         self.take(contents)
 
-    def take(self, contents: Sequence[Content]) -> None:
+    def take(self, contents: Sequence[StaticKey]) -> None:
         """Make ``contents`` the current contents of function and arguments."""
         self.contents = tuple(contents)
         self.reached, self.seen = contents[0], contents[0].values
@@ -175,21 +175,21 @@ class Held:
         """Return whether an array differs from the one in ``before``."""
         return any([before[k] is not self.values[k] for k in self._arrays])
 
-    def taken(self, contents: Sequence[Content]) -> bool:
+    def taken(self, contents: Sequence[StaticKey]) -> bool:
         """Return whether ``contents`` are the current ones, unchanged since :meth:`take`."""
         pairs = zip(self.contents, contents, self._taken, strict=True)
         return all([mine is other and other.values is values for mine, other, values in pairs])
 
-    def same(self, contents: Sequence[Content]) -> bool:
+    def same(self, contents: Sequence[StaticKey]) -> bool:
         """Return whether ``contents`` belong to the same objects and hold the same arrays."""
         for mine, other in zip(self.contents, contents, strict=True):
             if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
                 return False
         return not self.rebound([x for content in contents for x in content.values])
 
-    def of(self, contents: Sequence[Content]) -> Held:
+    def of(self, contents: Sequence[StaticKey]) -> ObjectState:
         """Return a copy for the contents of other objects."""
-        out: Held = object.__new__(Held)
+        out: ObjectState = object.__new__(ObjectState)
         out._moving, out._arrays, out._static, out._aliases = self._moving, self._arrays, self._static, self._aliases
         out.take(contents)
         return out

@@ -113,7 +113,7 @@ def _identifiers(constants: Any) -> Iterator[str]:
             yield constant
 
 
-def contents_of(f: types.FunctionType) -> list[Any]:
+def closure_contents(f: types.FunctionType) -> list[Any]:
     """Return the contents of the closure of ``f``, without empty cells."""
     out = []
     for cell in f.__closure__ or ():
@@ -124,7 +124,7 @@ def contents_of(f: types.FunctionType) -> list[Any]:
     return out
 
 
-def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types.FunctionType]:
+def find_methods(cls: type, words: frozenset[str] | set[str]) -> Iterator[types.FunctionType]:
     """Yield the methods of ``cls`` that may be called by code with the names ``words``: these, special methods and ``forward``.
 
     Skip classes of libraries.
@@ -145,7 +145,7 @@ def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types
 _OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, str]]:
+def find_attributes(cls: type, words: Collection[str]) -> Iterator[tuple[type, str]]:
     """Yield pairs (class, name) of attributes of ``cls`` that code with the names ``words`` may read: attributes, methods and
     properties with these names, special methods and ``forward``. The class is the one that has the attribute or, as an attribute
     set there later would hide it, one before it in the method resolution order. Skip classes of libraries, members of an Enum

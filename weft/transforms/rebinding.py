@@ -22,10 +22,10 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
-from weft.runtime.traced_int import GIVEN, Given, Tape, fits
-from weft.transforms.content import Content
-from weft.transforms.reach import contents_of, is_library, may_rebind, names_in
-from weft.transforms.records import ListRecord, Record, at, form_of, replaced, same_constant, ways_into
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits
+from weft.transforms.content import StaticKey
+from weft.transforms.reach import closure_contents, is_library, may_rebind, names_in
+from weft.transforms.records import ListRecord, Record, at, form_of, leaf_indices, replaced, same_constant
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
 from weft.transforms.values import CONSTANTS
@@ -40,7 +40,7 @@ class StepTape(Tape):
 
     __slots__ = ()
 
-    def node(self, number: Given, dtype: Format) -> Node:
+    def node(self, number: TracedInt, dtype: Format) -> Node:
         key = number.slot, dtype
         if key not in self._nodes:
             if not fits(number.value, dtype):
@@ -72,7 +72,7 @@ class Rebinding:
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
         if _may_rebind(f):
-            content = Content({"training"}, (), getattr(f, "__module__", ""))
+            content = StaticKey({"training"}, (), getattr(f, "__module__", ""))
             self._records = content.close(content.of(f)).records
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
@@ -131,7 +131,7 @@ class Rebinding:
                         self._refuse(record, k, (), f"from {_value_text(old)} to {_value_text(new)}")
                     self._kept.add(n)
                     continue
-                for indices in ways_into(form):
+                for indices in leaf_indices(form):
                     before, after = at(old, indices), at(new, indices)
                     if ours and isinstance(after, Array) and not trace.owns(after.cell):
                         self._kept.add(n)
@@ -235,7 +235,7 @@ class Rebinding:
                 if not fits(_plain(slots[slot]), node.dtype):
                     raise OverflowError(f"step {step} of {self._what}: {slots[slot]} does not fit {node.dtype.name}")
                 row.append(slots[slot])
-            values = [slots[x.slot] if type(x) in GIVEN and x.tape is tape else x for x in ends]
+            values = [slots[x.slot] if type(x) in TRACED_TYPES and x.tape is tape else x for x in ends]
         places = [node for _, node in tape.nodes]
         stacked = [_stack(row[::-1] if reverse else row, node.dtype) for row, node in zip(rows, places, strict=True)]
         return places, stacked, dict(zip(keys, values, strict=True))
@@ -253,7 +253,7 @@ class Rebinding:
                     self._records[key[0]], key[1], key[2], f"and a condition on it, or code that needs its value,{where} has "
                     f"another result in step {step} than in the first (all steps run one body)",
                 )
-            if type(result) in GIVEN:
+            if type(result) in TRACED_TYPES:
                 if kind is bool or expected is result.value:
                     result.here()
             slots.append(result)
@@ -286,18 +286,18 @@ def _advice(what: str) -> str:
 
 
 def _plain(x: Any) -> Any:
-    return x.value if type(x) in GIVEN else x
+    return x.value if type(x) in TRACED_TYPES else x
 
 
 def _is_same_number(a: Any, b: Any) -> bool:
     """Return whether two numbers are equal at every call of the traced function."""
-    if type(b) in GIVEN:
-        return type(a) in GIVEN and (a.tape, a.slot) == (b.tape, b.slot)
-    return type(a) not in GIVEN and same_constant(a, b)
+    if type(b) in TRACED_TYPES:
+        return type(a) in TRACED_TYPES and (a.tape, a.slot) == (b.tape, b.slot)
+    return type(a) not in TRACED_TYPES and same_constant(a, b)
 
 
 def _make_static(x: Any) -> Any:
-    return x.told() if type(x) in GIVEN else x
+    return x.told() if type(x) in TRACED_TYPES else x
 
 
 def _value_text(x: Any) -> str:
@@ -310,7 +310,7 @@ def _value_text(x: Any) -> str:
 
 def _stack(values: Sequence[Any], dtype: Format) -> Node:
     """Return one array of numbers, some of which may be run-time numbers."""
-    if GIVEN.isdisjoint(map(type, values)):
+    if TRACED_TYPES.isdisjoint(map(type, values)):
         return as_node(np.array(values, dtype.numpy))
     rows = [reshape(as_node(x, dtype), (1,)) for x in values]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
@@ -325,17 +325,17 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
         return False
     seen |= {id(f)}
     if is_library(f.__globals__.get("__name__")):
-        return any([not _is_plain(x, seen) for x in contents_of(f)])
+        return any([not _is_plain(x, seen) for x in closure_contents(f)])
     if code.stores:
         return True
     global_values = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
-    reachable = (*global_values, *contents_of(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
+    reachable = (*global_values, *closure_contents(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
     return any([not _is_plain(x, seen) for x in reachable])
 
 
 def _is_plain(x: Any, seen: frozenset[int]) -> bool:
     """Return whether calling ``x`` or a method of it certainly rebinds nothing outside."""
-    if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) in GIVEN:
+    if type(x) in CONSTANTS or isinstance(x, Array | np.ndarray | np.generic | np.ufunc | np.dtype) or type(x) in TRACED_TYPES:
         return True
     if isinstance(x, types.ModuleType):
         return is_library(x.__name__)

@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft.array import Array
-from weft.devices.native_protocols import Watched
-from weft.runtime.traced_int import GIVEN
+from weft.devices.native_protocols import WatchRow
+from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.reach import ANY
 from weft.transforms.tree import attributes_of, slots_of
 from weft.transforms.values import CONSTANTS, EXACT
 
 MISSING: Any = object()  # the value of a variable that is not bound
-LONGEST = 16  # leaves in a tuple; a longer tuple is compared as a whole
+MAX_TUPLE_LEAVES = 16  # leaves in a tuple; a longer tuple is compared as a whole
 _content = attrgetter("cell_contents")
 
 Form = Any  # True for a leaf; (type of tuple, forms of its items) for a tuple of leaves
@@ -36,21 +36,21 @@ Path = tuple[int, tuple[int, ...]]  # number of the value, and the indices into 
 def form_of(value: Any) -> Form | None:
     """Return the form of a leaf or of a tuple of leaves, None for anything else."""
     kind = type(value)
-    if kind in CONSTANTS or kind in GIVEN or isinstance(value, Array):
+    if kind in CONSTANTS or kind in TRACED_TYPES or isinstance(value, Array):
         return True
-    if not issubclass(kind, tuple) or not 0 < len(value) <= LONGEST:
+    if not issubclass(kind, tuple) or not 0 < len(value) <= MAX_TUPLE_LEAVES:
         return None
     parts = tuple(map(form_of, value))
     return None if None in parts else (kind, parts)
 
 
-def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
+def leaf_indices(form: Form) -> Iterable[tuple[int, ...]]:
     """Yield the tuple indices of each leaf of a form."""
     if form is True:
         yield ()
         return
     for k, part in enumerate(form[1]):
-        for indices in ways_into(part):
+        for indices in leaf_indices(part):
             yield (k, *indices)
 
 
@@ -71,7 +71,7 @@ def same_constant(a: Any, b: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Return whether a leaf or a tuple of leaves contains no run-time numbers."""
-    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in GIVEN
+    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in TRACED_TYPES
 
 
 def replaced(value: Any, changes: dict[tuple[int, ...], Any], indices: tuple[int, ...] = ()) -> Any:
@@ -81,10 +81,10 @@ def replaced(value: Any, changes: dict[tuple[int, ...], Any], indices: tuple[int
     if not isinstance(value, tuple):
         return value
     parts = [replaced(part, changes, (*indices, k)) for k, part in enumerate(value)]
-    return tuple_of(type(value), parts)
+    return make_tuple(type(value), parts)
 
 
-def tuple_of(kind: Any, parts: Sequence[Any]) -> Any:
+def make_tuple(kind: Any, parts: Sequence[Any]) -> Any:
     """Return a tuple or named tuple of class ``kind`` with these parts."""
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
 
@@ -144,7 +144,11 @@ class Record:
         """Return the leaves. Run-time numbers, which a trace in another thread may have put in, are replaced by their values."""
         values = self.values
         result = [at(values[k], indices) if indices else values[k] for k, indices in self.paths]
-        return [x.value if type(x) in GIVEN else x for x in result] if not GIVEN.isdisjoint(map(type, result)) else result
+        return (
+            [x.value if type(x) in TRACED_TYPES else x for x in result]
+            if not TRACED_TYPES.isdisjoint(map(type, result))
+            else result
+        )
 
     def renewed(self) -> Record | None:
         """Return a record of the owner's current contents, None if more than leaves has changed."""
@@ -156,7 +160,7 @@ class Record:
                 return None
         return self.again(names, values, self.paths)
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         """Return the comparisons by which native code detects a change (see ``weft.devices.native_protocols``), None if it
         cannot."""
         return None
@@ -179,7 +183,7 @@ class DictRecord(Record):
         self.owner.clear()
         self.owner.update(zip(self.names, self.values, strict=True))
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         if isinstance(self.owner, OrderedDict):  # its order differs from that of its underlying dict
             return None
         return _rows_of_dict(self.owner, self.names, self.values)
@@ -203,10 +207,10 @@ class ListRecord(Record):
         self.owner.clear()
         self.owner.extend(self.values)
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         if type(self.owner) is not list:
             return None
-        rows: list[Watched] = [("items", self.owner, len(self.values), None)]
+        rows: list[WatchRow] = [("items", self.owner, len(self.values), None)]
         return rows + [("item", self.owner, k, value) for k, value in enumerate(self.values)]
 
 
@@ -302,7 +306,7 @@ class ObjectRecord(Record):
             self.remove(name)
         super().reset()
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         if slots_of(type(self.owner)):
             return None
         attributes = vars(self.owner)
@@ -332,7 +336,7 @@ def _is_constant(value: Any) -> bool:
     elif isinstance(value, list | tuple | set | frozenset | deque):
         value = list(itertools.islice(value, _FIRST))
     else:
-        return type(value) in CONSTANTS or type(value) in GIVEN
+        return type(value) in CONSTANTS or type(value) in TRACED_TYPES
     return all(map(_is_constant, value))
 
 
@@ -375,7 +379,7 @@ class CellsRecord(Record):
     def put(self, k: int, value: Any) -> None:
         self.owner[k].cell_contents = value
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         if any([value is MISSING for value in self.values]):
             return None
         return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
@@ -412,7 +416,7 @@ class VariablesRecord(Record):
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         return [("variable", self.owner, name, value) for name, value in zip(self.names, self.values, strict=True)]
 
 
@@ -431,10 +435,10 @@ class ClassRecord(Record):
         elif self.names[k] in vars(self.owner):
             delattr(self.owner, self.names[k])
 
-    def watch(self) -> list[Watched] | None:
+    def watch(self) -> list[WatchRow] | None:
         (attributes,) = gc.get_referents(vars(self.owner))  # the dict behind the mappingproxy
         bound = [pair for pair in zip(self.names, self.values, strict=True) if pair[1] is not MISSING]
-        rows: list[Watched] = [("variable", attributes, name, value) for name, value in bound]
+        rows: list[WatchRow] = [("variable", attributes, name, value) for name, value in bound]
         return rows if len(bound) == len(self.names) else [("keys", attributes, len(attributes), None), *rows]
 
 
@@ -442,8 +446,8 @@ def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
 
 
-def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[Watched]:
-    rows: list[Watched] = [("keys", x, len(names), None)]
+def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[WatchRow]:
+    rows: list[WatchRow] = [("keys", x, len(names), None)]
     return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
 
 

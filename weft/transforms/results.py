@@ -20,9 +20,9 @@ import numpy as np
 
 from weft.array import Array
 from weft.array.convert import as_node
-from weft.array.views import Path, overlap, with_starts
+from weft.array.views import ViewPath, map_starts, overlap
 from weft.graph.node import Node
-from weft.runtime.traced_int import GIVEN, Slot
+from weft.runtime.traced_int import TRACED_TYPES, Slot
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
 from weft.transforms.tree import attributes_of, has_structure, is_module, is_only_attributes
@@ -35,7 +35,7 @@ _EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 
 
 @dataclass(slots=True)
-class Ends:
+class ResultSpec:
     """The ends of a traced call, found while its Arrays are alive. :meth:`settled` completes them.
 
     shows : the node of each result, or the result itself if it is not an array of the trace
@@ -44,7 +44,7 @@ class Ends:
     ends: list[End] = field(default_factory=list)
     shows: list[Any] = field(default_factory=list)
     _first: dict[int, int] = field(default_factory=dict)  # id of an Array -> its first result
-    _views: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)  # id of a cell made inside -> its views
+    _views: dict[int, list[tuple[int, ViewPath]]] = field(default_factory=dict)  # id of a cell made inside -> its views
     _bases: dict[int, Node] = field(default_factory=dict)  # the nodes of these cells
 
     def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
@@ -81,7 +81,7 @@ def is_made_in(trace: Trace, known: Collection[int] = (), new: Callable[[], set[
     def holds(x: Any, seen: set[int]) -> bool:
         if isinstance(x, Array):
             return trace.owns(x.cell)
-        if type(x) in GIVEN:
+        if type(x) in TRACED_TYPES:
             return x.tape.open
         if id(x) in seen or id(x) in known:
             return False
@@ -105,13 +105,13 @@ def _is_object(x: Any) -> bool:
     return is_module(x) or (not dataclasses.is_dataclass(x) and (has_structure(x) or has_content(x)))
 
 
-def ends_of(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> Ends:
+def describe_results(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> ResultSpec:
     """Return the end of each result.
 
     handles : id of a leaf passed to the function -> its number
     owners : id of the cell that such a leaf shows -> the end of that cell
     """
-    ends = Ends()
+    ends = ResultSpec()
     for k, result in enumerate(results):
         end, node = _end(result, handles, owners, inner, ends, k)
         ends.ends.append(end)
@@ -120,13 +120,13 @@ def ends_of(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[
 
 
 def _end(
-    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, ends: Ends, k: int,
+    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, ends: ResultSpec, k: int,
 ) -> tuple[End, Any]:
     if not isinstance(result, Array):
         if isinstance(result, np.ndarray):
             node = as_node(result)
             return ("node", node), node
-        if type(result) in GIVEN and result.tape.open:
+        if type(result) in TRACED_TYPES and result.tape.open:
             return ("leaf", result.slot), result.value  # computed by Python at each call
         return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
     if id(result) in handles and not result.weak:
@@ -135,7 +135,7 @@ def _end(
     if first != k:
         return ("same", first), result.node
     base = result._base
-    path = () if base is None else with_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
+    path = () if base is None else map_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
     if base is None:
         if result.weak:  # the float64 number it is
             return ("node", result._node), result._node
@@ -151,12 +151,12 @@ def _end(
     return ("node", result.node), result.node
 
 
-def _any_overlap(node: Node, paths: Sequence[Path]) -> bool:
+def _any_overlap(node: Node, paths: Sequence[ViewPath]) -> bool:
     """Return whether any two of these views of one array overlap."""
     return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])
 
 
-def row_of(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
+def result_row(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
     """Return (OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
     kind, k = source
     if kind in _EXISTS:
@@ -165,8 +165,8 @@ def row_of(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tupl
     return (OUT if kind == "out" else IN, k, node.shape, node.dtype)
 
 
-def view_of(what: tuple[End, Path], leaves: Sequence[Any], out: Sequence[Any]) -> Array:
+def make_view(what: tuple[End, ViewPath], leaves: Sequence[Any], out: Sequence[Any]) -> Array:
     """Make the view described by an end's owner and path. Traced starts of slices are read from ``leaves``, by tape slot."""
     (kind, k), path = what
     owner = out[k] if kind == "same" else k if kind == "static" else leaves[k] if kind == "leaf" else leaves[k].cell
-    return owner._view(with_starts(path, lambda number: leaves[number.slot]))
+    return owner._view(map_starts(path, lambda number: leaves[number.slot]))

@@ -18,23 +18,23 @@ import numpy as np
 
 from weft.devices import get_device
 from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, Format
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL, PRECISIONS
+from weft.graph.primitives.precision import MATMUL_PRECISION, PRECISIONS
 from weft.placement.all_figures import figures
 from weft.process.docstrings import complete_docs, complete_each
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.transforms.tree import Structure
 
 T = TypeVar("T")
 
 
-class Changeable(Protocol[T]):
+class Setting(Protocol[T]):
     value: T
 
 
-def choose(choice: Changeable[T], value: T) -> None:
+def choose(choice: Setting[T], value: T) -> None:
     """Change a setting."""
     if value != choice.value:
         choice.value = value
@@ -42,7 +42,7 @@ def choose(choice: Changeable[T], value: T) -> None:
 
 
 @contextmanager
-def chosen(choice: Changeable[T], value: T) -> Iterator[None]:
+def chosen(choice: Setting[T], value: T) -> Iterator[None]:
     """Context manager: change a setting, and restore it at the end."""
     before = choice.value
     choose(choice, value)
@@ -108,7 +108,7 @@ def default_dtype(dtype: Any) -> AbstractContextManager[None]:
 
 
 def _check_dtype(function: str, dtype: Any) -> Format:
-    chosen_format = None if dtype is None else spelled(dtype)  # None is float64 to NumPy
+    chosen_format = None if dtype is None else parse_dtype(dtype)  # None is float64 to NumPy
     if chosen_format is not FLOAT32 and chosen_format is not FLOAT64:
         raise DTypeError(f"{function}: dtype={chosen_format} must be float32 or float64")
     return chosen_format
@@ -208,7 +208,7 @@ def set_matmul_precision(precision: str) -> None:
     'tf32'
     >>> wf.set_matmul_precision("float32")
     """
-    choose(MATMUL, _check_precision("set_matmul_precision", precision))
+    choose(MATMUL_PRECISION, _check_precision("set_matmul_precision", precision))
 
 
 def get_matmul_precision() -> str:
@@ -223,7 +223,7 @@ def get_matmul_precision() -> str:
     >>> wf.get_matmul_precision()
     'float32'
     """
-    return MATMUL.value
+    return MATMUL_PRECISION.value
 
 
 def matmul_precision(precision: str) -> AbstractContextManager[None]:
@@ -240,7 +240,7 @@ def matmul_precision(precision: str) -> AbstractContextManager[None]:
     >>> float(y[0, 0]), wf.get_matmul_precision()
     (32.0, 'float32')
     """
-    return chosen(MATMUL, _check_precision("matmul_precision", precision))
+    return chosen(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
 
 
 def _check_precision(function: str, precision: Any) -> str:
@@ -268,13 +268,13 @@ def flush_denormals() -> Iterator[None]:
     ...     print(float(wf.array(1e-30) * wf.array(1e-10)))
     0.0
     """
-    before = LOCAL.flush
-    LOCAL.flush = True
+    before = CONTEXT.flush_denormals
+    CONTEXT.flush_denormals = True
     Structure.count += 1  # jitted functions compare the settings again
     try:
         yield
     finally:
-        LOCAL.flush = before
+        CONTEXT.flush_denormals = before
         Structure.count += 1
 
 
@@ -307,8 +307,8 @@ def set_device(name: str) -> None:
     >>> wf.ones(3).device
     'cpu'
     """
-    type(LOCAL).chosen = _parse_device(name)
-    _set_place(type(LOCAL).chosen)
+    type(CONTEXT).default_placement = _parse_device(name)
+    _set_place(type(CONTEXT).default_placement)
     Structure.count += 1  # jitted functions compare the settings again
 
 
@@ -328,7 +328,7 @@ def device(name: str) -> Iterator[None]:
     ...     print(float(wf.ones(3).sum()))
     3.0
     """
-    before = LOCAL.place
+    before = CONTEXT.placement
     _set_place(_parse_device(name))
     Structure.count += 1
     try:
@@ -339,7 +339,7 @@ def device(name: str) -> Iterator[None]:
 
 
 def _parse_device(name: str) -> Any:
-    """Return the value of ``LOCAL.place`` for the device, or raise an error if it cannot be used."""
+    """Return the value of ``CONTEXT.placement`` for the device, or raise an error if it cannot be used."""
     if name == "auto":
         return figures()
     device_name = get_device(name).name
@@ -347,8 +347,8 @@ def _parse_device(name: str) -> Any:
 
 
 def _set_place(place: Any) -> None:
-    LOCAL.place = place
-    LOCAL.device = place if isinstance(place, str) else None
+    CONTEXT.placement = place
+    CONTEXT.device = place if isinstance(place, str) else None
 
 
 complete_docs(set_default_dtype, default_dtype)

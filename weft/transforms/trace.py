@@ -14,7 +14,7 @@ from weft.dtypes.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
 from weft.runtime.cell import Cell
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import Tape
 
 
@@ -35,14 +35,14 @@ class Trace:
         self.forgetful: set[int] = set()  # ids of layers whose state was reset in the trace
 
     def __enter__(self) -> Any:
-        self.parent = LOCAL.trace
-        LOCAL.trace = self
-        LOCAL.inside += 1
+        self.parent = CONTEXT.trace
+        CONTEXT.trace = self
+        CONTEXT.transform_depth += 1
         return self
 
     def __exit__(self, *exc: object) -> None:
-        LOCAL.trace = self.parent
-        LOCAL.inside -= 1
+        CONTEXT.trace = self.parent
+        CONTEXT.transform_depth -= 1
 
     def read(self, cell: Cell) -> Node:
         if self.owns(cell):

@@ -19,17 +19,17 @@ import numpy as np
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
 from weft.array.convert import as_node
 from weft.array.shapes import lies
-from weft.array.weak_scalar import told_number
+from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64
-from weft.dtypes.parse import of_any_order
+from weft.dtypes.parse import parse_any_byte_order
 from weft.eager.materialise import materialise
 from weft.errors import TraceError
-from weft.graph.node import Graph, Node, topological
+from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.runtime.traced_int import GIVEN, SCALARS, Tape
-from weft.transforms.content import Content
+from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Tape
+from weft.transforms.content import StaticKey
 from weft.transforms.object_state import swapped
-from weft.transforms.results import End, ends_of, is_made_in, needs_numbers
+from weft.transforms.results import End, describe_results, is_made_in, needs_numbers
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten_results
 from weft.transforms.values import CONSTANTS
@@ -38,7 +38,7 @@ _SCALARS = tuple(SCALARS)
 
 
 @dataclass(slots=True)
-class Traced:
+class TracedCall:
     """The result of tracing one call.
 
     graph : its inputs are, in order, the Array leaves of the arguments (for leaves in ``bases`` the whole cell that they view);
@@ -88,7 +88,7 @@ def _result_type(result: Any) -> type:
 
 def _has_identity(x: Any) -> bool:
     """Return whether returning this argument must return the same object, which is not so for numbers and strings."""
-    return not x.weak if isinstance(x, Array) else type(x) not in CONSTANTS and type(x) not in GIVEN
+    return not x.weak if isinstance(x, Array) else type(x) not in CONSTANTS and type(x) not in TRACED_TYPES
 
 
 def is_static(leaf: Any) -> bool:
@@ -97,9 +97,15 @@ def is_static(leaf: Any) -> bool:
 
 
 def trace(
-    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (), contents: Sequence[Content] = (),
-) -> Traced:
+    f: Callable,
+    leaves: list[Any],
+    rebuild: Callable[[list[Any]], tuple[tuple, dict]],
+    states: Collection[int] = (),
+    together: Sequence[Sequence[int]] = (),
+    collect: bool = True,
+    moving: Collection[int] = (),
+    contents: Sequence[StaticKey] = (),
+) -> TracedCall:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not executed.
 
@@ -118,7 +124,9 @@ def trace(
     handle_of: dict[int, Any] = {}
     is_number = [is_static(x) or type(x) is float for x in leaves]
     # computed before the trace is entered: inside, these would count as reads
-    forms = [None if f else (tuple(x.shape), of_any_order(x.dtype), lies(x)) for x, f in zip(leaves, is_number, strict=True)]
+    forms = [
+        None if f else (tuple(x.shape), parse_any_byte_order(x.dtype), lies(x)) for x, f in zip(leaves, is_number, strict=True)
+    ]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with (
@@ -131,7 +139,7 @@ def trace(
         for k, leaf in enumerate(leaves):
             if type(leaf) is float and k in moving:
                 places[k] = scalar_leaf(None, FLOAT64)
-                handles.append(told_number(places[k], leaf, inner.tape, k))
+                handles.append(tape_number(places[k], leaf, inner.tape, k))
             elif k in moving:
                 handles.append(inner.tape.number(leaf, k))
             elif type(leaf) is float or is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
@@ -159,7 +167,7 @@ def trace(
         del changes
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
-        ends_record = ends_of(results, numbers, owners, inner)
+        ends_record = describe_results(results, numbers, owners, inner)
         kinds: list[type] = [_result_type(r) for r in results]
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
@@ -180,10 +188,10 @@ def trace(
     return traced
 
 
-def traced_with(
+def trace_with_numbers(
     moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[Content],
-) -> tuple[Traced, frozenset[int], bool]:
+    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[StaticKey],
+) -> tuple[TracedCall, frozenset[int], bool]:
     """Call :func:`trace` with the run-time numbers ``moving``, or without any if that raises.
 
     A function may reject numbers that are not real ints (a JSON encoder, ``type(i) is int``); its numbers become static.
@@ -236,7 +244,7 @@ def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
 def _assemble(
     inner: JitTrace, places: dict[int, Node], bases: frozenset[int], ends: list[End], kinds: list[type], shows: list[Any],
     structure: Any, writes: list[tuple[str, Any, Node]], survivors: list[tuple[Any, Node, int]],
-) -> Traced:
+) -> TracedCall:
     arrays = tuple(k for k, n in places.items() if n.op is INPUT)
     inputs = [places[k] for k in arrays]
     scalars: list[int] = []
@@ -255,7 +263,7 @@ def _assemble(
     targets = [n for kind, n in ends if kind == "node"] + [n for _, _, n in writes] + [n for _, n, _ in survivors]
     leaves = set(inputs)
     fixed: list[Node] = []
-    for node in topological(targets, stop=frozenset(leaves)):
+    for node in topological_order(targets, stop=frozenset(leaves)):
         if node in leaves or (node.value is None and not is_placeholder(node)):
             continue
         if node.value is None:
@@ -276,14 +284,14 @@ def _assemble(
     results = tuple([source(content) if kind == "node" else (kind, content) for kind, content in ends])
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
     alive = [(cell, source(node), k) for cell, node, k in survivors]
-    return Traced(
+    return TracedCall(
         Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured),
         tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, alive, inner.tape if inner.tape.steps else None,
         inner.once,
     )
 
 
-def concrete(array: Any) -> Array:
+def materialise_argument(array: Any) -> Array:
     """Return the argument as an Array with a buffer: materialise a pending Array, copy a NumPy array."""
     if not isinstance(array, Array):
         return standing_for(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))

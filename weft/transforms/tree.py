@@ -19,7 +19,7 @@ from weft.array import Array
 from weft.dtypes.formats import INEXACT
 from weft.process.import_hook import needed
 from weft.process.signals import uninterrupted
-from weft.runtime.traced_int import GIVEN
+from weft.runtime.traced_int import TRACED_TYPES
 
 _MODULES: set[type] = set()
 _UNREGISTERED: list[type] = []  # module classes to be registered with optree
@@ -268,7 +268,7 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
         if is_container(x) and (modules or not is_module(x)):
             items, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
             return structure, [part_of(item, inside) for item in items]
-        if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in GIVEN):
+        if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in TRACED_TYPES):
             return _Constant(x)
         leaves.append(x)
         return _LEAF

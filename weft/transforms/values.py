@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.dtypes.formats import EVERY
-from weft.runtime.traced_int import RUN_TIME
+from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.aliases import path_key
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
@@ -63,7 +63,7 @@ def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Colle
     for k, x in enumerate(values):
         kind = type(x)
         if kind in CONSTANTS:
-            keys.append(kind if k in moving and kind in RUN_TIME else (kind, repr(x) if kind in EXACT else x))
+            keys.append(kind if k in moving and kind in RUN_TIME_TYPES else (kind, repr(x) if kind in EXACT else x))
         else:
             first, cell = same.setdefault(id(x), k), cells[id(x.cell)]
             keys.append(first if first < k else (key_of(x), cell if cell < k else None))

@@ -14,25 +14,25 @@ from typing import Any
 
 from weft.eager.materialise import proven
 from weft.graph.node import Node
-from weft.runtime.cell import UNDO, Cell
-from weft.runtime.context import LOCAL
+from weft.runtime.cell import WRITE_LOGS, Cell
+from weft.runtime.context import CONTEXT
 from weft.transforms.tree import arrays_in
 
 
-def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call_atomically(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return ``f(*args, **kwargs)``; if it raises, restore every array that it wrote."""
     me = get_ident()
-    outer = UNDO.get(me)
-    log = UNDO[me] = _WriteLog(LOCAL.trace)
+    outer = WRITE_LOGS.get(me)
+    log = WRITE_LOGS[me] = _WriteLog(CONTEXT.trace)
     try:
         try:
             out = f(*args, **kwargs)
         finally:
             if outer is None:
-                UNDO.pop(me, None)
+                WRITE_LOGS.pop(me, None)
             else:
-                UNDO[me] = outer
-        if log.held and not LOCAL.inside and (written := log.written()):
+                WRITE_LOGS[me] = outer
+        if log.held and not CONTEXT.transform_depth and (written := log.written()):
             proven([*written, *[a.node for a in arrays_in(out)]])
     except BaseException:
         log.give_back()
@@ -54,7 +54,7 @@ class _WriteLog:
     def note(self, cell: Cell) -> None:
         """Record the content of a cell before its first write."""
         trace = self.trace
-        if LOCAL.trace is not trace:
+        if CONTEXT.trace is not trace:
             return  # an inner trace writes its cells here when it is over
         entry = self.held.get(id(cell))
         if entry is None or entry[0]() is not cell:

@@ -23,7 +23,7 @@ from weft.functions.creation.fill import asarray, ones_like
 from weft.functions.statistics.pad import pad as padded
 from weft.losses import check_labels
 from weft.nn.size_arguments import each, extents
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.transforms.grad import vjp
 from weft.transforms.settings import device
 
@@ -36,8 +36,8 @@ def there(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_there = LOCAL.place is LOCAL.device and self.mode == (LOCAL.device or "cpu")
-        if is_there or LOCAL.trace is not None or LOCAL.inside:
+        is_there = CONTEXT.placement is CONTEXT.device and self.mode == (CONTEXT.device or "cpu")
+        if is_there or CONTEXT.trace is not None or CONTEXT.transform_depth:
             return method(self, *args, **kwargs)
         with device(self.mode):
             result = method(self, *args, **kwargs)
@@ -100,7 +100,7 @@ class Layer(nn.Module):
             raise ShapeError(f"{self.kind}: x must be (N, {', '.join(map(str, self.I_shape))}), not {x.shape}")
         if train_flag is not None:
             self.train(train_flag)
-        if LOCAL.trace is not None or LOCAL.inside:
+        if CONTEXT.trace is not None or CONTEXT.transform_depth:
             return self.compute(x)
         held = self.held
         held.x = x if is_float(x.dtype) else x.astype("float32")

@@ -11,7 +11,7 @@ from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INT32
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.meeting import ADDITIONS
+from weft.graph.primitives.meeting import ADD_MODES
 
 
 def _cases(rng: np.random.Generator) -> Iterable[tuple[np.ndarray, tuple[np.ndarray, ...], tuple[int, ...], str]]:
@@ -39,7 +39,7 @@ def gather(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def scatter(rng: np.random.Generator) -> Iterable[Sample]:
-    for mode in (*ADDITIONS, "set"):
+    for mode in (*ADD_MODES, "set"):
         for x, indices, axes, tag in _cases(rng):
             shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
             yield Sample((x, numbers(rng, shape, FROM_NUMPY[x.dtype]), *indices), {"axes": axes, "mode": mode}, tag)

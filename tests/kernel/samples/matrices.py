@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.errors import DTypeError, ShapeError
-from weft.graph.primitives.linear_algebra import MatrixError, operand_of
+from weft.graph.primitives.linear_algebra import MatrixError, matrix_argument
 
 Make = Callable[..., np.ndarray]
 
@@ -63,7 +63,7 @@ def _samples(
 
 
 def _errors(name: str, square: bool = True, **params: Any) -> Iterable[ErrorSample]:
-    x, a = np.ones((2, 3), np.float32), operand_of(name)
+    x, a = np.ones((2, 3), np.float32), matrix_argument(name)
     yield ErrorSample((x[0],), params, MatrixError, rf"{name}: {a} has shape \(3,\); a matrix or a stack")
     if square:
         yield ErrorSample((x,), params, MatrixError, rf"{name}: {a} has shape \(2, 3\); .*a square matrix")

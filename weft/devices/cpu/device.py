@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from weft.devices.base import Code
+from weft.devices.base import CodeProperties
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, call_tables, small_tables
-from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
+from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
-from weft.devices.cpu.native.compile import Compiler, Loaded, llvm_lock
+from weft.devices.cpu.native.compile import Compiler, LoadedKernel, llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
 from weft.devices.cpu.native.optimisation_levels import runs_until
-from weft.devices.cpu.native.sized import CPUSized
+from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
-from weft.devices.native_protocols import Surroundings, Watched, World
+from weft.devices.native_protocols import SmallOperationContext, WarmCallContext, WatchRow
 from weft.dtypes.formats import Format
 from weft.kernel.target import CPU
 
@@ -118,24 +118,24 @@ class CPUDevice:
     def small_state(self) -> int:
         return permanent(extent(SMALL_STATE))
 
-    def small_work(self, world: Surroundings) -> small_tables.CPUSmall:
+    def small_work(self, world: SmallOperationContext) -> small_tables.CPUSmall:
         """See ``weft.devices.native_protocols``. Supports one ``world`` per process."""
         return small_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
-    def install_warm_calls(self, cls: type, table: str, world: World) -> None:
+    def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None:
         """Set the ``__call__`` of ``cls`` to the native warm call. The slot ``table`` of ``cls`` holds a :meth:`warm_table`."""
         self._world = world
         call_tables.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
     def warm_table(
-        self, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
+        self, run: Any, structures: int, watch: Sequence[WatchRow], arguments: Sequence[tuple], inputs: Sequence[tuple],
         node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> call_tables.WarmTable:
         """See ``weft.devices.native_protocols``. ``node``, ``array``: initial slots of the result's node, its class and slots."""
         kind, slots = array
         return call_tables.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
 
-    def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]:
+    def watched(self, rows: Sequence[WatchRow]) -> Callable[[], bool]:
         """Return a function that checks that the watched variables and containers still hold the objects of ``rows``."""
         return call_tables.watched(rows, self.native["weft_watched"])
 
@@ -144,8 +144,8 @@ class CPUDevice:
         return Allocator(self.native, self._limit)
 
     @_LazyAttribute
-    def sized(self) -> CPUSized:
-        return CPUSized(self.compiler, self.allocator, self.native)
+    def sized(self) -> CPUDynamicKernels:
+        return CPUDynamicKernels(self.compiler, self.allocator, self.native)
 
     @property
     def threads(self) -> int:
@@ -157,10 +157,10 @@ class CPUDevice:
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
         """Load or compile every kernel of a Program. Ctrl-C works between two kernels."""
         from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
-        from weft.devices.cpu.native.loops import kernel_times
+        from weft.devices.cpu.native.loops import estimate_kernel_times
 
         native = self.native  # kernels import its symbols
-        times = kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
+        times = estimate_kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
         kernels = self._load_kernels(program, times)
         return CPUExecutable(
             program, kernels, self.pool, self.allocator, native, flush_denormals, self._plan_recompilation(kernels, times)
@@ -176,7 +176,7 @@ class CPUDevice:
         self.compiler.settle(kernels)  # time the final code, not the quickly compiled one
         return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
-    def _load_kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
+    def _load_kernels(self, program: Program, times: Sequence[float]) -> list[LoadedKernel]:
         """Return the loaded kernels, each compiled at the level that pays. ``times``: microseconds per run of each kernel."""
         from weft.kernel.printer import kernel_key
         from weft.schedule.program import calls
@@ -192,9 +192,9 @@ class CPUDevice:
         }
         return [loaded[id(k)] for k in kernels]
 
-    def _plan_recompilation(self, kernels: Sequence[Loaded], times: Sequence[float]) -> call.Hot | None:
+    def _plan_recompilation(self, kernels: Sequence[LoadedKernel], times: Sequence[float]) -> call.HotCallback | None:
         """Return after how many runs the kernels are recompiled, the costliest first; None if no kernel needs it."""
-        us: dict[Loaded, float] = {}
+        us: dict[LoadedKernel, float] = {}
         for kernel, time in zip(kernels, times, strict=True):
             if kernel.later is not None:
                 us[kernel] = us.get(kernel, 0.0) + time
@@ -202,7 +202,7 @@ class CPUDevice:
             return None
         costs = [kernel.later.meta["cost"] for kernel in us if kernel.later is not None]
         improve = partial(self.compiler.improve, sorted(us, key=us.__getitem__, reverse=True))
-        return call.Hot(runs_until(costs, sum(us.values())), improve)
+        return call.HotCallback(runs_until(costs, sum(us.values())), improve)
 
     def settle(self) -> None:
         """Recompile all kernels in memory at the highest level and wait."""
@@ -241,15 +241,15 @@ class CPUDevice:
 
     def window(self, buffer: Any, start: int, nbytes: int) -> Any:
         """Return a buffer that aliases part of another, which it keeps alive and marks as exported."""
-        owner = buffer if isinstance(buffer, Borrowed) else memoryview(buffer)
-        return Borrowed(buffer.address + start, nbytes, owner)
+        owner = buffer if isinstance(buffer, BorrowedBuffer) else memoryview(buffer)
+        return BorrowedBuffer(buffer.address + start, nbytes, owner)
 
     def over(self, array: np.ndarray) -> Any:
-        return Borrowed(array.__array_interface__["data"][0], array.nbytes, array)
+        return BorrowedBuffer(array.__array_interface__["data"][0], array.nbytes, array)
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """Return a NumPy view of a buffer for a short read. It does not count as an export; the caller keeps the buffer alive."""
-        if isinstance(buffer, Borrowed):
+        if isinstance(buffer, BorrowedBuffer):
             return view(buffer, shape, dtype.numpy)
         return np.ndarray(shape, dtype.numpy, buffer)
 
@@ -257,7 +257,7 @@ class CPUDevice:
         return None if buffer.exported else self.memory(buffer, shape, dtype)
 
     def together(self, buffers: Sequence[Any]) -> bytes | None:
-        return None if Borrowed in set(map(type, buffers)) else b"".join(buffers)
+        return None if BorrowedBuffer in set(map(type, buffers)) else b"".join(buffers)
 
     def synchronise(self) -> None:
         """Do nothing: calls on the CPU have finished when they return."""
@@ -301,13 +301,13 @@ class CPUDevice:
     def remember(self, name: str, note: dict[str, Any]) -> None:
         self.compiler.cache.write(name, note, b"")
 
-    def code_of(self, kernel: Kernel) -> Code:
+    def code_of(self, kernel: Kernel) -> CodeProperties:
         """Return whether a kernel's code is vectorised, and the functions it calls per element."""
         from weft.devices.cpu.emit.math import has_vectors
 
         generated = _generate(kernel)
         slow = {name + "f" * (type_ == "float") for name, type_ in generated.called if not has_vectors(name, type_)}
-        return Code(generated.vectors, tuple(sorted(slow)))
+        return CodeProperties(generated.vectors, tuple(sorted(slow)))
 
 
 def _load_generator() -> None:

@@ -96,7 +96,7 @@ def job(launch: Launch, capability: int, aligned: int) -> Job:
 # ---- interpreted
 
 
-class Fault(Exception):
+class OutOfBounds(Exception):
     """An access outside of the buffer of its pointer."""
 
 
@@ -280,7 +280,7 @@ class _Interpreter:
         wrong = (begin < first) | (begin + np.uint64(size) > first + nbytes)
         if wrong.any():
             element = (int(begin[wrong][0]) - first) // size
-            raise Fault(f"element {element} of a buffer of {nbytes // size} is accessed")
+            raise OutOfBounds(f"element {element} of a buffer of {nbytes // size} is accessed")
 
     def _joining(self, original: Callable[..., Any], fast: dict[str, Callable[..., Any]], keeps: bool) -> Callable[..., Any]:
         """Return a reduction or scan that runs the texts' join functions on a whole tile at once."""

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cuda.formats import passed, pointer
-from weft.devices.cuda.library import with_functions
+from weft.devices.cuda.library import prepend_functions
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, Format
 from weft.kernel.ir import Buffer
 
-LITERAL = 8  # integers up to this stay in the text
+MAX_LITERAL = 8  # integers up to this stay in the text
 _KEPT = (0.0, 1.0, -1.0, 2.0, 0.5)  # these floats stay in the text, too
 FAULTS = "faults"  # the record of failed index checks: see ``tile_expressions.py``
 
@@ -74,14 +74,14 @@ class Arguments:
         return self._arguments.setdefault((FAULTS,), _RECORD).name
 
     def integer(self, n: int) -> str:
-        if abs(n) <= LITERAL:
+        if abs(n) <= MAX_LITERAL:
             return str(n)
         form = INT32 if -(2**31) <= n < 2**31 else INT64
         return self._add(("number", n), "n", "number", form, n)
 
     def number(self, x: Any, form: Format) -> str | None:
         """Return the name of a constant; None if it belongs into the text."""
-        if form is INT64 and abs(int(x)) > LITERAL:
+        if form is INT64 and abs(int(x)) > MAX_LITERAL:
             name = self.integer(int(x))
             return f"{name}.to(tl.int64)" if -(2**31) <= int(x) < 2**31 else name
         if form in (FLOAT32, FLOAT64) and np.isfinite(x) and float(x) not in _KEPT:
@@ -123,7 +123,7 @@ class Launch:
     def text(self) -> str:
         head = f"def kernel({', '.join(a.name for a in self.arguments)}):"
         stop = (f"if tl.load({FAULTS}) != 0:", "    return") if self.stops else ()
-        return with_functions("\n    ".join([head, *stop, *self.lines]) + "\n")
+        return prepend_functions("\n    ".join([head, *stop, *self.lines]) + "\n")
 
     @property
     def signature(self) -> tuple[tuple[str, str, int], ...]:
@@ -141,7 +141,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedKernel:
     """A kernel as consecutive launches. scratch: buffers besides its arguments; sites: number of index checks."""
 
     name: str
@@ -150,6 +150,6 @@ class Printed:
     sites: int = 0
 
 
-def texts(printed: Sequence[Printed]) -> dict[str, Launch]:
+def texts(printed: Sequence[PrintedKernel]) -> dict[str, Launch]:
     """Return each different text once, with a launch that has it."""
     return {launch.text: launch for p in printed for launch in p.launches}

@@ -20,7 +20,7 @@ from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import across
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
-from weft.devices.cuda.tiles import FEW, line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.tiles import MIN_PROGRAMS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import axes_of, each
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
@@ -75,7 +75,7 @@ class _Program:
             self.wide = min(self.wide, 64 if c.softmax is not None else 32)
             self.high = min(max(power_of_two(self.own.extent), LEAST), 64)
             has_random = any(v.op == "philox" for v in each([o.value for o in outer]))
-            if not (by_columns or has_random) and pieces(self.own.extent, 128) * size_of(self.batch) >= FEW:
+            if not (by_columns or has_random) and pieces(self.own.extent, 128) * size_of(self.batch) >= MIN_PROGRAMS:
                 self.high = 128  # loops over rows, two sums and random numbers would spill on cards of 8.0
         if not self.form.narrow and widest > 64 and by_columns:
             self.wide = min(self.wide, LEAST)  # more shared memory than cards of 8.6, 8.9 and 12.0 have
@@ -91,7 +91,7 @@ class _Program:
         p = self.p
         p.axes, p.masks, p.places = dict(self.outside), {}, {}
         for dim, r in enumerate(runs):
-            line_up(p, (r.axis,), r.first, r.width, dim, r.level)
+            lay_axes(p, (r.axis,), r.first, r.width, dim, r.level)
 
     def tile(self, v: Value, *runs: _Run) -> str:
         """Return a value as an operand of a product, with zeros beyond the ends."""

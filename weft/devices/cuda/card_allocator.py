@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cuda.driver import Driver, OutOfMemory
-from weft.devices.faults import Elsewhere, OutOfRoom
-from weft.errors import gib
+from weft.devices.faults import ForeignBuffer, OutOfDeviceMemory
+from weft.errors import format_bytes
 from weft.graph.node import Node
 
 ALIGNED = 256  # bytes: addresses of pieces are multiples
@@ -44,7 +44,7 @@ class CardMemory:
 
     @property
     def address(self) -> int:
-        raise Elsewhere(-1, -1)
+        raise ForeignBuffer(-1, -1)
 
     def __del__(self) -> None:
         # on_delete appends to a deque, which is atomic: this may run anywhere, even inside the pool
@@ -52,14 +52,14 @@ class CardMemory:
 
 
 @lru_cache(maxsize=4096)
-def class_of(nbytes: int) -> int:
+def size_class(nbytes: int) -> int:
     """Return the size of the pieces that serve ``nbytes``: eight classes between a power of two and the next."""
     size = max(nbytes, LEAST)
     step = max(LEAST, 1 << (size - 1).bit_length() - 4)
     return -(-size // step) * step
 
 
-class Until:
+class EndWhenDone:
     """Objects to be ended when all operations issued so far are done, without waiting for that.
 
     end : function that ends one object
@@ -83,7 +83,7 @@ class Until:
             self._end(thing)
 
 
-class Memories:
+class CardAllocator:
     """All memory of one card. Call it under the device's lock.
 
     memory_class : the class of its pieces
@@ -92,7 +92,9 @@ class Memories:
     def __init__(self, driver: Driver, memory_class: type[CardMemory]) -> None:
         self._driver, self._memory_class = driver, memory_class
         self._freed: deque[Piece] = deque()
-        self.borrowed = Until(driver, lambda owner: None)  # owners of borrowed memory, kept while the card may be reading it
+        self.borrowed = EndWhenDone(
+            driver, lambda owner: None
+        )  # owners of borrowed memory, kept while the card may be reading it
         self.odd = False  # whether any borrowed memory is not aligned to 16 bytes
         self._kept: dict[int, list[int]] = {}
         self._live: Counter[int] = Counter()  # size -> number of pieces in use
@@ -109,7 +111,7 @@ class Memories:
         if self._freed:
             self._collect()
         self.asked += 1
-        size = class_of(nbytes)
+        size = size_class(nbytes)
         free_addresses = self._kept.get(size)
         # the lowest address, not the latest: a repeated program gets the memory of its last run, so its graph is replayed
         pointer = heappop(free_addresses) if free_addresses else self._allocate_new(size, nbytes)
@@ -132,7 +134,7 @@ class Memories:
         try:
             return self._driver.allocate(size)
         except OutOfMemory:
-            raise OutOfRoom(self._describe_shortage(nbytes)) from None
+            raise OutOfDeviceMemory(self._describe_shortage(nbytes)) from None
 
     def give_back(self) -> None:
         """Release all kept pieces to the system."""
@@ -168,15 +170,16 @@ class Memories:
 
     def _describe_shortage(self, nbytes: int) -> str:
         live = {size: count for size, count in self._live.items() if count}
-        largest = ", ".join([f"{count} of {gib(size)}" for size, count in sorted(live.items(), reverse=True)[:3]])
+        largest = ", ".join([f"{count} of {format_bytes(size)}" for size, count in sorted(live.items(), reverse=True)[:3]])
         arrays = ", ".join([f"{n.dtype.name} {n.shape}" for n in self._arrays()[:3]])
         free = self._driver.free()
         other_bytes = max(0, self._driver.total - free - self.held)
         return (
-            f"{self._driver.name} has no {gib(nbytes)} left of its {gib(self._driver.total)}: arrays of this process hold "
-            f"{gib(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
+            f"{self._driver.name} has no {format_bytes(nbytes)} left of its {format_bytes(self._driver.total)}: arrays of "
+            f"this process hold "
+            f"{format_bytes(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
             f"{f', among them {arrays}' if arrays else ''}, other programs hold "
-            f"{gib(other_bytes)}, and {gib(free)} are free, perhaps in smaller pieces"
+            f"{format_bytes(other_bytes)}, and {format_bytes(free)} are free, perhaps in smaller pieces"
         )
 
     def _arrays(self) -> list[Node]:
@@ -193,13 +196,13 @@ class Memories:
         free = self._driver.free()
         return {"held_bytes": self.held, "kept_bytes": self.kept, "free_bytes": free, "total_bytes": self._driver.total}
 
-PIECE = 4 << 20  # bytes of a pinned piece
+PIECE_BYTES = 4 << 20  # bytes of a pinned piece
 
 
 class Staging:
     """Copies between the host and one card. Call it under the device's lock."""
 
-    def __init__(self, driver: Driver, piece: int = PIECE) -> None:
+    def __init__(self, driver: Driver, piece: int = PIECE_BYTES) -> None:
         self._driver, self._piece, self._turn = driver, piece, 0
         self._pieces: list[tuple[int, np.ndarray]] = []
         self._marks: list[Any] = [None, None]

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.devices.cuda.driver import dotted
 
-OLDEST = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
+MIN_CAPABILITY = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
 _DRIVER = 12_000  # CUDA 12: code that Triton emits runs on drivers from 12.0 on
 _MAJOR, _MINOR = 75, 76  # CUDA's attribute numbers
 _INSTALL = "pip install 'weft[gpu]'"
@@ -46,7 +46,7 @@ def no_bindings() -> str | None:
     return None
 
 
-def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
+def why_no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
     """Return why a card cannot be used; None if it can."""
     try:
         driver = load("libcuda.so.1")
@@ -66,8 +66,10 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | 
         have, needed = dotted(version.value), dotted(_DRIVER)
         return f"NVIDIA's driver is for CUDA {have}, and weft needs one for {needed} or later: update it"
     capability_ = capability(driver, number)
-    if capability_ < OLDEST:
-        return f"the card has compute capability {capability_ / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
+    if capability_ < MIN_CAPABILITY:
+        return (
+            f"the card has compute capability {capability_ / 10:.1f}, and weft needs {MIN_CAPABILITY / 10:.1f} (Ampere) or later"
+        )
     return None
 
 

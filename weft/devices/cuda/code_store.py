@@ -12,17 +12,17 @@ from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import Code, job, toolchain
 from weft.devices.cuda.adapter import compiled as compiled_by_triton
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.compilers import Pool, Word
+from weft.devices.cuda.compilers import Pool, SlowCompileNotice
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_parameters import Layout, compiled_sizes, layout
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 
-LOADED = 1000  # functions that stay loaded after the last program that uses them
+MAX_LOADED = 1000  # functions that stay loaded after the last program that uses them
 Compiler = Callable[[Launch, int, int], Code]
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedCode:
     """A launch that can be started: its function on the card, its code, and the layout of its parameters.
 
     Callers keep this object while the function may run. gone: receives the function when the object is deleted.
@@ -37,7 +37,7 @@ class Loaded:
         self.gone(self.function)
 
 
-class Codes:
+class CodeStore:
     """The code of one card.
 
     gone: receives functions that are no longer used; it may be called from anywhere.
@@ -49,11 +49,11 @@ class Codes:
         pool: Pool | None = None,
     ) -> None:
         self._driver, self._gone, self._compiler, self._cache, self._pool = driver, gone, compiler, cache, pool
-        self._loaded = Recent(LOADED)
+        self._loaded = BoundedCache(MAX_LOADED)
         self._lock = threading.Lock()
         self.compiles = self.hits = 0
 
-    def loaded(self, launch: Launch, aligned: int) -> Loaded:
+    def loaded(self, launch: Launch, aligned: int) -> LoadedCode:
         """Return a launch for buffers whose addresses are multiples of ``aligned``: 16, which allows 16-byte loads, or 1."""
         key = _key(launch, aligned)
         with self._lock:
@@ -79,7 +79,7 @@ class Codes:
             if self._pool is None or len(missing) < 2:
                 return  # compiled when it is first loaded
             count, uncompiled = len(missing), list(missing.values())
-            notice = Word(f"compiling {count} kernels for the GPU")
+            notice = SlowCompileNotice(f"compiling {count} kernels for the GPU")
 
             def store(k: int, answer: Any) -> None:
                 launch, aligned = uncompiled[k]
@@ -125,14 +125,14 @@ class Codes:
             return True
         return self._cache is not None and self._cache.read(self._name(launch, aligned)) is not None
 
-    def _load(self, launch: Launch, code: Code) -> Loaded:
+    def _load(self, launch: Launch, code: Code) -> LoadedCode:
         """Load code on the card after checking its parameters against the launch."""
         where = layout(launch)
         if compiled_sizes(code) != where.sizes:
             raise RuntimeError(f"a launch passes parameters of {where.sizes} bytes, its code takes {compiled_sizes(code)}")
         if code.scratch:
             raise RuntimeError(f"compiled code requires {code.scratch} bytes of scratch memory, and weft's launches provide none")
-        return Loaded(self._driver.load(code), code, where, self._gone)
+        return LoadedCode(self._driver.load(code), code, where, self._gone)
 
     def _find_or_compile(self, launch: Launch, aligned: int) -> Code:
         code = self._read_disk(launch, aligned)

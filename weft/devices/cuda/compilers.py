@@ -21,8 +21,8 @@ from weft.devices.cuda import emission
 from weft.devices.cuda.emission import CompileError, Job, told
 from weft.devices.processes import python, started
 
-MOST = 8  # processes besides this one: each loads Triton
-LINGER = 20.0  # seconds that an idle process stays
+MAX_PROCESSES = 8  # processes besides this one: each loads Triton
+IDLE_S = 20.0  # seconds that an idle process stays
 PATIENCE = 2.0  # seconds before a terminal shows a message
 
 
@@ -51,7 +51,7 @@ class Pool:
         self, emit: Callable[[Job], Any] = emission.here, most: int | None = None, file: str = emission.__file__,
     ) -> None:
         self._emit, self._file = emit, file
-        self.most = min(_cores() - 1, MOST) if most is None else most
+        self.most = min(_cores() - 1, MAX_PROCESSES) if most is None else most
         self.state = threading.Condition()
         self._waiting: deque[Task] = deque()
         self._processes: list[Any] = []  # each has a thread
@@ -151,7 +151,7 @@ class Pool:
             _send(process, [str(path) for path in sys.path])
             while True:
                 with state:
-                    if not state.wait_for(lambda: self._waiting or not self.most, LINGER) or not self.most:
+                    if not state.wait_for(lambda: self._waiting or not self.most, IDLE_S) or not self.most:
                         return
                     task = self._waiting.popleft()
                     task.process = process
@@ -211,7 +211,7 @@ class Pool:
             process.returncode = 0
 
 
-class Word:
+class SlowCompileNotice:
     """Prints a message in a terminal if compiling takes more than PATIENCE seconds."""
 
     def __init__(self, text: str) -> None:

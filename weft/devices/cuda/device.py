@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import assemble_for, compiled, version
-from weft.devices.cuda.arguments import Launch, Printed
-from weft.devices.cuda.card_allocator import PIECE, CardMemory, Memories, Staging, Until
-from weft.devices.cuda.code_store import Codes, Compiler, Loaded
+from weft.devices.cuda.arguments import Launch, PrintedKernel
+from weft.devices.cuda.card_allocator import PIECE_BYTES, CardAllocator, CardMemory, EndWhenDone, Staging
+from weft.devices.cuda.code_store import CodeStore, Compiler, LoadedCode
 from weft.devices.cuda.compilers import POOL, Pool
 from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
@@ -32,7 +32,7 @@ from weft.dtypes.formats import Format
 from weft.errors import DeviceError
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.schedule.program import Program
 
 
@@ -48,22 +48,27 @@ class CardDevice:
     threads = 1
 
     def __init__(
-        self, driver: Driver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled, piece: int = PIECE,
+        self,
+        driver: Driver,
+        name: str = "gpu",
+        cache: Cache | None = None,
+        compiler: Compiler = compiled,
+        piece: int = PIECE_BYTES,
         pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
         # one class for each card: ELSEWHERE identifies cards by it
         memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
-        self.memories, self.staging = Memories(driver, memory_class), Staging(driver, piece)
-        self._unused_graphs = Until(driver, driver.drop)
-        self._unused_functions = Until(driver, driver.unload)
-        self.codes = Codes(driver, self._unused_functions.add, cache, compiler, pool)
+        self.memories, self.staging = CardAllocator(driver, memory_class), Staging(driver, piece)
+        self._unused_graphs = EndWhenDone(driver, driver.drop)
+        self._unused_functions = EndWhenDone(driver, driver.unload)
+        self.codes = CodeStore(driver, self._unused_functions.add, cache, compiler, pool)
         self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
         self.checks = PendingChecks(driver)
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
-        self._printed = Recent(1000)
-        ELSEWHERE[memory_class] = name
+        self._printed = BoundedCache(1000)
+        DEVICE_OF_BUFFER_TYPE[memory_class] = name
 
     def set_threads(self, count: int) -> None:
         """Do nothing: threads are the CPU's."""
@@ -77,7 +82,7 @@ class CardDevice:
     def launches_of(self, kernel: Kernel) -> int:
         return len(self.printed(kernel).launches)
 
-    def printed(self, kernel: Kernel) -> Printed:
+    def printed(self, kernel: Kernel) -> PrintedKernel:
         """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         self.kernels += 1
@@ -87,7 +92,7 @@ class CardDevice:
             self._printed.put(key, printed)
         return printed
 
-    def code(self, launch: Launch, aligned: int) -> Loaded:
+    def code(self, launch: Launch, aligned: int) -> LoadedCode:
         """Return a launch with its compiled code."""
         return self.codes.loaded(launch, aligned)
 

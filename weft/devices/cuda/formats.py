@@ -69,7 +69,7 @@ def literal(x: Any, form: Format) -> str:
     return repr(x) if math.isfinite(x) else f'float("{x}")'
 
 
-def in_memory(x: Any, form: Format) -> str:
+def memory_literal(x: Any, form: Format) -> str:
     """Return a constant as an untyped literal in its memory type."""
     if form is BOOL:
         return str(int(bool(x)))

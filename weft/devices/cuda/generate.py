@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from weft.devices.cuda.arguments import Launch, Printed
+from weft.devices.cuda.arguments import Launch, PrintedKernel
 from weft.devices.cuda.attention import chain_launches
-from weft.devices.cuda.product import sides
-from weft.devices.cuda.row_reductions import REGISTERS, keeps_order, map_launch, row_launch
+from weft.devices.cuda.product import match_operands
+from weft.devices.cuda.row_reductions import MAX_REGISTER_ROW, keeps_order, map_launch, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
-from weft.devices.cuda.split_work import cuts, partial_launches, running_launches
+from weft.devices.cuda.split_work import partial_launches, running_launches, should_cut
 from weft.devices.cuda.tile_choices import product_launches
-from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
+from weft.devices.cuda.tiles import contiguous_loads, fastest_last, unit_strides
 from weft.kernel.expressions import axes_of, each, roots
 from weft.kernel.ir import Axis, Buffer, Chain, Kernel, Phase, Stage, size_of
-from weft.kernel.stages import Part, by_stage, split
+from weft.kernel.stages import Part, split, split_by_stage
 from weft.schedule.index_checks import has_checks
 
 
-def generate(kernel: Kernel) -> Printed:
+def generate(kernel: Kernel) -> PrintedKernel:
     """Return a kernel as launches, in order."""
     chains = [stage for phase in kernel.phases for stage in phase.stages if isinstance(stage, Chain)]
     if chains:
-        return Printed(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
+        return PrintedKernel(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
     parts, kernel_scratch = split(owned(kernel))
     scratch = list(kernel_scratch)
     shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
@@ -34,7 +34,7 @@ def generate(kernel: Kernel) -> Printed:
         scratch += new
         launches += [launch for launch in part_launches if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
-    return Printed(kernel.name, tuple(_skip_after_faults(launches)), tuple(scratch), max(sites, default=-1) + 1)
+    return PrintedKernel(kernel.name, tuple(_skip_after_faults(launches)), tuple(scratch), max(sites, default=-1) + 1)
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +87,7 @@ def _stages(phase: Phase) -> list[Stage] | None:
             if stage.axes or stage.reductions:
                 return None
             stage = replace(stage, axes=phase.axes)
-        if not 0 < size_of(stage.axes) <= REGISTERS:
+        if not 0 < size_of(stage.axes) <= MAX_REGISTER_ROW:
             return None
         if any(set(r.axes) != set(stage.axes) or r.running or r.carried for r in stage.reductions):
             return None
@@ -97,7 +97,7 @@ def _stages(phase: Phase) -> list[Stage] | None:
 
 def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
     """Return the launches of a part, and new scratch, numbered from ``number`` on."""
-    product = sides(part)
+    product = match_operands(part)
     if product is not None:
         return product_launches(part, product, number)
     if not part.ordered:
@@ -109,13 +109,13 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
             return [map_launch(part.shared, stores)], []
         if len(part.stages) == 1:
             return ordered_launches(part, number, shapes)
-    if not part.ordered and not cuts(part):
+    if not part.ordered and not should_cut(part):
         return [row_launch(part)], []
     if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
         return ([row_launch(part)], []) if keeps_order(part.stages[0]) else partial_launches(part, number)
     if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
         return ([row_launch(part)], []) if keeps_order(part.stages[0]) else running_launches(part, number)
-    pieces, scratch = by_stage(part, number)
+    pieces, scratch = split_by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:
         shapes.update({(b.scope, b.id): b.lying for b in scratch})
@@ -127,7 +127,7 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
 
 def _order_rows_by_memory(part: Part) -> Part:
     """Order the rows so that neighbours are contiguous, if the elements of a row are not."""
-    along = read_along(*roots(part.stages))
+    along = contiguous_loads(*roots(part.stages))
     if any(a.id in along for s in part.stages for a in s.axes):
         return part
     return replace(part, shared=fastest_last(part.shared, unit_strides(part.stages)))

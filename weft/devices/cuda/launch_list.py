@@ -22,19 +22,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.cuda.arguments import FAULTS, Argument, Launch, Printed
+from weft.devices.cuda.arguments import FAULTS, Argument, Launch, PrintedKernel
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, scalar
 from weft.kernel.ir import Kernel
-from weft.schedule.program import Call, Loop, Program, calls, hosts
+from weft.schedule.program import Call, Loop, Program, calls, find_hosts
 
-MOST = 4096  # limit of launches and copies
+MAX_STEPS = 4096  # limit of launches and copies
 _COPIED = 1024  # elements that one program of a restoring launch copies
 _POINTERS = ("buffer", FAULTS)
 
 
-class Place(NamedTuple):
+class SymbolicAddress(NamedTuple):
     """Symbolic memory: an offset in a base.
 
     base: number of an input, of an output (numbered after the inputs), or the arena, scratch or records after these.
@@ -55,7 +55,7 @@ class Start:
     """
 
     launch: Launch
-    places: tuple[Place, ...]
+    places: tuple[SymbolicAddress, ...]
     fixed: tuple[tuple[int, Any], ...]
     given: tuple[tuple[int, int, Any], ...]
     others: Callable[[], tuple[Start, ...]] | None = field(default=None, compare=False, repr=False)
@@ -65,8 +65,8 @@ class Start:
 class Move:
     """A copy on the card."""
 
-    target: Place
-    source: Place
+    target: SymbolicAddress
+    source: SymbolicAddress
     nbytes: int
 
 
@@ -104,15 +104,15 @@ class _NoPlan(Exception):
     """The program has to be walked at each run."""
 
 
-def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
+def plan(program: Program, printed: Callable[[Kernel], PrintedKernel]) -> Plan | None:
     """Return the plan of a program; None if each run has to be walked. printed: returns a kernel as launches."""
-    if hosts(program):
+    if find_hosts(program):
         return None
     numbers = {p for step in program.steps if isinstance(step, Call) for p in step.scalars}
     input_count, output_count = len(program.inputs), len(program.outputs)
-    inputs = [_Number(k) if k in numbers else Place(k, 0) for k in range(input_count)]
-    outputs = [Place(input_count + k, 0) for k in range(output_count)]
-    arena, scratch, records = (Place(input_count + output_count + k, 0) for k in range(3))
+    inputs = [_Number(k) if k in numbers else SymbolicAddress(k, 0) for k in range(input_count)]
+    outputs = [SymbolicAddress(input_count + k, 0) for k in range(output_count)]
+    arena, scratch, records = (SymbolicAddress(input_count + output_count + k, 0) for k in range(3))
     shared = {input_count + o for _, o in program.donate}
     worker = _Recorder(printed, scratch, records, shared, dict(_first_check_numbers(program, 0)))
     try:
@@ -137,26 +137,31 @@ class _Recorder:
     """A Worker that records the steps: see ``weft.devices.steps``."""
 
     def __init__(
-        self, printed: Callable[[Kernel], Printed], scratch: Place, records: Place, shared: set[int], firsts: dict[int, int],
+        self,
+        printed: Callable[[Kernel], PrintedKernel],
+        scratch: SymbolicAddress,
+        records: SymbolicAddress,
+        shared: set[int],
+        firsts: dict[int, int],
     ) -> None:
         self._printed, self._scratch, self._at = printed, scratch, records
         self._shared, self._first_check_numbers = shared, firsts  # shared: outputs that may overwrite an input
-        self._latest: Place | None = None  # record of the latest kernel that checks
+        self._latest: SymbolicAddress | None = None  # record of the latest kernel that checks
         self.steps: list[Start | Move] = []
         self.records: list[tuple[int, int]] = []
         self.scratch = self.record_bytes = 0
 
     def _append(self, step: Start | Move) -> None:
-        if len(self.steps) >= MOST:
+        if len(self.steps) >= MAX_STEPS:
             raise _NoPlan
         self.steps.append(step)
 
-    def piece(self, memory: Place, offset: int, nbytes: int) -> Place:
+    def piece(self, memory: SymbolicAddress, offset: int, nbytes: int) -> SymbolicAddress:
         if isinstance(memory, _Number):
             raise _NoPlan
-        return Place(memory.base, memory.offset + offset)
+        return SymbolicAddress(memory.base, memory.offset + offset)
 
-    def copy(self, source: Place, target: Place, nbytes: int) -> None:
+    def copy(self, source: SymbolicAddress, target: SymbolicAddress, nbytes: int) -> None:
         if isinstance(source, _Number):
             raise _NoPlan
         if self._latest is not None and target.base in self._shared:
@@ -170,8 +175,8 @@ class _Recorder:
     fetch = put = number
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> None:
-        printed: Printed = self._printed(call.kernel)
-        if any([isinstance(m, _Number) for m in memories]) or any([isinstance(x, Place) for x in numbers]):
+        printed: PrintedKernel = self._printed(call.kernel)
+        if any([isinstance(m, _Number) for m in memories]) or any([isinstance(x, SymbolicAddress) for x in numbers]):
             raise _NoPlan
         where = places(call.kernel, printed, memories, self._scratch)
         self.scratch = max(self.scratch, scratch_bytes(printed))
@@ -189,15 +194,17 @@ class _Recorder:
                 start = replace(start, others=partial(_starts, launch, where, self._latest, run_time_numbers))
             self._append(start)
 
-    def _record(self, first: int, sites: int) -> Place:
+    def _record(self, first: int, sites: int) -> SymbolicAddress:
         """Reserve the record of a kernel's index checks."""
-        place = Place(self._at.base, self.record_bytes)
+        place = SymbolicAddress(self._at.base, self.record_bytes)
         self.records.append((self.record_bytes, first))
         self.record_bytes += _align(8 * (1 + sites))
         return place
 
 
-def _start(launch: Launch, where: dict[Any, Place], record: Place | None, numbers: dict[int, tuple[int, Any]]) -> Start:
+def _start(
+    launch: Launch, where: dict[Any, SymbolicAddress], record: SymbolicAddress | None, numbers: dict[int, tuple[int, Any]]
+) -> Start:
     """Return a launch on symbolic memory. record: of index checks; numbers: the kernel's scalars -> (input, format)."""
     fixed: list[tuple[int, Any]] = []
     scalars: list[tuple[int, int, Any]] = []
@@ -214,7 +221,7 @@ def _starts(launch: Launch, *arguments: Any) -> tuple[Start, ...]:
     return tuple([_start(other, *arguments) for other in launch.alternatives])
 
 
-def restoring(record: Place, source: Place, target: Place, nbytes: int) -> Start:
+def restoring(record: SymbolicAddress, source: SymbolicAddress, target: SymbolicAddress, nbytes: int) -> Start:
     """Return a launch that copies a piece of memory if a record has a fault."""
     form = INT32 if nbytes % INT32.bytes == 0 else UINT8
     count = nbytes // form.bytes
@@ -230,19 +237,21 @@ def restoring(record: Place, source: Place, target: Place, nbytes: int) -> Start
     return Start(launch, (record, source, target), ((3, count),), ())
 
 
-def places(kernel: Kernel, printed: Printed, memories: Sequence[Place], scratch: Place) -> dict[Any, Place]:
+def places(
+    kernel: Kernel, printed: PrintedKernel, memories: Sequence[SymbolicAddress], scratch: SymbolicAddress
+) -> dict[Any, SymbolicAddress]:
     """Return the memory of a kernel's buffers, by the key that arguments use. Scratch buffers are packed into one piece."""
-    result: dict[Any, Place] = {}
+    result: dict[Any, SymbolicAddress] = {}
     for b, place in zip((*kernel.inputs, *kernel.outputs), memories, strict=True):
         result["arg", b.id] = place
     offset = scratch.offset
     for b in printed.scratch:
-        result["kernel", b.id] = Place(scratch.base, offset)
+        result["kernel", b.id] = SymbolicAddress(scratch.base, offset)
         offset += _align(math.prod(b.shape) * b.dtype.bytes)
     return result
 
 
-def scratch_bytes(printed: Printed) -> int:
+def scratch_bytes(printed: PrintedKernel) -> int:
     """Return the bytes of scratch that a kernel needs."""
     return sum([_align(math.prod(b.shape) * b.dtype.bytes) for b in printed.scratch])
 

@@ -177,7 +177,7 @@ def philox(key, base, element):
 
 
 @lru_cache(maxsize=256)
-def with_functions(text: str) -> str:
+def prepend_functions(text: str) -> str:
     """Return a text after the functions it calls. Library functions do not call each other."""
     used = [source for name, source in _SOURCES.items() if re.search(rf"\b{name}\b", text)]
     return "".join(f"\n@jit{source}\n" for source in used) + "\n@jit\n" + text

@@ -10,7 +10,7 @@ from typing import Any
 from weft.devices.cuda.adapter import Code, version
 from weft.devices.cuda.driver import DriverError, OutOfMemory, dotted
 
-PLAIN = 48 << 10  # bytes of shared memory that a block may use without a request
+SHARED_WITHOUT_REQUEST = 48 << 10  # bytes of shared memory that a block may use without a request
 ELAPSED_SINCE = 12_080  # CUDA 12.8: the first driver with the version of cuEventElapsedTime that cuda-bindings 13 calls
 
 
@@ -92,7 +92,7 @@ class NvidiaDriver:
     def load(self, code: Code) -> Any:
         module = self._module(code)
         function = self._call("cuModuleGetFunction", module, code.entry.encode())
-        if code.shared > PLAIN:
+        if code.shared > SHARED_WITHOUT_REQUEST:
             kinds = self._api.CUfunction_attribute
             self._call("cuFuncSetAttribute", function, kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, code.shared)
             # the maximum, so that as many blocks as possible share a processor; loads of such tiles bypass L1
@@ -147,7 +147,7 @@ class NvidiaDriver:
 
     def passed(self, first: Any, second: Any) -> float:
         if self.cuda < ELAPSED_SINCE:
-            milliseconds = elapsed_before(first, second)
+            milliseconds = elapsed_by_old_driver(first, second)
         else:
             milliseconds = self._call("cuEventElapsedTime", first, second)
         for mark in (first, second):
@@ -198,7 +198,7 @@ class NvidiaDriver:
         self._call("cuGraphExecDestroy", graph)
 
 
-def elapsed_before(first: Any, second: Any) -> float:
+def elapsed_by_old_driver(first: Any, second: Any) -> float:
     """Return the milliseconds between two events through the version of cuEventElapsedTime that every driver has.
 
     cuda-bindings 13 calls only the version of CUDA 12.8, and raises FunctionNotFoundError on older drivers.

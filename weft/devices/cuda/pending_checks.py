@@ -20,11 +20,11 @@ from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Plan
 from weft.devices.faults import IndexFault
 
-SLOT = 1024  # bytes of a run's records; a run with more waits at its end
+SLOT_BYTES = 1024  # bytes of a run's records; a run with more waits at its end
 SLOTS = 64  # runs whose outcome may be unknown; the next one waits for the oldest
 _NOTE = "an earlier call used this index: a GPU runs asynchronously and raises its errors at a later read or call"
 
-Tell = Callable[[IndexFault], IndexError]  # makes an error that names the user's line
+MakeError = Callable[[IndexFault], IndexError]  # makes an error that names the user's line
 
 
 class PendingCheck:
@@ -37,7 +37,7 @@ class PendingCheck:
 
     __slots__ = ("fault", "known", "mark", "plan", "results", "slot", "tell")
 
-    def __init__(self, plan: Plan, slot: int, mark: Any, results: Iterable[CardMemory], tell: Tell) -> None:
+    def __init__(self, plan: Plan, slot: int, mark: Any, results: Iterable[CardMemory], tell: MakeError) -> None:
         self.plan, self.slot, self.mark, self.tell = plan, slot, mark, tell
         self.results: WeakSet[CardMemory] = WeakSet(results)
         self.known = False
@@ -63,16 +63,16 @@ class PendingChecks:
         self._slots = list(range(SLOTS))
         self._marks: list[Any] = []
 
-    def add(self, plan: Plan, records: CardMemory, results: Iterable[CardMemory], tell: Tell) -> None:
+    def add(self, plan: Plan, records: CardMemory, results: Iterable[CardMemory], tell: MakeError) -> None:
         """Register a run that was issued. results: its outputs in new memory."""
         if self._records is None:
-            self._address = self._driver.pinned(SLOT * SLOTS)
-            self._records = np.ctypeslib.as_array((ctypes.c_uint8 * (SLOT * SLOTS)).from_address(self._address))
+            self._address = self._driver.pinned(SLOT_BYTES * SLOTS)
+            self._records = np.ctypeslib.as_array((ctypes.c_uint8 * (SLOT_BYTES * SLOTS)).from_address(self._address))
         if not self._slots:
             self._driver.wait(self._waiting[0].mark)
             self.note()
         slot = self._slots.pop()
-        self._driver.download(self._address + SLOT * slot, records.pointer, plan.record_bytes)
+        self._driver.download(self._address + SLOT_BYTES * slot, records.pointer, plan.record_bytes)
         mark = self._driver.mark(self._marks.pop() if self._marks else None)
         check = PendingCheck(plan, slot, mark, results, tell)
         self._waiting.append(check)
@@ -84,7 +84,7 @@ class PendingChecks:
         while self._waiting and self._driver.reached(self._waiting[0].mark):
             check = self._waiting.popleft()
             assert self._records is not None
-            first = SLOT * check.slot
+            first = SLOT_BYTES * check.slot
             check.fault = check.plan.fault(self._records[first : first + check.plan.record_bytes])
             check.known = True
             self._slots.append(check.slot)

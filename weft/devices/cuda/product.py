@@ -16,7 +16,7 @@ from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import export
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
-from weft.devices.cuda.tiles import fastest_last, line_up, pieces, power_of_two, program, read_along, spread
+from weft.devices.cuda.tiles import contiguous_loads, fastest_last, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
 from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Axis, Reduction, Value, size_of
@@ -38,7 +38,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class ProductOperands:
     """A product's axes and operands.
 
     m: axes of a alone. n: axes of b alone. batch: axes of both or neither. k: axes summed over.
@@ -55,7 +55,7 @@ class Sides:
     precision: str
 
 
-def sides(part: Part) -> Sides | None:
+def match_operands(part: Part) -> ProductOperands | None:
     """Return the axes and operands of a part; None if it is not a product of matrices."""
     first = part.stages[0]
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
@@ -82,8 +82,12 @@ def sides(part: Part) -> Sides | None:
         (narrow,) = stored
         assert narrow is not None
         a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
-    m, n, k = fastest_last(m, read_along(a)), fastest_last(n, read_along(b)), fastest_last(first.axes, read_along(a, b))
-    return Sides(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
+    m, n, k = (
+        fastest_last(m, contiguous_loads(a)),
+        fastest_last(n, contiguous_loads(b)),
+        fastest_last(first.axes, contiguous_loads(a, b)),
+    )
+    return ProductOperands(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
 
 
 def _stored_format(v: Value) -> Format | None:
@@ -111,12 +115,12 @@ def on_tensor_cores(form: Format) -> bool:
     return form is FLOAT32 or form is INT8 or form.narrow
 
 
-def product_launch(part: Part, s: Sides, tile: Tile | None = None) -> Launch:
+def product_launch(part: Part, s: ProductOperands, tile: Tile | None = None) -> Launch:
     """Return the launch of a product, in ``tile`` if given instead of the one of :func:`tile_of`."""
     r = part.stages[0].reductions[0]
-    tile = first_tile(s) if tile is None else tile
+    tile = default_tile(s) if tile is None else tile
     p = Printer((*part.shared, *s.k))
-    programs, _ = begin_tile(p, s, tile)
+    programs, _ = lay_result_tile(p, s, tile)
     follow(p, part, Expression(sum_of(p, s, r, tile), frozenset((0, 1))))
     return p.launch((programs, 1), tile.warps, tile.stages)
 
@@ -132,17 +136,17 @@ def follow(p: Printer, part: Part, total: Expression) -> None:
     export(p, part)
 
 
-def first_tile(s: Sides) -> Tile:
+def default_tile(s: ProductOperands) -> Tile:
     """Return the default tile of a product."""
     return tile_of(size_of(s.m), size_of(s.n), size_of(s.k), s.form, s.precision)
 
 
-def tiles_of(s: Sides, tile: Tile) -> int:
+def tile_count(s: ProductOperands, tile: Tile) -> int:
     """Return the number of tiles of the result."""
     return pieces(size_of(s.m), tile.m) * pieces(size_of(s.n), tile.n) * size_of(s.batch)
 
 
-def begin_tile(p: Printer, s: Sides, tile: Tile) -> tuple[int, str | None]:
+def lay_result_tile(p: Printer, s: ProductOperands, tile: Tile) -> tuple[int, str | None]:
     """Lay a program's tile of the result; return the number of programs, and the batch number if there is a batch."""
     m, n, number = size_of(s.m), size_of(s.n), None
     pid = p.put(program(0, m * n * size_of(s.batch)))
@@ -152,10 +156,10 @@ def begin_tile(p: Printer, s: Sides, tile: Tile) -> tuple[int, str | None]:
         spread(p, s.batch, batch)
         number, pid = batch.text, p.put(f"{pid.text} % {tiles}")
     _lay_result_tile(p, s, tile, m, n, pid.text)
-    return tiles_of(s, tile), number
+    return tile_count(s, tile), number
 
 
-def _lay_result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> None:
+def _lay_result_tile(p: Printer, s: ProductOperands, tile: Tile, m: int, n: int, pid: str) -> None:
     """Lay the rows and columns of a program's tile, with GROUP rows of tiles at a time."""
     down, across = pieces(m, tile.m), pieces(n, tile.n)
     columns = p.put(f"({p.arguments.integer(n)} + {tile.n - 1}) // {tile.n}").text
@@ -167,32 +171,32 @@ def _lay_result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str)
         row, column = f"({group} * {GROUP} + {inside} % {high})", f"({inside} // {high})"
     else:
         row, column = f"({pid} // {columns})", f"({pid} % {columns})"
-    line_up(p, s.m, p.put(f"{row} * {tile.m}").text if down > 1 else "0", tile.m, 0)
-    line_up(p, s.n, p.put(f"{column} * {tile.n}").text if across > 1 else "0", tile.n, 1)
+    lay_axes(p, s.m, p.put(f"{row} * {tile.m}").text if down > 1 else "0", tile.m, 0)
+    lay_axes(p, s.n, p.put(f"{column} * {tile.n}").text if across > 1 else "0", tile.n, 1)
 
 
-def inside_of(s: Sides, each: int) -> tuple[Axis, ...]:
+def inner_k_axes(s: ProductOperands, each: int) -> tuple[Axis, ...]:
     """Return the axes of k along which a tile goes; the others are looped outside. This decides the order of the sum."""
     longest = max(s.k, key=lambda x: x.extent)
-    if s.k[-1].extent >= each // 2 and s.k[-1].id in read_along(s.a, s.b):
+    if s.k[-1].extent >= each // 2 and s.k[-1].id in contiguous_loads(s.a, s.b):
         longest = s.k[-1]
     return (longest,) if longest.extent >= each // 2 else s.k
 
 
-def units_of(s: Sides, tile: Tile) -> int:
+def unit_count(s: ProductOperands, tile: Tile) -> int:
     """Return the number of units of k: along the axes inside a tile, for each iteration of those outside.
 
     It is the same for all tiles with the same axes inside.
     """
-    inside = size_of(inside_of(s, tile.k))
+    inside = size_of(inner_k_axes(s, tile.k))
     return pieces(inside, UNIT) * (size_of(s.k) // max(inside, 1))
 
 
-def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, str] | None = None) -> str:
+def sum_of(p: Printer, s: ProductOperands, r: Reduction, tile: Tile, between: tuple[str, str] | None = None) -> str:
     """Print the loop over k and return the name of the sums. between: (first, end) of the units of k, if not all."""
     total = p.fresh("sum")
     p.line(f"{total} = tl.full([{tile.m}, {tile.n}], 0, tl.{r.accum.name})")
-    inside = inside_of(s, tile.k)
+    inside = inner_k_axes(s, tile.k)
     outside = tuple([x for x in s.k if x not in inside])
     length, turns = size_of(inside), size_of(outside)
     out_masks, out_places, out_axes = dict(p.masks), dict(p.places), dict(p.axes)
@@ -226,7 +230,7 @@ def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, s
 
 
 def _operand(
-    p: Printer, v: Value, s: Sides, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
+    p: Printer, v: Value, s: ProductOperands, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
     outer: tuple[dict[int, Expression], dict[int, Expression], dict[int, Expression]],
 ) -> str:
     """Return one operand as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""
@@ -234,7 +238,7 @@ def _operand(
     k_dim, free_dim = 1 - side, side
     p.axes.update(axes)
     p.masks, p.places = {free_dim: masks[free_dim]} if free_dim in masks else {}, {free_dim: places[free_dim]}
-    line_up(p, inside, first, tile.k, k_dim, p.level)
+    lay_axes(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
     shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
     text, level = e.text, p.level

@@ -14,14 +14,14 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import literal
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
-from weft.devices.cuda.tiles import ELEMENTS, line_up, one_tile, pieces, power_of_two, program, unit_strides
+from weft.devices.cuda.tiles import TILE_ELEMENTS, lay_axes, lay_tile, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.stages import Part
 
-REGISTERS = 8192  # longest row that stays in registers
+MAX_REGISTER_ROW = 8192  # longest row that stays in registers
 HIGH, DEEP = 32, 64  # rows and columns of a tile if memory is contiguous along the rows
-BEHIND = 2**31 - 1  # greater than any position
+NO_POSITION = 2**31 - 1  # greater than any position
 
 
 def row_launch(part: Part) -> Launch:
@@ -51,8 +51,8 @@ def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int
         rows = min(HIGH, power_of_two(n))
         tiles = [min(power_of_two(length), DEEP) for length in lengths]
     else:
-        tiles = [power_of_two(length) if length <= REGISTERS else ELEMENTS for length in lengths]
-        rows = max(1, min(ELEMENTS // max(tiles), power_of_two(n)))
+        tiles = [power_of_two(length) if length <= MAX_REGISTER_ROW else TILE_ELEMENTS for length in lengths]
+        rows = max(1, min(TILE_ELEMENTS // max(tiles), power_of_two(n)))
     return rows, [1 if keeps_order(stage) else c for stage, c in zip(stages, tiles, strict=True)]
 
 
@@ -70,7 +70,7 @@ def keeps_order(stage: Stage) -> bool:
 def begin(p: Printer, shared: Sequence[Axis], rows: int) -> int:
     """Lay the rows of a program along dimension 0; return the number of programs."""
     programs = pieces(size_of(tuple(shared)), rows)
-    line_up(p, shared, p.put(f"{program(0, size_of(tuple(shared)))} * {rows}").text if programs > 1 else "0", rows, 0)
+    lay_axes(p, shared, p.put(f"{program(0, size_of(tuple(shared)))} * {rows}").text if programs > 1 else "0", rows, 0)
     return programs
 
 
@@ -94,10 +94,10 @@ def run_stage(
     n = size_of(stage.axes)
     if not n:
         for r in stage.reductions:  # each reduces nothing
-            start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{gathered(r).name})", (0,))
+            start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{accumulator_format(r).name})", (0,))
             p.accs[r.id] = _read_as(p, r, start)
         return
-    if n > BEHIND and any(map(positional, stage.reductions)):
+    if n > NO_POSITION and any(map(positional, stage.reductions)):
         raise NotImplementedError(f"argmax and argmin along {n:,} elements: positions are counted in 32 bits on this device")
     looped = n > width or between is not None
     shape = f"[{rows}, {width}]"
@@ -107,9 +107,9 @@ def run_stage(
         p.open()
         counter = p.fresh("i")
         first = p.put(counter, (), p.level)
-        line_up(p, stage.axes, first.text, width, 1, p.level, between[1] if between else None)
+        lay_axes(p, stage.axes, first.text, width, 1, p.level, between[1] if between else None)
     else:
-        line_up(p, stage.axes, "0", width, 1)
+        lay_axes(p, stage.axes, "0", width, 1)
     for r in stage.reductions:
         if r.running:
             _print_running(p, r, shape, looped)
@@ -135,7 +135,7 @@ def positional(r: Reduction) -> bool:
     return r.monoid.startswith("arg")
 
 
-def gathered(r: Reduction) -> Format:
+def accumulator_format(r: Reduction) -> Format:
     """Return the format of a reduction's accumulators: bools are integers."""
     form = r.value.dtype if positional(r) else r.accum
     return INT32 if form is BOOL else form.computed
@@ -143,7 +143,7 @@ def gathered(r: Reduction) -> Format:
 
 def identity(r: Reduction) -> str:
     """Return the identity of a reduction."""
-    if r.running and r.monoid == "sum" and gathered(r) in FLOATS:
+    if r.running and r.monoid == "sum" and accumulator_format(r) in FLOATS:
         return "-0.0"  # 0 + -0 is 0
     if r.monoid in ("sum", "dot", "prod"):
         return "1" if r.monoid == "prod" else "0"
@@ -157,7 +157,7 @@ def _join(r: Reduction, a: str, b: str) -> str:
         return f"{a} + {b}"
     if r.monoid == "prod":
         return f"{a} * {b}"
-    return f"join_{r.monoid}({a}, {b})" if gathered(r) in FLOATS else f"tl.{r.monoid}imum({a}, {b})"
+    return f"join_{r.monoid}({a}, {b})" if accumulator_format(r) in FLOATS else f"tl.{r.monoid}imum({a}, {b})"
 
 
 def across(monoid: str, name: str) -> str:
@@ -167,13 +167,13 @@ def across(monoid: str, name: str) -> str:
 
 def _print_start(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
     """Print the initial accumulators of a loop."""
-    kind = f"tl.{gathered(r).name}"
+    kind = f"tl.{accumulator_format(r).name}"
     if r.running:
         p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], {identity(r)}, {kind})"))
         return
     p.line(f"a{r.id} = tl.full({shape}, {identity(r)}, {kind})")
     if positional(r):
-        p.line(f"i{r.id} = tl.full({shape}, {BEHIND}, tl.int32)")
+        p.line(f"i{r.id} = tl.full({shape}, {NO_POSITION}, tl.int32)")
 
 
 def _tile(p: Printer, r: Reduction, shape: str) -> Expression:
@@ -194,7 +194,7 @@ def _print_running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
     if looped:
         total = p.put(_join(r, f"run{r.id}", total.text), (0, 1), p.level)
         p.line(f"run{r.id} = {_join(r, f'run{r.id}', across(r.monoid, x.text))}")
-    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finished(total.text, r.dtype, gathered(r))
+    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finished(total.text, r.dtype, accumulator_format(r))
     p.accs[r.id] = p.put(text, (0, 1), p.level)
 
 
@@ -205,13 +205,13 @@ def _print_step(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
         p.line(f"{a} = {_join(r, a, x) if looped else x}")
         return
     place = f"tl.broadcast_to({p.places[1].text}, {shape})"
-    masked_place = f"tl.where({p.masks[1].text}, {place}, {BEHIND})" if 1 in p.masks else place
+    masked_place = f"tl.where({p.masks[1].text}, {place}, {NO_POSITION})" if 1 in p.masks else place
     if not looped:
         p.line(f"{a} = {x}")
         p.line(f"{i} = {masked_place}")
         return
-    better = f"({x} {'>' if r.monoid == 'argmax' else '<'} {a}) | ({i} == {BEHIND})"
-    if gathered(r) in FLOATS:  # the first NaN wins
+    better = f"({x} {'>' if r.monoid == 'argmax' else '<'} {a}) | ({i} == {NO_POSITION})"
+    if accumulator_format(r) in FLOATS:  # the first NaN wins
         better += f" | (({x} != {x}) & ({a} == {a}))"
     wins = p.put(better if 1 not in p.masks else f"{p.masks[1].text} & ({better})", (0, 1), p.level).text
     # ``wins`` is assigned before the accumulators that it depends on change
@@ -224,9 +224,9 @@ def _print_end(p: Printer, r: Reduction, is_partial: bool) -> None:
     if positional(r):
         most = best(p, r).text
         hit = f"(a{r.id} == {most})"
-        if gathered(r) in FLOATS:
+        if accumulator_format(r) in FLOATS:
             hit += f" | ((a{r.id} != a{r.id}) & ({most} != {most}))"
-        first = p.put(across("min", f"tl.where({hit}, i{r.id}, {BEHIND})"), (0,), p.level).text
+        first = p.put(across("min", f"tl.where({hit}, i{r.id}, {NO_POSITION})"), (0,), p.level).text
         p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
         return
     done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
@@ -240,7 +240,7 @@ def best(p: Printer, r: Reduction) -> Expression:
 
 def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
     """Return a result in the reduction's result format."""
-    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, gathered(r))
+    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, accumulator_format(r))
     return p.put(text, (0,), p.level) if text != done.text else done
 
 
@@ -250,7 +250,7 @@ def _reduce_one(p: Printer, r: Reduction, rows: int) -> None:
     if positional(r):
         p.accs[r.id] = p.put(f"tl.full([{rows}, 1], 0, tl.int64)", (0,), p.level)
     else:
-        text = v.text if r.dtype is BOOL else p.finished(v.text, r.dtype, gathered(r))
+        text = v.text if r.dtype is BOOL else p.finished(v.text, r.dtype, accumulator_format(r))
         p.accs[r.id] = p.put(text, v.dims, v.level) if text != v.text else v
 
 
@@ -270,14 +270,14 @@ NARROW = 32  # axes shorter than this are merged with the others into columns
 def map_launch(axes: Sequence[Axis], stores: Sequence[Store], write: Callable[[Printer, Store], None] = Printer.store) -> Launch:
     """Return a launch of stores for every iteration of some axes; ``write`` prints one store."""
     p = Printer(tuple(axes))
-    rows, columns, r, c = shape_of(axes, stores)
-    programs = one_tile(p, rows, columns, r, c)
+    rows, columns, r, c = choose_map_tile(axes, stores)
+    programs = lay_tile(p, rows, columns, r, c)
     for s in stores:
         write(p, s)
     return p.launch((programs, 1))
 
 
-def shape_of(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis], list[Axis], int, int]:
+def choose_map_tile(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis], list[Axis], int, int]:
     """Return (axes of rows, axes of columns, rows and columns of a tile)."""
     if not axes:
         return [], [], 1, 1
@@ -292,5 +292,5 @@ def shape_of(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis],
         rows, columns = [], list(axes)
     else:
         rows, columns = slow, [fast]
-    c = min(power_of_two(size_of(tuple(columns))), ELEMENTS)
-    return rows, columns, max(1, min(ELEMENTS // c, power_of_two(size_of(tuple(rows))))), c
+    c = min(power_of_two(size_of(tuple(columns))), TILE_ELEMENTS)
+    return rows, columns, max(1, min(TILE_ELEMENTS // c, power_of_two(size_of(tuple(rows))))), c

@@ -9,34 +9,34 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from weft.devices.cuda.arguments import FAULTS, Launch, Printed
-from weft.devices.cuda.card_allocator import CardMemory, Memories, Staging
-from weft.devices.cuda.code_store import Codes, Loaded
+from weft.devices.cuda.arguments import FAULTS, Launch, PrintedKernel
+from weft.devices.cuda.card_allocator import CardAllocator, CardMemory, Staging
+from weft.devices.cuda.code_store import CodeStore, LoadedCode
 from weft.devices.cuda.driver import Driver
-from weft.devices.cuda.launch_list import Move, Place, Start, places, plan, restoring, rounded, scratch_bytes
+from weft.devices.cuda.launch_list import Move, Start, SymbolicAddress, places, plan, restoring, rounded, scratch_bytes
 from weft.devices.cuda.launch_parameters import Parameters
-from weft.devices.cuda.pending_checks import SLOT, PendingChecks, Tell
+from weft.devices.cuda.pending_checks import SLOT_BYTES, MakeError, PendingChecks
 from weft.devices.cuda.tuning import Tuner, starts_of
-from weft.devices.faults import OutOfRoom
-from weft.devices.steps import donated, walk
+from weft.devices.faults import OutOfDeviceMemory
+from weft.devices.steps import find_donations, walk
 from weft.dtypes.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot, calls
 
 _NOTHING: dict[int, CardMemory] = {}
-GRAPHS = 4  # graphs kept for a program
+MAX_GRAPHS = 4  # graphs kept for a program
 _AlignedLaunches = list[tuple[Launch, int]]  # (launch, alignment of its addresses)
-RESTORED = 16  # limit of arrays that a run restores if an index is out of range: one launch each
-AGAIN = 2  # runs in the same memory before a graph is recorded
+MAX_RESTORED = 16  # limit of arrays that a run restores if an index is out of range: one launch each
+RUNS_BEFORE_GRAPH = 2  # runs in the same memory before a graph is recorded
 
 
 class Card(Protocol):
     """The part of a device that runs use."""
 
     driver: Driver
-    memories: Memories
+    memories: CardAllocator
     staging: Staging
-    codes: Codes
+    codes: CodeStore
     tuner: Tuner
     checks: PendingChecks
     lock: Any
@@ -48,8 +48,8 @@ class Card(Protocol):
     def upload(self, array: np.ndarray) -> CardMemory: ...
     def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray: ...
-    def printed(self, kernel: Kernel) -> Printed: ...
-    def code(self, launch: Launch, aligned: int) -> Loaded: ...
+    def printed(self, kernel: Kernel) -> PrintedKernel: ...
+    def code(self, launch: Launch, aligned: int) -> LoadedCode: ...
     def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None: ...
     def drop(self, graphs: list[Any]) -> None: ...
 
@@ -81,7 +81,7 @@ class CardExecutable:
             return self._run_once(allocate, inputs, held, None, None)
 
     def deferring(
-        self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: Tell,
+        self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: MakeError,
     ) -> list[CardMemory]:
         with self.device.lock:
             allocate = self.device.ready()
@@ -90,14 +90,14 @@ class CardExecutable:
 
     def _run_once(
         self, allocate: Callable[[int], CardMemory], inputs: list[Any], held: list[bool] | None,
-        written: Mapping[int, int] | None, tell: Tell | None,
+        written: Mapping[int, int] | None, tell: MakeError | None,
     ) -> list[CardMemory]:
         """Run the program.
 
         written, tell: of a run that may return before the outcome of its checks is known; None of one that may not.
         """
         device, program, plan = self.device, self.program, self._plan
-        reused = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
+        reused = _NOTHING if held is None else find_donations(program, inputs, held, self._sizes, CardMemory)
         if reused:
             reused = {k: memory for k, memory in reused.items() if not memory.lent}
         doubts = device.checks.doubts(inputs)
@@ -111,7 +111,7 @@ class CardExecutable:
             arena_address = 0 if arena is None else arena.pointer
             try:
                 walk(program, walk_inputs, [_At(o.pointer) for o in outputs], _At(arena_address), Walker(device))
-            except OutOfRoom as error:
+            except OutOfDeviceMemory as error:
                 if reused:  # donated inputs may be overwritten by now, so the program cannot be run again
                     raise MemoryError(str(error)) from None
                 raise
@@ -141,7 +141,7 @@ class CardExecutable:
 
         Arrays then keep their content. Return None if that is impossible or takes too many copies.
         """
-        if written is None or self._plan is None or self._plan.record_bytes > SLOT:
+        if written is None or self._plan is None or self._plan.record_bytes > SLOT_BYTES:
             return None
         pairs = []
         for k, i in written.items():
@@ -153,15 +153,15 @@ class CardExecutable:
                 return None
             else:
                 pairs.append((i, k))
-        return tuple(pairs) if len(pairs) <= RESTORED else None
+        return tuple(pairs) if len(pairs) <= MAX_RESTORED else None
 
     def _restore_steps(self, pairs: tuple[tuple[int, int], ...]) -> _Steps:
         """Return the steps that copy the inputs to the outputs of these pairs after a fault; they follow all other steps."""
         steps = self._restores.get(pairs)
         if steps is None and self._plan is not None:
             first = len(self.program.inputs)
-            record = Place(first + len(self._sizes) + 2, self._plan.records[-1][0])
-            starts = [restoring(record, Place(i, 0), Place(first + k, 0), self._sizes[k]) for i, k in pairs]
+            record = SymbolicAddress(first + len(self._sizes) + 2, self._plan.records[-1][0])
+            starts = [restoring(record, SymbolicAddress(i, 0), SymbolicAddress(first + k, 0), self._sizes[k]) for i, k in pairs]
             steps = self._restores[pairs] = [_Ready(self.device.code, start, 1) for start in starts]
         return steps or []
 
@@ -183,11 +183,11 @@ class CardExecutable:
             times = self._run_counts[key] = self._run_counts.get(key, 0) + 1
             if len(self._run_counts) > 64:
                 self._run_counts.clear()
-            if times <= AGAIN:
+            if times <= RUNS_BEFORE_GRAPH:
                 self._start(steps, bases, inputs)
                 return
             graph = self._record(steps, bases, inputs)
-            if len(self._graphs) >= GRAPHS:
+            if len(self._graphs) >= MAX_GRAPHS:
                 self.device.drop([self._graphs.pop(next(iter(self._graphs)))])
             self._graphs[key] = graph
         driver.replay(graph)
@@ -249,7 +249,7 @@ def _alignment(start: Start) -> int:
 
 
 def _aligned_launches(
-    program: Program, steps: Sequence[Start | Move] | None, printed: Callable[[Kernel], Printed],
+    program: Program, steps: Sequence[Start | Move] | None, printed: Callable[[Kernel], PrintedKernel],
 ) -> _AlignedLaunches:
     """Return the launches of a program, with the alignment of their addresses; of a walked program, as far as known."""
     if steps is not None:
@@ -262,7 +262,7 @@ class _Ready:
 
     __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_loaded", "_parameters", "_places")
 
-    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, max_alignment: int = 16) -> None:
+    def __init__(self, code: Callable[[Launch, int], LoadedCode], start: Start, max_alignment: int = 16) -> None:
         loaded = self._loaded = code(start.launch, min(max_alignment, _alignment(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
@@ -364,8 +364,8 @@ def run_kernel(
     printed = device.printed(kernel)
     scratch = device.allocate(scratch_bytes(printed))
     bases = [*pointers, scratch.pointer]
-    argument_places = [Place(k, 0) for k in range(len(pointers))]
-    locations = places(kernel, printed, argument_places, Place(len(pointers), 0))
+    argument_places = [SymbolicAddress(k, 0) for k in range(len(pointers))]
+    locations = places(kernel, printed, argument_places, SymbolicAddress(len(pointers), 0))
     faults = device.allocate(8 * (1 + printed.sites)) if printed.sites else None
     if faults is not None:
         device.driver.zero(faults.pointer, faults.nbytes)

@@ -19,11 +19,11 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.row_reductions import map_launch
 from weft.devices.cuda.tile_expressions import LIMIT, Printer, wide
-from weft.devices.cuda.tiles import ELEMENTS, FEW, line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.expressions import access_values, dependencies
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
-from weft.kernel.stages import Part, place_of
+from weft.kernel.stages import Part, iteration_number
 
 # formats whose sums do not depend on the order, and for which cards have atomic additions
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))
@@ -40,7 +40,7 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
     stores = stage.stores
     if len(stores) > 1:  # one store may overwrite another's operands: all are read first
         stores, first = _read_first(part.shared, stores, number)
-        launches.append(map_launch(part.shared, [Store(Access(b, (place_of(part.shared),)), v) for b, v in first]))
+        launches.append(map_launch(part.shared, [Store(Access(b, (iteration_number(part.shared),)), v) for b, v in first]))
         scratch += [b for b, _ in first]
     for s in stores:
         if s.value.dtype in _ATOMIC and s.adds or s.value.dtype in (FLOAT32, FLOAT64) and s.mode == "add_unordered":
@@ -51,7 +51,7 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
             launches += _add_in_float32(part.shared, s, sums)
         elif s.mode == "add":
             launches.append(_add_in_order(part.shared, s, shapes))
-        elif not collides(s, part.shared):
+        elif not may_collide(s, part.shared):
             launches.append(map_launch(part.shared, [s]))
         else:
             board = Buffer(number + len(scratch), INT32, s.access.buffer.shape, "kernel")
@@ -60,7 +60,7 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
     return launches, scratch
 
 
-def collides(store: Store, axes: tuple[Axis, ...]) -> bool:
+def may_collide(store: Store, axes: tuple[Axis, ...]) -> bool:
     """Return whether several iterations may write one element."""
     used = {a for a, _ in store.access.flat().terms}
     gathers = any(index.gather for index in store.access.index)
@@ -76,7 +76,7 @@ def _read_first(
     def from_scratch(v: Value) -> Value:
         if id(v) not in scratch_of:
             buffer = Buffer(number + len(scratch_of), v.dtype, (max(size_of(axes), 1),), "kernel")
-            scratch_of[id(v)] = buffer, v, Value("load", (), v.dtype, Access(buffer, (place_of(axes),)))
+            scratch_of[id(v)] = buffer, v, Value("load", (), v.dtype, Access(buffer, (iteration_number(axes),)))
         return scratch_of[id(v)][2]
 
     def access(a: Access) -> Access:
@@ -96,7 +96,7 @@ def _read_first(
 def _last_write_launches(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
     """Return the launches of a store of which the last write to an element stays."""
     spot = Access(board, store.access.index, store.access.guard)
-    iteration = place_of(axes)
+    iteration = iteration_number(axes)
 
     def clear(p: Printer, s: Store) -> None:
         p.store(Store(spot, Value("const", (), INT32, -1), "own"))
@@ -139,7 +139,7 @@ def _add_in_float32(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[
     """Return launches that copy a storage-only buffer to float32, add in any order, and copy it back."""
     buffer = store.access.buffer
     all_elements = (Axis(1 + max([a.id for a in axes], default=0), prod(buffer.shape)),)
-    in_buffer, in_scratch = Access(buffer, (place_of(all_elements),)), Access(sums, (place_of(all_elements),))
+    in_buffer, in_scratch = Access(buffer, (iteration_number(all_elements),)), Access(sums, (iteration_number(all_elements),))
     first = Store(in_scratch, Value("cast", (Value("load", (), buffer.dtype, in_buffer),), FLOAT32))
     addition = Store(replace(store.access, buffer=sums), Value("cast", (store.value,), FLOAT32), store.mode)
     last = Store(in_buffer, Value("cast", (Value("load", (), FLOAT32, in_scratch),), buffer.dtype))
@@ -153,9 +153,9 @@ def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launc
     columns = tuple([a for a in axes if a.id in disjoint])
     rows = tuple([a for a in axes if a.id not in disjoint])
     p = Printer(axes)
-    width = min(power_of_two(size_of(columns)), ELEMENTS)
+    width = min(power_of_two(size_of(columns)), TILE_ELEMENTS)
     programs = pieces(size_of(columns), width) if size_of(rows) else 0
-    line_up(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
+    lay_axes(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
     if not programs:
         return p.launch((0, 1))
     blocks = _block_count(store, rows, disjoint, size_of(columns), programs)
@@ -166,7 +166,7 @@ def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launc
     end = p.arguments.integer(size_of(rows))
     p.open()
     if blocks > 1:
-        line_up(p, rows, p.put("first", (), p.level).text, ROWS, 0, p.level)
+        lay_axes(p, rows, p.put("first", (), p.level).text, ROWS, 0, p.level)
         flat, row = store.access.flat(), p.places.pop(0).text
         position = p.affine(replace(flat, terms=tuple([t for t in flat.terms if t[0] not in disjoint])), wide(size)).text
         owned = f"({position} >= {ends[0].text}) & ({position} < {ends[1].text})"
@@ -204,7 +204,7 @@ def _block_count(store: Store, rows: tuple[Axis, ...], disjoint: set[int], colum
     cache: dict[int, frozenset] = {}
     if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, cache) & disjoint for v, _ in store.access.flat().gather):
         return 1
-    return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(2 * FEW, programs)))
+    return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(2 * MIN_PROGRAMS, programs)))
 
 
 def _sum(a: str, b: str, form: Format) -> str:

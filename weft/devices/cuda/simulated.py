@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.base import ELSEWHERE
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cuda.adapter import interpreted, version
-from weft.devices.cuda.arguments import FAULTS, Argument, Printed
+from weft.devices.cuda.arguments import FAULTS, Argument, PrintedKernel
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.target import GPU
-from weft.devices.faults import Elsewhere
-from weft.devices.steps import donated, walk
+from weft.devices.faults import ForeignBuffer
+from weft.devices.steps import find_donations, walk
 from weft.dtypes.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 from weft.schedule.program import Call, Program, Slot
 
 ALIGNED = 256  # bytes: alignment of a card's memory
@@ -42,7 +42,7 @@ class DeviceMemory:
 
     @property
     def address(self) -> int:
-        raise Elsewhere(-1, -1)
+        raise ForeignBuffer(-1, -1)
 
 
 def _address(memory: np.ndarray) -> int:
@@ -94,7 +94,7 @@ class _Executable:
         program = self.program
         memories = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
         sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        reused = {} if held is None else donated(program, inputs, held, sizes, DeviceMemory)
+        reused = {} if held is None else find_donations(program, inputs, held, sizes, DeviceMemory)
         outputs = [reused[k] if k in reused else DeviceMemory(size) for k, size in enumerate(sizes)]
         with np.errstate(all="ignore"):
             walk(program, memories, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
@@ -112,10 +112,10 @@ class SimulatedDevice:
     threads = 1
 
     def __init__(self) -> None:
-        ELSEWHERE[DeviceMemory] = self.name
+        DEVICE_OF_BUFFER_TYPE[DeviceMemory] = self.name
         self.triton = version()
         self.launches = self.kernels = 0
-        self._printed = Recent(1000)
+        self._printed = BoundedCache(1000)
         self._lock = threading.RLock()
 
     def set_threads(self, count: int) -> None:
@@ -124,7 +124,7 @@ class SimulatedDevice:
     def launches_of(self, kernel: Kernel) -> int:
         return len(self.printed(kernel).launches)
 
-    def printed(self, kernel: Kernel) -> Printed:
+    def printed(self, kernel: Kernel) -> PrintedKernel:
         """Return a kernel as launches, from the cache if it was printed before."""
         key = kernel_key(kernel)
         with self._lock:

@@ -14,45 +14,57 @@ from dataclasses import dataclass, replace
 
 from weft.devices.cuda import row_reductions
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.product import Sides, Tile, begin_tile, first_tile, follow, inside_of, sum_of, tiles_of, units_of
+from weft.devices.cuda.product import (
+    ProductOperands,
+    Tile,
+    default_tile,
+    follow,
+    inner_k_axes,
+    lay_result_tile,
+    sum_of,
+    tile_count,
+    unit_count,
+)
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.tile_expressions import Printer
-from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, power_of_two, program, unit_strides
+from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
-from weft.kernel.stages import Part, place_of
+from weft.kernel.stages import Part, iteration_number
 
 # Assumed: an iteration of the loop takes 0.3 us, the second launch 2 us and more for more pieces. Sums of pieces are written to
 # and read from scratch: a quarter more traffic if a piece reads 8 times as much. Two pieces would gain next to nothing.
-PROGRAMS = 2 * FEW  # two for each processor of a large card: one waits for memory while the other multiplies
+PROGRAMS = 2 * MIN_PROGRAMS  # two for each processor of a large card: one waits for memory while the other multiplies
 TURNS = 8  # least iterations of a piece; it also reads at least this many times the bytes of its sums
 WORTH, MOST = 3, 128  # least and largest number of pieces
 ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces that are loaded before they are added
 
 
-def division(s: Sides, r: Reduction) -> int:
+def piece_count(s: ProductOperands, r: Reduction) -> int:
     """Return the number of pieces of k; 0 if k is not divided."""
-    tile = first_tile(s)
-    tiles, inside = tiles_of(s, tile), size_of(inside_of(s, tile.k))
+    tile = default_tile(s)
+    tiles, inside = tile_count(s, tile), size_of(inner_k_axes(s, tile.k))
     if not tiles or not inside:
         return 0
     iterations = size_of(s.k) // inside * pieces(inside, tile.k)
-    sums, operands = tile.m * tile.n * row_reductions.gathered(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
-    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), units_of(s, tile))
+    sums, operands = tile.m * tile.n * row_reductions.accumulator_format(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
+    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), unit_count(s, tile))
     return count if count >= WORTH else 0
 
 
 def sums_of(part: Part, count: int, number: int) -> Buffer:
     """Return the scratch for the sums of all pieces."""
-    return Buffer(number, row_reductions.gathered(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel")
+    return Buffer(
+        number, row_reductions.accumulator_format(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel"
+    )
 
 
-def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
+def product_piece(part: Part, s: ProductOperands, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
     """Return the first launch: a program has a tile and a piece of k. tile: used instead of the default tile."""
-    tile = first_tile(s) if tile is None else tile
-    units, m, n = units_of(s, tile), size_of(s.m), size_of(s.n)
+    tile = default_tile(s) if tile is None else tile
+    units, m, n = unit_count(s, tile), size_of(s.m), size_of(s.n)
     p = Printer((*part.shared, *s.k))
-    programs, batch = begin_tile(p, s, tile)
+    programs, batch = lay_result_tile(p, s, tile)
     piece = p.put(program(1, units * (count + 1))).text
     all_units, all_pieces = p.arguments.integer(units), p.arguments.integer(count)
     low, high = (p.put(f"{k} * {all_units} // {all_pieces}").text for k in (piece, f"({piece} + 1)"))
@@ -67,7 +79,7 @@ def product_piece(part: Part, s: Sides, sums: Buffer, count: int, tile: Tile | N
     return p.launch((programs, count), tile.warps, tile.stages)
 
 
-def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
+def joining_launch(part: Part, s: ProductOperands, sums: Buffer, count: int) -> Launch:
     """Return the second launch, which adds the pieces in order and runs the epilogue.
 
     A program owns some elements of the result, in the order of the scratch buffer.
@@ -95,7 +107,7 @@ def joining_launch(part: Part, s: Sides, sums: Buffer, count: int) -> Launch:
     return p.launch((programs, 1))
 
 
-def _is_contiguous_along_m(part: Part, s: Sides) -> bool:
+def _is_contiguous_along_m(part: Part, s: ProductOperands) -> bool:
     """Return whether the epilogue's accesses are contiguous along m rather than along n."""
     units = unit_strides(part.stages[1:])
     down, across = (sum([units.get(a.id, 0) for a in side]) for side in (s.m, s.n))
@@ -106,14 +118,14 @@ LEAST = 4096, 512  # least columns of a piece: of contiguous rows, of rows acros
 MOST_PIECES = 1024, 256  # of a row, in the same two cases
 
 
-def cuts(part: Part) -> bool:
+def should_cut(part: Part) -> bool:
     """Return whether a part runs faster stage by stage, with its reductions in two steps."""
     if not any(s.reductions for s in part.stages):
         return False
     if max(size_of(s.axes) for s in part.stages) <= LONG[row_reductions.memory_along_rows(part.shared, part.stages)]:
         return False
     rows, _ = row_reductions.plan(part.shared, part.stages)
-    return pieces(size_of(part.shared), rows) < FEW
+    return pieces(size_of(part.shared), rows) < MIN_PROGRAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +162,15 @@ class Cut:
         return where if 0 in at.dims else f"{where} + {p.places[0].text} * 0"
 
 
-def cut_of(part: Part) -> Cut:
+def make_cut(part: Part) -> Cut:
     """Return how the rows of a part of one stage are cut."""
     (stage,) = part.stages
     n = size_of(stage.axes)
     along_rows = row_reductions.memory_along_rows(part.shared, part.stages)
     count = min(MOST_PIECES[along_rows], pieces(n, LEAST[along_rows]))
-    length = pieces(pieces(n, count), ELEMENTS) * ELEMENTS
+    length = pieces(pieces(n, count), TILE_ELEMENTS) * TILE_ELEMENTS
     axis = Axis(1 + max([a.id for a in (*part.shared, *stage.axes)]), pieces(n, length))
-    return Cut(axis, place_of(part.shared), length, max(size_of(part.shared), 1))
+    return Cut(axis, iteration_number(part.shared), length, max(size_of(part.shared), 1))
 
 
 def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int, Buffer], dict[int, Buffer]]:
@@ -179,15 +191,15 @@ def reduction_piece(part: Part, cut: Cut, number: int) -> tuple[Launch, dict[int
     for r in stage.reductions:
         if row_reductions.positional(r):
             store(positions, r, INT64, p.accs[r.id])
-            store(results, r, row_reductions.gathered(r), row_reductions.best(p, r))
+            store(results, r, row_reductions.accumulator_format(r), row_reductions.best(p, r))
         else:
-            store(results, r, row_reductions.gathered(r), p.accs[r.id])
+            store(results, r, row_reductions.accumulator_format(r), p.accs[r.id])
     return p.launch((programs, cut.axis.extent)), results, positions
 
 
 def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
     """Return two launches for a part of one stage with reductions, and scratch numbered from ``number`` on."""
-    cut = cut_of(part)
+    cut = make_cut(part)
     first, results, positions = reduction_piece(part, cut, number)
     joins = tuple([_join(r, cut.at(results[r.id]), cut.axis) for r in part.stages[0].reductions])
     stage = Stage((cut.axis,), joins)
@@ -213,13 +225,15 @@ def _join(r: Reduction, access: Access, axis: Axis) -> Reduction:
 def running_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer]]:
     """Return three launches for a part of one stage with running folds, and scratch numbered from ``number`` on."""
     (stage,) = part.stages
-    cut = cut_of(part)
+    cut = make_cut(part)
     without_folds = Stage(stage.axes, tuple([replace(r, running=False) for r in stage.reductions]))
     first, totals, _ = reduction_piece(replace(part, stages=(without_folds,)), cut, number)
-    folded = {r.id: cut.scratch(number + len(totals) + k, row_reductions.gathered(r)) for k, r in enumerate(stage.reductions)}
+    folded = {
+        r.id: cut.scratch(number + len(totals) + k, row_reductions.accumulator_format(r)) for k, r in enumerate(stage.reductions)
+    }
     folds, stores = [], []
     for r in stage.reductions:
-        form = row_reductions.gathered(r)
+        form = row_reductions.accumulator_format(r)
         value = Value("load", (), form, cut.at(totals[r.id]))
         folds.append(replace(r, axes=(cut.axis,), value=value, accum=form, dtype=form))
         stores.append(Store(cut.at(folded[r.id]), Value("acc", (), form, r.id)))

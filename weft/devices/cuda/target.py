@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from weft.kernel.target import Chaining, Target
+from weft.kernel.target import ChainLimits, Target
 
 # channels_last: 8 channels of 16 bits are 16 bytes, the widest load. relaying: a card moves some MB in the 2 us of a launch.
 GPU = Target(
     "gpu", precisions=frozenset(("tf32", "tf32x3")), unordered=True, channels_last=8, relaying=4 << 20,
-    chains=Chaining(widest=128, bits=32, least=16), skips_copies=False,
+    chains=ChainLimits(widest=128, bits=32, least=16), skips_copies=False,
 )

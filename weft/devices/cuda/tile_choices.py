@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.product import Sides, Tile, first_tile, inside_of, on_tensor_cores, product_launch
-from weft.devices.cuda.split_work import division, joining_launch, product_piece, sums_of
+from weft.devices.cuda.product import ProductOperands, Tile, default_tile, inner_k_axes, on_tensor_cores, product_launch
+from weft.devices.cuda.split_work import joining_launch, piece_count, product_piece, sums_of
 from weft.devices.cuda.tiles import power_of_two
 from weft.kernel.ir import Buffer, size_of
 from weft.kernel.stages import Part
@@ -32,9 +32,9 @@ _NARROW = (
 )
 
 
-def product_launches(part: Part, s: Sides, number: int) -> tuple[list[Launch], list[Buffer]]:
+def product_launches(part: Part, s: ProductOperands, number: int) -> tuple[list[Launch], list[Buffer]]:
     """Return the launches of a product, with other tiles to try, and its scratch, numbered from ``number`` on."""
-    count, scratch = division(s, part.stages[0].reductions[0]), []
+    count, scratch = piece_count(s, part.stages[0].reductions[0]), []
     printed = partial(product_launch, part, s)
     launches: list[Launch] = []
     if count:
@@ -48,13 +48,13 @@ def product_launches(part: Part, s: Sides, number: int) -> tuple[list[Launch], l
     return [launch, *launches], scratch
 
 
-def _others(printed: Callable[[Tile], Launch], s: Sides) -> tuple[Launch, ...]:
+def _others(printed: Callable[[Tile], Launch], s: ProductOperands) -> tuple[Launch, ...]:
     return tuple([printed(tile) for tile in alternatives(s)])
 
 
-def alternatives(s: Sides) -> tuple[Tile, ...]:
+def alternatives(s: ProductOperands) -> tuple[Tile, ...]:
     """Return the other tiles than that of ``tile_of``."""
-    m, n, first = size_of(s.m), size_of(s.n), first_tile(s)
+    m, n, first = size_of(s.m), size_of(s.n), default_tile(s)
     # shorter formats: the order of additions depends on the tile
     if not on_tensor_cores(s.form) or s.form.bits < 16 or s.precision != "float32":
         return ()
@@ -63,5 +63,5 @@ def alternatives(s: Sides) -> tuple[Tile, ...]:
         t for t in tiles
         if t != first and t.m <= max(first.m, power_of_two(m)) and t.n <= max(first.n, power_of_two(n))
         and (t.m >= 64) == (first.m >= 64) and t.k <= max(first.k, power_of_two(size_of(s.k)))
-        and inside_of(s, t.k) == inside_of(s, first.k) and t.stages * t.k * (t.m + t.n) * s.form.bytes <= SHARED
+        and inner_k_axes(s, t.k) == inner_k_axes(s, first.k) and t.stages * t.k * (t.m + t.n) * s.form.bytes <= SHARED
     ])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.devices.cuda.formats import in_memory, loaded, rounded, stored, typed
+from weft.devices.cuda.formats import loaded, memory_literal, rounded, stored, typed
 from weft.devices.cuda.machine_operations import operation
 from weft.devices.cuda.text import Expression, Text, joined
 from weft.dtypes.formats import BOOL, INT64, Format
@@ -152,7 +152,7 @@ class Printer(Text):
         text, (dims, level) = f"tl.load({address})", joined([offset])
         if mask is not None:
             fill = access.fill if access.guard else 0
-            other = in_memory(fill, form)
+            other = memory_literal(fill, form)
             text, (dims, level) = f"tl.load({address}, mask={mask.text}, other={other})", joined([offset, mask])
         if form is BOOL:
             text = f"({text} != 0)"

@@ -12,8 +12,8 @@ from weft.devices.cuda.tile_expressions import Printer, wide
 from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Access, Axis, Stage, Value, size_of
 
-ELEMENTS = 1024  # elements of a tile
-FEW = 132  # programs below which large cards have idle processors
+TILE_ELEMENTS = 1024  # elements of a tile
+MIN_PROGRAMS = 132  # programs below which large cards have idle processors
 
 
 def power_of_two(n: int) -> int:
@@ -32,7 +32,7 @@ def unit_strides(stages: Iterable[Stage]) -> dict[int, int]:
     return _units([(a, 1) for a in loads(roots(stages))] + [(s.access, 2) for stage in stages for s in stage.stores])
 
 
-def read_along(*values: Value) -> dict[int, int]:
+def contiguous_loads(*values: Value) -> dict[int, int]:
     """Return axis -> number of loads in these values with stride 1 along it."""
     return _units([(a, 1) for a in loads(values)])
 
@@ -66,7 +66,7 @@ def spread(p: Printer, axes: Sequence[Axis], index: Expression) -> None:
         p.axes[axes[0].id] = rest
 
 
-def line_up(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, level: int = 0, end: str | None = None) -> None:
+def lay_axes(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, level: int = 0, end: str | None = None) -> None:
     """Lay axes along one dimension of the tile: ``width`` positions from ``first`` on, masked at their end."""
     n = size_of(tuple(axes))
     ramp = f"tl.arange(0, {width})" + ("[:, None]", "[None, :]")[dim]
@@ -84,16 +84,16 @@ def program(dimension: int, n: int) -> str:
     return f"tl.program_id({dimension})" + (".to(tl.int64)" if wide(n) else "")
 
 
-def one_tile(p: Printer, rows: Sequence[Axis], columns: Sequence[Axis], r: int, c: int) -> int:
+def lay_tile(p: Printer, rows: Sequence[Axis], columns: Sequence[Axis], r: int, c: int) -> int:
     """Lay rows and columns on a tile of r x c for each program; return the number of programs."""
     nr, nc = size_of(tuple(rows)), size_of(tuple(columns))
     across, down = pieces(nc, c), pieces(nr, r)
     pid = p.put(program(0, nr * nc)).text if across * down > 1 else "0"
     if across > 1 and down > 1:
         n = p.put(f"({p.arguments.integer(nc)} + {c - 1}) // {c}").text
-        line_up(p, rows, p.put(f"({pid} // {n}) * {r}").text, r, 0)
-        line_up(p, columns, p.put(f"({pid} % {n}) * {c}").text, c, 1)
+        lay_axes(p, rows, p.put(f"({pid} // {n}) * {r}").text, r, 0)
+        lay_axes(p, columns, p.put(f"({pid} % {n}) * {c}").text, c, 1)
     else:
-        line_up(p, rows, p.put(f"{pid} * {r}").text if down > 1 else "0", r, 0)
-        line_up(p, columns, p.put(f"{pid} * {c}").text if across > 1 else "0", c, 1)
+        lay_axes(p, rows, p.put(f"{pid} * {r}").text if down > 1 else "0", r, 0)
+        lay_axes(p, columns, p.put(f"{pid} * {c}").text if across > 1 else "0", c, 1)
     return across * down

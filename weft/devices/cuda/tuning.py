@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.code_store import Codes
+from weft.devices.cuda.code_store import CodeStore
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Start
-from weft.process.bounded_cache import Recent
+from weft.process.bounded_cache import BoundedCache
 
 AFTER = 20  # runs before other tiles are tried: compiling them is not worth it for fewer
 ROUNDS = 3  # measurements of each tile; the best counts, since the first loads the code
-BETTER = 0.98  # a tile must take less than this share of the first one's time to replace it
+REQUIRED_SHARE = 0.98  # a tile must take less than this share of the first one's time to replace it
 
 
 class Choice:
@@ -79,7 +79,7 @@ class Choice:
         if self.best is not None or not self._count or self._turn < ROUNDS * self._count or self._waiting:
             return False
         least = min(range(self._count), key=self.seconds.__getitem__)
-        self.best = least if self.seconds[least] < BETTER * self.seconds[0] else 0
+        self.best = least if self.seconds[least] < REQUIRED_SHARE * self.seconds[0] else 0
         return True
 
 
@@ -87,12 +87,12 @@ class Tuner:
     """Chooses tiles on one card. identity: distinguishes kinds of cards; recall, remember: notes on disk."""
 
     def __init__(
-        self, driver: Driver, codes: Codes, identity: str, recall: Callable[[str], dict[str, Any] | None],
+        self, driver: Driver, codes: CodeStore, identity: str, recall: Callable[[str], dict[str, Any] | None],
         remember: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._driver, self._codes, self._identity = driver, codes, identity
         self._recall, self._remember = recall, remember
-        self._choices = Recent(1000)
+        self._choices = BoundedCache(1000)
         self.undecided = 0  # number of launches started while their best tile was unknown
 
     def choice(self, start: Start, aligned: int) -> Choice:

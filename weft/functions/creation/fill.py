@@ -11,10 +11,10 @@ from weft.array import Array, Scalar, own
 from weft.array.assignment import assigned
 from weft.array.convert import is_foreign, number_node, refuse_subclass, shared_node
 from weft.dtypes.formats import DEFAULT, Format
-from weft.dtypes.parse import layout, liked, spelled
+from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError
-from weft.functions.support.arguments import Shape, broadcast, made_on, named_device, node, shape_tuple, whole
+from weft.functions.support.arguments import Shape, broadcast, check_device, create_on_device, node, shape_tuple, whole
 from weft.functions.support.unbound import unbound
 from weft.interop.dlpack import shared, taken
 from weft.process.docstrings import complete_docs
@@ -69,11 +69,11 @@ def array(
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
-    liked(like, "array")
+    check_like(like, "array")
     layout(order, "array")
     if device is not None:
-        return made_on("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
-    form = None if dtype is None else spelled(dtype)
+        return create_on_device("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
+    form = None if dtype is None else parse_dtype(dtype)
     if ndmax != MAX_NDIM:
         if not 0 <= whole(ndmax, "array", "ndmax") <= MAX_NDIM:
             raise ValueError(f"array: ndmax={ndmax} must be from 0 to {MAX_NDIM}, as many as NumPy's arrays have")
@@ -129,19 +129,19 @@ def asarray(
     >>> wf.asarray(x) is x
     True
     """
-    liked(like, "asarray")
+    check_like(like, "asarray")
     layout(order, "asarray")
     if not isinstance(a, _NO_CARDS) and is_foreign(a):
-        from weft.interop.cuda_exchange import lies_on_a_card
+        from weft.interop.cuda_exchange import is_on_cuda
 
-        if lies_on_a_card(a):
+        if is_on_cuda(a):
             return _shared_on_a_card(a, dtype, device, copy)
     if device is not None:
-        result = made_on("asarray", device, asarray, a, dtype, order)
+        result = create_on_device("asarray", device, asarray, a, dtype, order)
         if copy is False and result is not a:
             raise ValueError("asarray: copy=False needs an Array of this dtype on this device; leave it out to allow a copy")
         return array(result) if copy and result is a else result
-    if copy is False and not (isinstance(a, Array) and (dtype is None or spelled(dtype) is a.node.dtype)):
+    if copy is False and not (isinstance(a, Array) and (dtype is None or parse_dtype(dtype) is a.node.dtype)):
         raise ValueError("asarray: copy=False needs an Array that already has the dtype; leave it out to copy other objects")
     return array(a, dtype, copy=True if copy else None)
 
@@ -151,18 +151,18 @@ _NO_CARDS = (Array, np.ndarray, list, tuple, int, float)
 
 def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Array:
     """Return another library's array on a GPU as an Array, without a copy if dtype and device allow it."""
-    from weft.interop.cuda_exchange import card_node
+    from weft.interop.cuda_exchange import import_node
 
-    shared_array = own(card_node(obj, "asarray", copy))
-    form = shared_array.node.dtype if dtype is None else spelled(dtype)
-    target = shared_array.device if device is None else named_device("asarray", device)
+    shared_array = own(import_node(obj, "asarray", copy))
+    form = shared_array.node.dtype if dtype is None else parse_dtype(dtype)
+    target = shared_array.device if device is None else check_device("asarray", device)
     if copy is False and (form is not shared_array.node.dtype or target != shared_array.device):
         raise ValueError(
             f"asarray: with copy=False the array keeps dtype {shared_array.dtype} and device {shared_array.device}, "
             f"but {form} on {target} is needed; leave out copy"
         )
     is_unchanged = form is shared_array.node.dtype and target == shared_array.device
-    return shared_array if is_unchanged else made_on("asarray", target, asarray, shared_array, form.numpy)
+    return shared_array if is_unchanged else create_on_device("asarray", target, asarray, shared_array, form.numpy)
 
 
 @unbound
@@ -201,33 +201,33 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
     if isinstance(x, Array):
-        return own(x.node) if device is None else made_on("from_dlpack", device, from_dlpack, x)
+        return own(x.node) if device is None else create_on_device("from_dlpack", device, from_dlpack, x)
     refuse_subclass(x)
-    from weft.interop.cuda_exchange import card_node, lies_on_a_card
+    from weft.interop.cuda_exchange import import_node, is_on_cuda
 
-    if lies_on_a_card(x):
-        shared_array = own(card_node(x, "from_dlpack", copy))
-        result = shared_array if device is None else made_on("from_dlpack", device, asarray, shared_array)
+    if is_on_cuda(x):
+        shared_array = own(import_node(x, "from_dlpack", copy))
+        result = shared_array if device is None else create_on_device("from_dlpack", device, asarray, shared_array)
         if copy is False and result is not shared_array:
             raise BufferError(
                 f"from_dlpack: with copy=False the result shares memory on {shared_array.device} and cannot be on {device}"
             )
         return result
     if device is not None:
-        return made_on("from_dlpack", device, partial(from_dlpack, copy=copy), x)
+        return create_on_device("from_dlpack", device, partial(from_dlpack, copy=copy), x)
     return own(shared_node(shared(x)) if copy is False else node(taken(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
     if like is not None:
-        liked(like, function)
+        check_like(like, function)
     if order is not None:
         layout(order, function, "CF")
     if device is not None:
-        return made_on(function, device, _filled, value, shape, dtype, order, function, None, like)
+        return create_on_device(function, device, _filled, value, shape, dtype, order, function, None, like)
     if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
-    form = DEFAULT.real if dtype is None else spelled(dtype)
+    form = DEFAULT.real if dtype is None else parse_dtype(dtype)
     extents = shape_tuple(shape, function)
     filled = made(extents, form, lambda memory: memory.fill(value))
     return own(broadcast(number_node(value, form), extents) if filled is None else filled)
@@ -306,10 +306,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
-    liked(like, "full")
+    check_like(like, "full")
     layout(order, "full", "CF")
     if device is not None:
-        return made_on("full", device, full, shape, fill_value, dtype)
+        return create_on_device("full", device, full, shape, fill_value, dtype)
     value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
     return own(broadcast(value, extents))
@@ -317,7 +317,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
 
 def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]:
     source = node(x, function, "prototype" if function == "empty_like" else "a")
-    return (source.shape if shape is None else shape_tuple(shape, function)), (source.dtype if dtype is None else spelled(dtype))
+    return (source.shape if shape is None else shape_tuple(shape, function)), (
+        source.dtype if dtype is None else parse_dtype(dtype)
+    )
 
 
 def zeros_like(
@@ -349,7 +351,7 @@ def zeros_like(
     """
     layout(order, "zeros_like")
     if device is not None:
-        return made_on("zeros_like", device, zeros_like, a, dtype, order, subok, shape)
+        return create_on_device("zeros_like", device, zeros_like, a, dtype, order, subok, shape)
     return zeros(*_like(a, "zeros_like", dtype, shape))
 
 
@@ -365,7 +367,7 @@ def ones_like(
     """
     layout(order, "ones_like")
     if device is not None:
-        return made_on("ones_like", device, ones_like, a, dtype, order, subok, shape)
+        return create_on_device("ones_like", device, ones_like, a, dtype, order, subok, shape)
     return ones(*_like(a, "ones_like", dtype, shape))
 
 
@@ -385,7 +387,7 @@ def empty_like(
     """
     layout(order, "empty_like")
     if device is not None:
-        return made_on("empty_like", device, empty_like, prototype, dtype, order, subok, shape)
+        return create_on_device("empty_like", device, empty_like, prototype, dtype, order, subok, shape)
     return zeros_like(prototype, dtype, shape=shape)
 
 
@@ -407,7 +409,7 @@ def full_like(
     """
     layout(order, "full_like")
     if device is not None:
-        return made_on("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
+        return create_on_device("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
     extents, form = _like(a, "full_like", dtype, shape)
     return full(extents, fill_value, form)
 

@@ -9,11 +9,11 @@ import numpy as np
 from weft.array import Array, ndarray, wrap
 from weft.array.convert import number_node
 from weft.dtypes.formats import DEFAULT, INT64
-from weft.dtypes.parse import layout, liked, spelled
+from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.eager.peek import made
 from weft.errors import ShapeError
-from weft.functions.support.arguments import Node, cast, made_on, node, number, op, shape_tuple, whole
-from weft.functions.support.try_numpy import by_numpy
+from weft.functions.support.arguments import Node, cast, create_on_device, node, number, op, shape_tuple, whole
+from weft.functions.support.try_numpy import try_numpy
 from weft.process.docstrings import complete_docs
 
 
@@ -57,12 +57,12 @@ def eye(
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    liked(like, "eye")
+    check_like(like, "eye")
     layout(order, "eye", "CF")
     if device is not None:
-        return made_on("eye", device, eye, N, M, k, dtype)
+        return create_on_device("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
-    form, at = DEFAULT.real if dtype is None else spelled(dtype), _clamp_diagonal(rows, columns, k)
+    form, at = DEFAULT.real if dtype is None else parse_dtype(dtype), _clamp_diagonal(rows, columns, k)
     result = made((rows, columns), form, lambda memory: np.copyto(memory, np.eye(rows, columns, at, form.numpy)))
     if result is None:
         result = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), form)
@@ -85,7 +85,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
     >>> wf.identity(1).tolist()
     [[1.0]]
     """
-    liked(like, "identity")
+    check_like(like, "identity")
     return eye(whole(n, "identity", "n"), dtype=dtype)
 
 
@@ -112,13 +112,13 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: An
     >>> wf.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    liked(like, "tri")
+    check_like(like, "tri")
     rows, columns = (max(0, whole(n, "tri", "N, M")) for n in (N, N if M is None else M))
-    return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else spelled(dtype)))
+    return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else parse_dtype(dtype)))
 
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
-    if type(x) is ndarray and x.ndim > 1 and (result := by_numpy(np.tril if lower else np.triu, x, k)) is not None:
+    if type(x) is ndarray and x.ndim > 1 and (result := try_numpy(np.tril if lower else np.triu, x, k)) is not None:
         return result
     value = node(x, function, "m")
     if not value.shape:

@@ -11,7 +11,7 @@ from weft.array import Array, wrap
 from weft.array.convert import common, number_node
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format
-from weft.dtypes.parse import liked, spelled
+from weft.dtypes.parse import check_like, parse_dtype
 from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
@@ -53,9 +53,9 @@ def arange(
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
-    liked(like, "arange")
+    check_like(like, "arange")
     if device is not None:
-        return arguments.made_on("arange", device, arange, start, stop, step, dtype)
+        return arguments.create_on_device("arange", device, arange, start, stop, step, dtype)
     if stop is None:
         start, stop = None, start
     start, step = 0 if start is None else start, 1 if step is None else step
@@ -75,7 +75,7 @@ def arange(
     if by == 0:
         raise ValueError("arange: step must not be 0")
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
-    form = (INT64 if integers else DEFAULT.real) if dtype is None else spelled(dtype)
+    form = (INT64 if integers else DEFAULT.real) if dtype is None else parse_dtype(dtype)
     if form in INTEGERS and not integers and max(map(abs, (first, first + by, first + count * by))) < 2**62:
         start = int(first)  # like NumPy: cast the first two numbers and repeat their difference
         first, by, integers = start, int(first + by) - start, True
@@ -129,26 +129,26 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     if device is not None:
-        return arguments.made_on("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
+        return arguments.create_on_device("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
     count = arguments.whole(num, "linspace", "num")
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
     is_complex = _has_complex(start, stop)
-    if is_complex or (dtype is not None and spelled(dtype) in COMPLEX):
-        form = formats.complexed(_default_format(start, stop)) if dtype is None else spelled(dtype)
+    if is_complex or (dtype is not None and parse_dtype(dtype) in COMPLEX):
+        form = formats.complex_format(_default_format(start, stop)) if dtype is None else parse_dtype(dtype)
         return _complex_line(start, stop, count, endpoint, form, retstep, axis)
     gaps = count - 1 if endpoint else count
     shapes = [() if isinstance(x, arguments.NUMBERS) else np.shape(x) for x in (start, stop)]
     if shapes == [(), ()] and not any([getattr(x, "weak", False) for x in (start, stop)]):
         arguments.axis_index(axis, 1, "linspace")
-        result_form = _default_format(start, stop) if dtype is None else spelled(dtype)
+        result_form = _default_format(start, stop) if dtype is None else parse_dtype(dtype)
         first, last = computed(float, start), computed(float, stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _evenly_spaced(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
         promoted = common((start, stop), formats.promote, formats.weak)[1]
-        result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
+        result_form = (promoted if promoted in FLOATS else DEFAULT.real) if dtype is None else parse_dtype(dtype)
         a, b = (arguments.held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = arguments.broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
@@ -254,7 +254,7 @@ def logspace(
 def _cast_samples(samples: Node, ends: Any, dtype: Any) -> Array:
     """Convert the computed numbers to ``dtype``, or to the format that the arguments imply."""
     form = FLOAT64 if _has_64_bit_array(*ends) else DEFAULT.real
-    form = spelled(dtype) if dtype is not None else formats.complexed(form) if samples.dtype in COMPLEX else form
+    form = parse_dtype(dtype) if dtype is not None else formats.complex_format(form) if samples.dtype in COMPLEX else form
     return wrap(cast(samples, form))
 
 
@@ -276,7 +276,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     >>> [round(x, 4) for x in wf.geomspace(1, 1000, 4).tolist()]
     [1.0, 10.0, 100.0, 1000.0]
     """
-    work_form = COMPLEX128 if _has_complex(start, stop) or (dtype is not None and spelled(dtype) in COMPLEX) else FLOAT64
+    work_form = COMPLEX128 if _has_complex(start, stop) or (dtype is not None and parse_dtype(dtype) in COMPLEX) else FLOAT64
     low, high = (arguments.held(x, work_form, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
     for name, x in (("start", low), ("stop", high)):
         content = arguments.seen(x, "geomspace", name)

@@ -10,12 +10,12 @@ import numpy as np
 from weft.array import Array, like, wrap
 from weft.array.convert import is_argument
 from weft.dtypes.formats import FLOATS, FROM_NUMPY
-from weft.dtypes.parse import layout, spelled
+from weft.dtypes.parse import layout, parse_dtype
 from weft.eager import implementations
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError
 from weft.functions.creation.fill import array, asarray
-from weft.functions.support.arguments import cast, held, made_on, may_cast, node
+from weft.functions.support.arguments import cast, create_on_device, held, may_cast, node
 from weft.graph.primitives.table import input_leaf
 
 
@@ -61,8 +61,10 @@ def astype(
     """
     layout(order, "astype")
     if device is not None:
-        return made_on("astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy)
-    form = spelled(dtype)
+        return create_on_device(
+            "astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy
+        )
+    form = parse_dtype(dtype)
     if casting != "unsafe":
         source = node(x, "astype").dtype
         if not may_cast(source, form, casting, "astype"):

@@ -13,9 +13,9 @@ from weft.devices.names import named, usable
 from weft.dtypes.api import ALL, COMPLEX, int64, isdtype, result_type
 from weft.dtypes.formats import COMPLEX as PAIRS
 from weft.dtypes.formats import DEFAULT, EVERY, FLOATS, INEXACT, promote
-from weft.dtypes.parse import format_of, of_any_order, spelled
+from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
 from weft.dtypes.scalar_types import DType
-from weft.errors import DTypeError, said_by, short
+from weft.errors import DTypeError, name_numpy_errors, short
 from weft.functions.support.arguments import node, several
 from weft.functions.support.unbound import unbound
 from weft.process.docstrings import complete_each
@@ -79,7 +79,7 @@ def _scalar_type(dtype: Any, argument: str) -> Any:
             f"issubdtype: {argument}={dtype.__name__} is the class of numbers of every dtype; use x.dtype instead of type(x)"
         )
     try:
-        return of_any_order(dtype).numpy.type
+        return parse_any_byte_order(dtype).numpy.type
     except DTypeError:
         try:
             return np.dtype(dtype).type
@@ -134,7 +134,7 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
     >>> wf.promote_types(wf.int8, wf.float16)
     dtype('float16')
     """
-    return result_type(of_any_order(type1).numpy, of_any_order(type2).numpy)
+    return result_type(parse_any_byte_order(type1).numpy, parse_any_byte_order(type2).numpy)
 
 
 def min_scalar_type(a: Any) -> np.dtype:
@@ -156,9 +156,9 @@ def min_scalar_type(a: Any) -> np.dtype:
     """
     if isinstance(a, Array):
         return a.dtype if a.ndim else np.min_scalar_type(a.numpy())
-    with said_by("min_scalar_type"):
+    with name_numpy_errors("min_scalar_type"):
         numpy_dtype = np.min_scalar_type(a)
-    return of_any_order(numpy_dtype).numpy
+    return parse_any_byte_order(numpy_dtype).numpy
 
 
 _LETTERS = "bBhHiIlLqQnNpPefdFD?"  # type codes of weft's dtypes
@@ -221,7 +221,7 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     """
     items = several(typechars, "mintypecode", "typechars")
     letters = [c if isinstance(c, str) and len(c) == 1 else _type_code(c) for c in items]
-    with said_by("mintypecode"):
+    with name_numpy_errors("mintypecode"):
         return np.mintypecode(letters, typeset, default)
 
 
@@ -256,7 +256,7 @@ def common_type(*arrays: Any) -> Any:
     """
     import weft
 
-    result = spelled("float16")
+    result = parse_dtype("float16")
     for k, x in enumerate(arrays):
         form = node(x, "common_type", f"arrays[{k}]").dtype
         if form not in INEXACT and form.kind == "bool":

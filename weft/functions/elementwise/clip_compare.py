@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.array.convert import common, in_dtype, operands
+from weft.array.convert import common, convert_operand, operands
 from weft.dtypes.formats import COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
 from weft.dtypes.parse import layout
 from weft.eager.apply import bind
@@ -14,7 +14,7 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, finish, node, number, op
-from weft.functions.support.comparison_operands import by_value
+from weft.functions.support.comparison_operands import lossless_operands
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_docs
@@ -114,9 +114,9 @@ def nan_to_num(
     value = node(x, "nan_to_num")
     for replacement, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
         if replacement is not None or argument == "nan":
-            arguments.real_number(replacement, "nan_to_num", argument)
+            arguments.check_real(replacement, "nan_to_num", argument)
     if value.dtype in COMPLEX:
-        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in arguments.parts_of(value)]
+        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in arguments.split_complex(value)]
         return finish(op("complex", *parts))
     if value.dtype not in FLOATS:
         return finish(value)
@@ -154,7 +154,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     [True, False]
     """
     pair, dtype = common((a, b), compared, weak_compared)
-    a, b = (in_dtype(n, dtype if dtype in INEXACT else FLOAT64) for n in pair)
+    a, b = (convert_operand(n, dtype if dtype in INEXACT else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
@@ -173,7 +173,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 def _tolerance_node(tolerance: Any, argument: str, dtype: Format) -> Node:
     """Return a tolerance as a node: a Python number is a constant of the formula, an array an operand."""
     is_list = isinstance(tolerance, list | tuple)
-    if not is_list and type(arguments.real_number(tolerance, "isclose", argument)) in arguments.NUMBERS:
+    if not is_list and type(arguments.check_real(tolerance, "isclose", argument)) in arguments.NUMBERS:
         return number(tolerance, dtype)
     return arguments.held(tolerance, dtype, "isclose", argument)
 
@@ -230,7 +230,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 def _equal(a1: Any, a2: Any) -> Array:
     if isinstance(a1, Array) and isinstance(a2, Array):
         return equal(a1, a2)
-    return equal(*[wrap(x) if isinstance(x, Node) else x for x in by_value(a1, a2)])
+    return equal(*[wrap(x) if isinstance(x, Node) else x for x in lossless_operands(a1, a2)])
 
 
 def _shape(function: str, name: str, x: Any) -> Shape:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complexed, of_elements
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complex_format, elementwise_float_format
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import axis_index, broadcast, cast, floating, looked, node, number, op
 from weft.graph.node import Node
@@ -72,7 +72,7 @@ def angle(z: Any, deg: bool = False) -> Array:
     [0.0, 90.0, 180.0]
     """
     value = node(z, "angle", "z")
-    value = floating(value) if value.dtype is BOOL else cast(value, of_elements(value.dtype))
+    value = floating(value) if value.dtype is BOOL else cast(value, elementwise_float_format(value.dtype))
     y, x = _imaginary_part(value), op("real", value) if value.dtype in COMPLEX else value
     angles = op("atan2", y, x)
     return wrap(op("multiply", angles, number(180 / math.pi, angles.dtype)) if deg else angles)
@@ -137,7 +137,7 @@ def sort_complex(a: Any) -> Array:
     short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16
     part = FLOAT32 if short else FLOAT64 if DEFAULT.wide else floating(value).dtype.computed
     line = cast(value, part)
-    return wrap(cast(op("sort", line, axis=axis) if value.size else line, complexed(part)))
+    return wrap(cast(op("sort", line, axis=axis) if value.size else line, complex_format(part)))
 
 
 def isreal(x: Any) -> Array:

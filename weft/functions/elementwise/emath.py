@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import exact_operands
-from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
+from weft.dtypes.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complex_format
 from weft.dtypes.formats import floating as floating_form
 from weft.functions.elementwise import ufuncs
 from weft.functions.support.arguments import NUMBERS, cast, floating, looked, named, node, number
@@ -33,7 +33,7 @@ def _cast_if_outside(function: str, x: Any, outside: Callable[[np.ndarray], Any]
 def _complex_dtype(form: Format) -> Format:
     """Return the complex dtype for numbers of ``form``; NumPy's if the default dtype is float64."""
     if not DEFAULT.wide:
-        return complexed(floating_form(form).computed)
+        return complex_format(floating_form(form).computed)
     short = form.kind in ("signed", "unsigned") and form.bits <= 16
     return COMPLEX64 if short or form is FLOAT32 else COMPLEX128
 

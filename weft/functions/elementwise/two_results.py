@@ -6,8 +6,8 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.array.operations import OPERATIONS, no_complex
-from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
-from weft.dtypes.parse import layout, spelled
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INT32, elementwise_float_format
+from weft.dtypes.parse import layout, parse_dtype
 from weft.errors import DTypeError, short
 from weft.functions.elementwise import ufuncs
 from weft.functions.indexing.where import where as choose
@@ -95,7 +95,7 @@ def _read_operand(function: str, x: Any, dtype: Any, casting: str) -> Node:
     value = node(x, function)
     if dtype is None:
         return value
-    form = spelled(dtype)
+    form = parse_dtype(dtype)
     if not may_cast(value.dtype, form, casting, function):
         raise DTypeError(f"{function}: dtype={form} cannot hold an operand of {value.dtype}; cast it, or use casting='unsafe'")
     return cast(value, form)
@@ -111,7 +111,7 @@ def _write_result(function: str, result: Node, out: Any, where: Any) -> Array:
 
 
 def _elements(value: Node) -> Node:
-    return cast(value, of_elements(value.dtype))
+    return cast(value, elementwise_float_format(value.dtype))
 
 
 def _exponent(value: Node) -> Node:

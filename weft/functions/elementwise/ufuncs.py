@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft.array import Array, Scalar, wrap
-from weft.array.convert import exact_operands, in_dtype
+from weft.array.convert import convert_operand, exact_operands
 from weft.array.operations import OPERATIONS, Operation
-from weft.array.operators import call, short_way
-from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INEXACT, of_elements, summed, weak
-from weft.dtypes.parse import layout, spelled
+from weft.array.operators import call, native_operation
+from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INEXACT, elementwise_float_format, summed, weak
+from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
@@ -93,7 +93,7 @@ def equip(function: Any, operation: Operation) -> None:
 def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     """Call a function for an ``out``: with a float64 ``out``, float results of integers are computed in float64, as in NumPy."""
     result = ask(*xs)
-    if result.node.dtype is not FLOAT32 or arguments.widened(FLOAT32, out) is not FLOAT64:
+    if result.node.dtype is not FLOAT32 or arguments.accumulation_format(FLOAT32, out) is not FLOAT64:
         return result
     nodes = [x if type(x) in arguments.NUMBERS else node(x, "out") for x in xs]
     if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
@@ -109,9 +109,9 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
         mask = cast(node(where, name, "where"), BOOL)
         xs = (xs[0], wrap(op("where", mask, power, number(1, power.dtype))))
     if dtype is not None or casting not in arguments.CASTINGS:
-        form = spelled(dtype)
+        form = parse_dtype(dtype)
         operands = [  # Python numbers are weak
-            in_dtype(x, form) if type(x) in _PYTHON_NUMBERS and weak(type(x), form) is form else node(x, name) for x in xs
+            convert_operand(x, form) if type(x) in _PYTHON_NUMBERS and weak(type(x), form) is form else node(x, name) for x in xs
         ]
         uncastable = [n for n in operands if not arguments.may_cast(n.dtype, form, casting, name)]
         is_magnitude = form not in COMPLEX and all(n.dtype in COMPLEX for n in uncastable)  # abs of complex numbers is real
@@ -140,13 +140,13 @@ def _cast_for_fold(operation: Operation, x: Any, dtype: Any, out: Any = None) ->
     """Cast the operand to the dtype that a fold is computed in."""
     value = node(x, operation.name)
     if dtype is not None:
-        form = spelled(dtype)
+        form = parse_dtype(dtype)
         result_form = BOOL if operation.name.startswith("logical") else operation.rule(operation.name, form)[1]
         if result_form is not form:
             raise DTypeError(f"{operation.name}: dtype={form} is not possible, because operands of {form} give {result_form}")
         return cast(value, form)
     if out is not None:
-        value = cast(value, arguments.widened(value.dtype, out))
+        value = cast(value, arguments.accumulation_format(value.dtype, out))
     elif operation.name in ("add", "multiply"):
         value = cast(value, summed(value.dtype))
     if operation.name.startswith("logical"):
@@ -161,7 +161,7 @@ def _fold_in_numpy(method: str, operation: Operation, value: Node, **options: An
     like = FLOAT32 if value.dtype not in INEXACT and form is FLOAT32 else None
     if like is not None:
         value = cast(value, FLOAT64)
-    return arguments.of_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
+    return arguments.from_numpy(_numpy_method(method, operation)(wrap(value).numpy(), **options), like).node
 
 
 def _combine(operation: Operation, x: Node, y: Node) -> Node:
@@ -332,7 +332,7 @@ def _document(function: Any, name: str, summary: str, parameters: str, example: 
 
 def unary(name: str, summary: str, example: str, output: str) -> Unary:
     """Make an element-wise function of one operand, documented by an example: its arguments and its printed list."""
-    ask, short = call(name, 1), short_way(name)
+    ask, short = call(name, 1), native_operation(name)
 
     def function(
         library: Any, x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
@@ -357,7 +357,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Unary:
 
 def binary(name: str, summary: str, example: str, output: str, raises: str = "") -> Binary:
     """Make an element-wise function of two operands, as :func:`unary`."""
-    ask, short = call(name, 2), short_way(name)
+    ask, short = call(name, 2), native_operation(name)
 
     def function(
         library: Any, x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None,
@@ -478,9 +478,9 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     if value.dtype == BOOL:
         if decimals:
             raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
-        value = cast(value, of_elements(BOOL))
+        value = cast(value, elementwise_float_format(BOOL))
     if value.dtype in COMPLEX:
-        return finish(op("complex", *[round(wrap(part), decimals).node for part in arguments.parts_of(value)]), out, "round")
+        return finish(op("complex", *[round(wrap(part), decimals).node for part in arguments.split_complex(value)]), out, "round")
     if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, INT64, Format, complexed
-from weft.dtypes.parse import spelled, to_tuple
+from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, INT64, Format, complex_format
+from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
-from weft.graph.primitives.spectrum import NORMS, SWAPPED
+from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
 from weft.process.docstrings import complete_docs
 
 __all__ = [
@@ -73,18 +73,18 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full: bool) -> Array:
     if device is not None:
-        return arguments.made_on(function, device, _frequencies, function, n, d, dtype, None, full)
+        return arguments.create_on_device(function, device, _frequencies, function, n, d, dtype, None, full)
     extent = arguments.whole(n, function, "n")
     if extent < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
-    form: Format = DEFAULT.real if dtype is None else spelled(dtype)
+    form: Format = DEFAULT.real if dtype is None else parse_dtype(dtype)
     if form.kind != "float":
         raise DTypeError(f"{function}: dtype={form} cannot hold frequencies; use a float dtype")
     index = op("iota", shape=(extent if full else extent // 2 + 1,), dtype=INT64, axis=0)
     if full:
         upper = op("greater", index, number((extent - 1) // 2, INT64))
         index = op("where", upper, op("subtract", index, number(extent, INT64)), index)
-    return wrap(cast(op("divide", cast(index, FLOAT64), number(extent * arguments.real_number(d, function, "d"), FLOAT64)), form))
+    return wrap(cast(op("divide", cast(index, FLOAT64), number(extent * arguments.check_real(d, function, "d"), FLOAT64)), form))
 
 
 def fftshift(x: Any, axes: Any = None) -> Array:
@@ -141,7 +141,7 @@ def _operand(x: Any, function: str) -> Node:
 
 
 def _to_complex(value: Node) -> Node:
-    return cast(value, complexed(value.dtype))
+    return cast(value, complex_format(value.dtype))
 
 
 def _parse_norm(function: str, norm: Any) -> str:
@@ -340,8 +340,10 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    spectrum = arguments.conjugated(_operand(a, "hfft"))
-    return finish(_transform_to_real("hfft", spectrum, _lengths(n), (axis,), SWAPPED[_parse_norm("hfft", norm)]), out, "hfft")
+    spectrum = arguments.conjugate(_operand(a, "hfft"))
+    return finish(
+        _transform_to_real("hfft", spectrum, _lengths(n), (axis,), INVERSE_NORMS[_parse_norm("hfft", norm)]), out, "hfft"
+    )
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
@@ -356,8 +358,8 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
-    spectrum = _transform_real("ihfft", a, _lengths(n), (axis,), SWAPPED[_parse_norm("ihfft", norm)])
-    return finish(arguments.conjugated(spectrum), out, "ihfft")
+    spectrum = _transform_real("ihfft", a, _lengths(n), (axis,), INVERSE_NORMS[_parse_norm("ihfft", norm)])
+    return finish(arguments.conjugate(spectrum), out, "ihfft")
 
 
 def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:

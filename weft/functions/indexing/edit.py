@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import array_operands, common, numpy_node
-from weft.array.indexing import bounded, fitted, refuse_at_once
+from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices
 from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
 from weft.functions.indexing.where import where
@@ -126,7 +126,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
         at = np.full(count, at.item())
     wide = (*shape[:axis], count, *shape[axis + 1 :])
     try:
-        inserted = fitted(inserted, wide)
+        inserted = broadcast_value(inserted, wide)
     except ShapeError:
         raise ShapeError(f"insert: values have shape {inserted.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
@@ -420,8 +420,8 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     updates = arguments.held(v, value.dtype, "put", "v")
     if not index.size or not updates.size:
         return
-    places = bounded("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
-    refuse_at_once([places])
+    places = check_bounds("put", ind, reshaped(index, (index.size,)), value.size, 0, mode)
+    check_pending_indices([places])
     repeated = resize(wrap(updates), index.size).node
     flat = op("scatter", reshaped(value, (value.size,)), repeated, places, axes=(0,), mode="set")
     a[...] = wrap(reshaped(flat, value.shape))

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.indexing import bounded
+from weft.array.indexing import check_bounds
 from weft.dtypes.formats import BOOL, INT64
-from weft.dtypes.parse import layout, liked, spelled
+from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import arrays, broadcast, cast, node, number, op, reshaped
 from weft.process.docstrings import complete_docs, complete_each
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
@@ -46,7 +46,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
     shape = arguments.shape_tuple(dimensions, "indices", "dimensions")
-    form = INT64 if dtype is None else spelled(dtype)
+    form = INT64 if dtype is None else parse_dtype(dtype)
     lines = []
     for axis in range(len(shape)):
         thin = tuple(n if a == axis else 1 for a, n in enumerate(shape))
@@ -88,7 +88,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
-    liked(like, "fromfunction")
+    check_like(like, "fromfunction")
     if not callable(function):
         raise DTypeError(f"fromfunction: function must be callable, not {type(function).__name__}")
     return function(*indices(shape, float if dtype is None else dtype), **kwargs)
@@ -123,7 +123,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
         if len(value.shape) != 1:
             raise ShapeError(f"ix_: args[{k}] has shape {value.shape}; a vector is needed")
         if value.dtype == BOOL:
-            value = arguments.of_numpy(np.flatnonzero(wrap(value).numpy())).node
+            value = arguments.from_numpy(np.flatnonzero(wrap(value).numpy())).node
         elif not value.size:
             value = cast(value, INT64)
         out.append(wrap(reshaped(value, tuple(value.size if a == k else 1 for a in range(len(args))))))
@@ -135,7 +135,7 @@ def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array
     k = max(-rows - 1, min(arguments.whole(k, function, "k"), columns + 1))  # all diagonals outside have the same effect
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
-    return arguments.of_numpy(first), arguments.of_numpy(second)
+    return arguments.from_numpy(first), arguments.from_numpy(second)
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -259,9 +259,9 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     (extent,) = arguments.shape_tuple(arguments.whole(n, "mask_indices", "n"), "mask_indices", "n")
     if not callable(mask_func):
         raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
-    ones = arguments.of_numpy(np.ones((extent, extent), np.int64))
+    ones = arguments.from_numpy(np.ones((extent, extent), np.int64))
     first, second = np.nonzero(arguments.looked(mask_func(ones, k), "mask_indices"))
-    return arguments.of_numpy(first), arguments.of_numpy(second)
+    return arguments.from_numpy(first), arguments.from_numpy(second)
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
@@ -326,8 +326,8 @@ def _check_places(function: str, argument: str, indices: Any, size: int, axis: i
     """Return indices checked to lie between 0 and ``size - 1``; negative ones do not count from the end."""
     index = arguments.integer_node(indices, function, argument, bools=True)
     if mode != "raise":
-        return wrap(cast(bounded(function, indices, index, size, axis, mode), INT64))
-    if isinstance(indices, Array) and (index.value is None or LOCAL.trace is not None):  # checked when the result is computed
+        return wrap(cast(check_bounds(function, indices, index, size, axis, mode), INT64))
+    if isinstance(indices, Array) and (index.value is None or CONTEXT.trace is not None):  # checked when the result is computed
         return wrap(op("in_bounds", cast(index, INT64), extent=size, axis=axis, from_end=False))
     content = wrap(index).numpy()
     wrong = content[(content < 0) | (content >= size)]

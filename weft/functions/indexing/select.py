@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import operands
-from weft.array.indexing import bounded
+from weft.array.indexing import check_bounds
 from weft.dtypes.formats import BOOL
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import zeros_like
@@ -152,7 +152,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     if mode == "raise" and index.dtype.kind == "signed":  # negative numbers are out of range
         index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
     shape = arguments.broadcast_shapes("choose", index.shape, *(v.shape for v in values))
-    index = broadcast(bounded("choose", a, index, len(values), 0, mode), shape)
+    index = broadcast(check_bounds("choose", a, index, len(values), 0, mode), shape)
     result = broadcast(values[0], shape)
     for k, value in enumerate(values[1:], 1):
         result = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, result)

@@ -9,15 +9,15 @@ import numpy as np
 
 from weft.array import Array, ndarray, wrap
 from weft.array.convert import numpy_node
-from weft.array.indexing import bounded, refuse_at_once
+from weft.array.indexing import check_bounds, check_pending_indices
 from weft.array.operations import truth
 from weft.dtypes.formats import DEFAULT, INT64
-from weft.dtypes.parse import spelled, to_tuple
+from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped
-from weft.functions.support.try_numpy import by_numpy
-from weft.graph.primitives.meeting import ADD, adding
+from weft.functions.support.try_numpy import try_numpy
+from weft.graph.primitives.meeting import ADD, scatter_add_mode
 from weft.process.docstrings import complete_docs, complete_each
 
 
@@ -55,14 +55,14 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     [[2, 1], [4, 3]]
     """
     if out is None and mode == "raise" and type(a) is type(indices) is ndarray:
-        result = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
+        result = try_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
         if result is not None:
             return result
     value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = arguments.axis_index(axis, len(value.shape), "take")
-    index = bounded("take", indices, index, value.shape[axis], axis, mode)
+    index = check_bounds("take", indices, index, value.shape[axis], axis, mode)
     picked, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
     order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(picked.shape)))
     return finish(permuted(picked, order), out, "take")
@@ -86,7 +86,7 @@ def _full_indices(
     other_extents = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
     shape = list(arguments.broadcast_shapes(function, *other_extents))
     shape[axis] = index.shape[axis]
-    index = bounded(function, indices, index, value.shape[axis], axis, mode)
+    index = check_bounds(function, indices, index, value.shape[axis], axis, mode)
     places = []
     for a in range(len(shape)):
         if a == axis:
@@ -160,7 +160,7 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
     value, places, shape = _full_indices("put_along_axis", arr.node, indices, axis, mode)
     updates = broadcast(arguments.held(values, value.dtype, "put_along_axis", "values"), shape)
-    refuse_at_once(places)
+    check_pending_indices(places)
     result = op("scatter", value, updates, *places, axes=tuple(range(len(shape))), mode="set")
     arr[...] = wrap(reshaped(result, arr.shape))
 
@@ -207,7 +207,7 @@ def _bounded(
     """Return the indices checked or adjusted according to ``mode``."""
     if len(places) != len(axes):
         return places  # the primitive raises the error
-    return [bounded(function, i, p, value.shape[a], a, mode) for i, p, a in zip(indices, places, axes, strict=True)]
+    return [check_bounds(function, i, p, value.shape[a], a, mode) for i, p, a in zip(indices, places, axes, strict=True)]
 
 
 def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
@@ -226,7 +226,7 @@ def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: 
     if arguments.broadcast_shapes(function, values.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {values.shape}, but the indexed slices have shape {shape}")
     places = _bounded(function, value, index_arrays, places, where, mode)
-    how = adding(value.dtype) if how == ADD else how
+    how = scatter_add_mode(value.dtype) if how == ADD else how
     return wrap(op("scatter", value, broadcast(values, shape), *places, axes=where, mode=how))
 
 
@@ -304,7 +304,7 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
     hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
-    return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
+    return wrap(cast(hit, DEFAULT.real if dtype is None else parse_dtype(dtype)))
 
 
 def nonzero(a: Any) -> tuple[Array, ...]:

@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.array import Array, ndarray, wrap
 from weft.dtypes.formats import INT64, summed
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
 from weft.functions.creation.matrices import diagonal_number
 from weft.functions.support.arguments import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
-from weft.functions.support.try_numpy import by_numpy
+from weft.functions.support.try_numpy import try_numpy
 from weft.process.docstrings import complete_docs, complete_each
 
 
@@ -89,7 +89,7 @@ def diag(v: Any, k: int = 0) -> Array:
     [[1, 0], [0, 2]]
     """
     if type(v) is ndarray and type(k) is int:
-        result = by_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
+        result = try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
         if result is not None:
             return result
     value = node(v, "diag", "v")
@@ -158,7 +158,7 @@ def trace(
 def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:
     """Return the sums of the diagonals of the matrices in two axes."""
     line = line_of(function, x, offset, axis1, axis2)
-    line = cast(line, summed(line.dtype) if dtype is None else spelled(dtype))
+    line = cast(line, summed(line.dtype) if dtype is None else parse_dtype(dtype))
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
 
 

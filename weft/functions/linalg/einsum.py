@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array
 from weft.array.convert import array_operands
 from weft.dtypes.formats import BOOL, INT64
-from weft.dtypes.parse import layout, read_integers, spelled
+from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support.arguments import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
 from weft.graph.primitives.precision import asked
@@ -88,7 +88,7 @@ def _cast_operands(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
     """Cast the operands to ``dtype``, or to their common dtype."""
     if dtype is None:
         return list(array_operands(*xs))
-    form, nodes = spelled(dtype), [node(x, "einsum", "operands") for x in xs]
+    form, nodes = parse_dtype(dtype), [node(x, "einsum", "operands") for x in xs]
     for k, n in enumerate(nodes):
         if not may_cast(n.dtype, form, casting, "einsum"):
             raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")

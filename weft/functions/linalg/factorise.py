@@ -14,7 +14,7 @@ from weft.functions.elementwise.ufuncs import equal, isnan
 from weft.functions.indexing.where import where
 from weft.functions.linalg.norms import norm
 from weft.functions.linalg.solvers import inv, matrix, slogdet
-from weft.functions.support.arguments import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
+from weft.functions.support.arguments import Node, cast, conjugate, from_numpy, node, number, op, reduced, reshaped
 from weft.graph.primitives.linear_algebra import check, qr_parts, svd_parts, transposed, unpacked
 from weft.process.docstrings import complete_docs, complete_each
 
@@ -80,7 +80,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     check("cholesky", value, True)
     if not upper:
         return wrap(op("cholesky", value))
-    return wrap(transposed(conjugated(op("cholesky", transposed(conjugated(value))))))
+    return wrap(transposed(conjugate(op("cholesky", transposed(conjugate(value))))))
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:
@@ -114,7 +114,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     check("qr", value)
     if mode == "raw":
         parts: Any = np.linalg.qr(wrap(value).numpy(), mode="raw")
-        return of_numpy(parts[0]), of_numpy(parts[1])
+        return from_numpy(parts[0]), from_numpy(parts[1])
     form = "reduced" if mode == "r" else mode
     q, r = unpacked(op("qr", value, mode=form), *qr_parts(value.shape, form))
     return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))

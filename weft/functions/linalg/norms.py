@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import FLOAT64, INEXACT, Format
 from weft.dtypes.parse import to_tuple
-from weft.errors import ShapeError, as_called, short
+from weft.errors import ShapeError, name_called_function, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, broadcast, cast, floating, node, number, op, permuted, reduced, reshaped
 from weft.process.docstrings import complete_docs
@@ -56,7 +56,7 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 
 def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
     if not isinstance(ord, int | float | np.number):
-        raise ValueError(as_called(f"norm: ord={short(ord)} is not a norm of vectors"))
+        raise ValueError(name_called_function(f"norm: ord={short(ord)} is not a norm of vectors"))
     if ord == 0:
         return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype.part), axes, keepdims)
     if ord == 1:
@@ -112,7 +112,7 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
         return _singular_value_norm(value, row, column, keepdims, ord)
     if ord not in (1, -1, math.inf, -math.inf):
         message = f"norm: ord={short(ord)} is not a norm of matrices; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
-        raise ValueError(as_called(message))
+        raise ValueError(name_called_function(message))
     summing, over = (row, column) if abs(ord) == 1 else (column, row)
     sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
     out = _extreme(sums, (over,), True, ord > 0)

@@ -9,18 +9,18 @@ import numpy as np
 
 from weft.array import Array, matrix_products, ndarray, wrap
 from weft.array.convert import array_operands, operands
-from weft.array.indexing import as_ints
+from weft.array.indexing import resolve_scalar_indices
 from weft.array.matrix_products import contracted
 from weft.dtypes.formats import BOOL, FLOATS, INT64, INTEGERS
 from weft.dtypes.parse import layout, to_tuple
-from weft.eager.peek import at_hand
+from weft.eager.peek import peek
 from weft.errors import AxisError, ShapeError
 from weft.functions.elementwise.ufuncs import describe
 from weft.functions.linalg.diagonals import line_of, sum_of
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments, gufunc_arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, op, permuted, reshaped, sliced
-from weft.functions.support.try_numpy import by_numpy
+from weft.functions.support.try_numpy import try_numpy
 from weft.functions.support.unbound import unbound
 from weft.process.docstrings import complete_docs, complete_each
 
@@ -149,7 +149,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     a, b = array_operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(contracted(reshaped(arguments.conjugated(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contracted(reshaped(arguments.conjugate(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
 def inner(a: Any, b: Any) -> Array:
@@ -201,7 +201,7 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     [[3, 4], [6, 8]]
     """
     if out is None and type(a) is type(b) is ndarray and a.dtype == b.dtype:
-        result = by_numpy(np.outer, a, b, most=a.size * b.size)
+        result = try_numpy(np.outer, a, b, most=a.size * b.size)
         if result is not None:
             return result
     a, b = array_operands(a, b)
@@ -233,7 +233,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     (2, 4)
     """
     a, b = array_operands(a, b)
-    axes = as_ints(axes)
+    axes = resolve_scalar_indices(axes)
     if isinstance(axes, int) or getattr(axes, "shape", None) == ():
         axes = arguments.whole(axes, "tensordot", "axes")
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
@@ -289,7 +289,7 @@ def _vecdot(a: Node, b: Node) -> Node:
         raise AxisError(f"vecdot: x1 {a.shape} and x2 {b.shape} must have one axis at least")
     if a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along the axis, the last of these")
-    product = op("multiply", arguments.conjugated(a), b)
+    product = op("multiply", arguments.conjugate(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # bools: the result is true if a product is
     return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
 
@@ -415,11 +415,11 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     lead = arguments.broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
     flat = all([n.shape[-1] == 2 for n in sides])
     place = 0 if flat else arguments.axis_index(axisc, len(lead) + 1, "cross", "axisc")
-    components = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else at_hand(*sides)
+    components = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else peek(*sides)
     if components is not None:
         with np.errstate(all="ignore"):
             parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])
-        return arguments.of_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
+        return arguments.from_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
     u, v = ([wrap(broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
     parts = _cross_components(u, v)
@@ -503,7 +503,7 @@ def vecmat(
 def _vecmat(a: Node, b: Node) -> Node:
     if len(b.shape) < 2 or not a.shape or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
-    row = matmul(wrap(op("reshape", arguments.conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
+    row = matmul(wrap(op("reshape", arguments.conjugate(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
     return row.reshape((*row.shape[:-2], row.shape[-1])).node
 
 

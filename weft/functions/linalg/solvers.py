@@ -222,10 +222,10 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     largest = part(real, 0, 0, 1) if real.size else real
     is_counted = op("greater", real, op("multiply", largest, threshold)) if real.size else op("greater", real, real)
     divisor = op("where", is_counted, s, number(1, s.dtype))
-    inner = product(permuted(arguments.conjugated(u), (1, 0)), columns)
+    inner = product(permuted(arguments.conjugate(u), (1, 0)), columns)
     inner = op("where", reshaped(is_counted, (*is_counted.shape, 1)), op("divide", inner, reshaped(divisor, (*s.shape, 1))),
                number(0, inner.dtype))
-    x = product(permuted(arguments.conjugated(vh), (1, 0)), inner)
+    x = product(permuted(arguments.conjugate(vh), (1, 0)), inner)
     rank = op("reduce_sum", cast(is_counted, INT64), axes=(0,), keepdims=False)
     residual = op("abs", op("subtract", columns, product(left, x)))
     residuals = op("reduce_sum", op("square", residual), axes=(0,), keepdims=False)

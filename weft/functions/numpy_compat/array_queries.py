@@ -10,8 +10,8 @@ import numpy as np
 from weft.array import Array, Scalar, own
 from weft.array.views import shown, unused_memory
 from weft.dtypes.formats import COMPLEX, FLOATS
-from weft.dtypes.parse import layout, liked
-from weft.errors import said_by
+from weft.dtypes.parse import check_like, layout
+from weft.errors import name_numpy_errors
 from weft.functions.creation.fill import array, asarray
 from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
@@ -155,7 +155,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     (True, False, True)
     """
     most: Any = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
-    with said_by("shares_memory"):
+    with name_numpy_errors("shares_memory"):
         return bool(builtins.any([np.shares_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 
 
@@ -174,7 +174,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     (True, False)
     """
     most: Any = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
-    with said_by("may_share_memory"):
+    with name_numpy_errors("may_share_memory"):
         return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
 
 
@@ -214,7 +214,7 @@ def asanyarray(
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
-    liked(like, "asanyarray")
+    check_like(like, "asanyarray")
     layout(order, "asanyarray")
     return asarray(a, dtype, order, device=device, copy=copy)
 
@@ -237,7 +237,7 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
     (3, 2)
     """
-    liked(like, "ascontiguousarray")
+    check_like(like, "ascontiguousarray")
     result = asarray(a, dtype)
     if not result.ndim:
         return own(result.node).reshape(1)
@@ -262,7 +262,7 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
     """
-    liked(like, "asfortranarray")
+    check_like(like, "asfortranarray")
     return ascontiguousarray(a, dtype)
 
 
@@ -330,7 +330,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
     [1, 2]
     """
-    liked(like, "require")
+    check_like(like, "require")
     words = [requirements] if isinstance(requirements, str) else several(requirements or (), "require", "requirements")
     letters = [str(r).upper()[:1] for r in words]
     if "F" in letters:

@@ -8,7 +8,7 @@ import numpy as np
 
 import weft
 from weft.dtypes.formats import FLOATS
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 
 
 def introduce(backends: Any) -> None:
@@ -31,6 +31,6 @@ def introduce(backends: Any) -> None:
             return x.numpy()
 
         def is_float_type(self, x: Any) -> bool:
-            return spelled(x.dtype) in FLOATS
+            return parse_dtype(x.dtype) in FLOATS
 
     backends.WeftBackend = WeftBackend  # keeps it alive: einops finds backends by __subclasses__

@@ -10,7 +10,7 @@ from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import exact_operands, number_node
 from weft.dtypes.api import result_type
 from weft.dtypes.formats import DEFAULT
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.functions.creation.ranges import arange, linspace
 from weft.functions.shape.axes import moveaxis
@@ -101,7 +101,7 @@ class _Joiner:
         """Return a number as a vector, in the dtype of the arrays beside it unless it has its own."""
         arrays = [o for o in neighbours if isinstance(o, Array | np.generic)]
         if type(x) in (int, float, bool) and arrays:
-            return own(number_node(x, spelled(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
+            return own(number_node(x, parse_dtype(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
         return own(node(x, "r_")).reshape(1)
 
     @staticmethod

@@ -16,12 +16,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.habits import Flat as flatiter
 from weft.dtypes.api import result_type
-from weft.dtypes.parse import spelled, to_tuple
+from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation.fill import zeros
 from weft.functions.shape.broadcasting import broadcast_to
 from weft.functions.shape.join_split import stack
-from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, looked, node, of_numpy, op, shape_tuple
+from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, from_numpy, looked, node, op, shape_tuple
 from weft.functions.support.unbound import unbound
 
 
@@ -216,7 +216,7 @@ def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
     if len(dtypes) != len(operands):
         raise ValueError(f"nditer: op_dtypes has {len(dtypes)} dtypes for {len(operands)} arrays")
     for k, x in existing.items():
-        if dtypes[k] is not None and spelled(dtypes[k]) is not x.node.dtype:
+        if dtypes[k] is not None and parse_dtype(dtypes[k]) is not x.node.dtype:
             raise DTypeError(f"nditer: op_dtypes[{k}] is {dtypes[k]}, op[{k}] has dtype {x.dtype}: cast it with .astype first")
     if len(existing) == len(operands):
         return [*existing.values()]
@@ -299,7 +299,7 @@ class ndenumerate:  # noqa: N801  NumPy's name
 
     def __next__(self) -> tuple[tuple[int, ...], Array]:
         place, element = next(self._elements)
-        return place, of_numpy(element)
+        return place, from_numpy(element)
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
@@ -446,7 +446,7 @@ class vectorize:  # noqa: N801  NumPy's name
         self._dimensions = None if signature is None else _dimensions(signature)
         self.pyfunc: Any = pyfunc
         self.cache, self.excluded = cache, frozenset(excluded or ())
-        self.otypes = None if otypes is None else [spelled(t) for t in otypes]
+        self.otypes = None if otypes is None else [parse_dtype(t) for t in otypes]
         self._doc = doc
         self.__doc__ = doc or (pyfunc or type(self)).__doc__ or type(self).__doc__
         self.__name__ = getattr(pyfunc, "__name__", "vectorize")

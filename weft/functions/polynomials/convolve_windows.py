@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import array_operands
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
-from weft.errors import ShapeError, said_by
+from weft.errors import ShapeError, name_numpy_errors
 from weft.functions.elementwise.ufuncs import abs, exp, sin, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.support import arguments
@@ -42,7 +42,7 @@ def _correlate_vectors(function: str, a: Any, v: Any, mode: str, is_reversed: bo
     line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
     if is_reversed:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
-    full = _sum_products(line, window if is_reversed else arguments.conjugated(window), m)
+    full = _sum_products(line, window if is_reversed else arguments.conjugate(window), m)
     return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
 
 
@@ -50,7 +50,7 @@ def _sum_products(line: Node, window: Node, m: int) -> Node:
     """Return all sums of products; complex operands are split into their parts."""
     if line.dtype not in COMPLEX:
         return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **asked(line.dtype))
-    (a, b), (c, d) = arguments.parts_of(line), arguments.parts_of(window)
+    (a, b), (c, d) = arguments.split_complex(line), arguments.split_complex(window)
     ac, bd, ad, bc = (_sum_products(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
@@ -97,8 +97,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 def _window(name: str, M: Any, *more: float) -> Array:  # noqa: N803  NumPy's name
     """Return NumPy's window in the default dtype."""
-    size = float(arguments.one_number(M, name, "M"))
-    with said_by(name), np.errstate(all="ignore"):
+    size = float(arguments.check_real_scalar(M, name, "M"))
+    with name_numpy_errors(name), np.errstate(all="ignore"):
         return wrap(cast(node(getattr(np, name)(size, *more), name), DEFAULT.real))
 
 
@@ -174,7 +174,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    return _window("kaiser", M, float(arguments.one_number(beta, "kaiser", "beta")))
+    return _window("kaiser", M, float(arguments.check_real_scalar(beta, "kaiser", "beta")))
 
 
 # ---- functions of signals

@@ -9,9 +9,9 @@ import numpy as np
 
 from weft.array import Array, Scalar, wrap
 from weft.array.convert import exact_operands, operands
-from weft.array.indexing import as_ints
-from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT64, complexed, promote
-from weft.errors import ShapeError, said_by
+from weft.array.indexing import resolve_scalar_indices
+from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT64, complex_format, promote
+from weft.errors import ShapeError, name_numpy_errors
 from weft.functions.creation.fill import asarray
 from weft.functions.linalg.factorise import eigvals
 from weft.functions.polynomials.convolve_windows import convolve
@@ -178,7 +178,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     over, under = operands(wrap(_coefficients("polydiv", above, "u")), wrap(_coefficients("polydiv", below, "v")))
     dtype = floating(over).dtype
     results = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
-    quotient, rest = (_wrap_like(arguments.of_numpy(x, dtype), u, v) for x in results)
+    quotient, rest = (_wrap_like(arguments.from_numpy(x, dtype), u, v) for x in results)
     return quotient, rest
 
 
@@ -254,7 +254,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         line = wrap(floating(line.node))
         powers = np.arange(line.size, 0, -1)
         line = line / (powers if DEFAULT.wide else powers.astype(line.dtype))
-        form = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
+        form = complex_format(line.node.dtype) if isinstance(c, complex) else line.node.dtype
         line = concat([line, wrap(number(c, form)).reshape(1)])
     return _wrap_like(line, p)
 
@@ -376,11 +376,11 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     weights = None if w is None else arguments.looked(arguments.held(w, FLOAT64, "polyfit", "w"), "polyfit")
     like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in contents) else DEFAULT.real
     fit: Any = np.polyfit
-    with said_by("polyfit"):
+    with name_numpy_errors("polyfit"):
         result = fit(*(_wide(k) for k in contents), deg, rcond, full, weights, cov)
     if not isinstance(result, tuple):
-        return arguments.of_numpy(result, like)
-    return tuple(arguments.of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in result)
+        return arguments.from_numpy(result, like)
+    return tuple(arguments.from_numpy(f, like) if isinstance(f, np.ndarray) else f for f in result)
 
 
 def roots(p: Any) -> Array:
@@ -411,7 +411,7 @@ def roots(p: Any) -> Array:
         raise ShapeError(f"roots: p has shape {content.shape}; a vector of coefficients is needed")
     wide = content.astype(np.complex128 if content.dtype.kind == "c" else np.float64)
     is_single = content.dtype in (np.float32, np.complex64) if DEFAULT.wide else content.dtype not in (np.float64, np.complex128)
-    return arguments.of_numpy(np.roots(wide), FLOAT32 if is_single else FLOAT64)
+    return arguments.from_numpy(np.roots(wide), FLOAT32 if is_single else FLOAT64)
 
 
 class poly1d:  # noqa: N801  NumPy's name
@@ -545,7 +545,7 @@ class poly1d:  # noqa: N801  NumPy's name
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, times: int) -> poly1d:
-        times = as_ints(times)
+        times = resolve_scalar_indices(times)
         if isinstance(times, bool) or not isinstance(times, int) or times < 0:
             raise ValueError(f"poly1d: the power {times!r} must be an integer that is not negative")
         result = poly1d(np.ones(1, self.coeffs.dtype))

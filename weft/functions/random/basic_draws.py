@@ -16,14 +16,14 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import number_node, operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
-from weft.dtypes.parse import spelled
-from weft.eager.peek import at_hand
-from weft.errors import DTypeError, ShapeError, as_called
+from weft.dtypes.parse import parse_dtype
+from weft.eager.peek import peek
+from weft.errors import DTypeError, ShapeError, name_called_function
 from weft.functions.random import state
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, cast, number, op
 from weft.process.docstrings import complete_docs
-from weft.runtime.traced_int import GIVEN, Given, computed
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
 __all__ = [
     "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",
@@ -33,14 +33,14 @@ _NUMBERS = frozenset((int, float))
 
 
 def _float_dtype(dtype: Any, function: str) -> Format:
-    form = DEFAULT.real if dtype is None else spelled(dtype)
+    form = DEFAULT.real if dtype is None else parse_dtype(dtype)
     if form not in FLOATS:
         raise DTypeError(f"{function}: dtype={form} must be a float dtype; use wf.random.integers for integers")
     return form
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    if all([type(p) in _NUMBERS or type(p) is Given for p in parameters]):
+    if all([type(p) in _NUMBERS or type(p) is TracedInt for p in parameters]):
         return () if size is None else arguments.shape_tuple(size, function, "size")
     shapes = [arguments.shape_of(p, function) for p in parameters]
     shape = arguments.broadcast_shapes(function, *shapes)
@@ -102,7 +102,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     """
     form = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = state.drawn(state.unit_interval, key, "uniform", shape, form)
+    unit = state.drawn(state.uniform_node, key, "uniform", shape, form)
     are_numbers = arguments.is_number(low) and arguments.is_number(high)
     width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
     return _scale_unit(unit, low, width)
@@ -135,7 +135,7 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     form = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
     refuse("normal", "scale", scale, NOT_NEGATIVE)
-    return _scale_unit(state.drawn(state.gauss, key, "normal", shape, form), loc, scale)
+    return _scale_unit(state.drawn(state.normal_node, key, "normal", shape, form), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -218,7 +218,7 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     dtype('bool')
     """
     shape = _size(size, "bernoulli", p)
-    unit = state.drawn(state.unit_interval, key, "bernoulli", shape, FLOAT32)
+    unit = state.drawn(state.uniform_node, key, "bernoulli", shape, FLOAT32)
     if arguments.is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
@@ -255,26 +255,28 @@ def integers(
         raise DTypeError("integers: low is None; an integer or an array of them is needed")
     if high is None:
         low, high = 0, low
-    form = INT64 if dtype is None else spelled(dtype)
+    form = INT64 if dtype is None else parse_dtype(dtype)
     if form not in INTEGERS and form is not BOOL:
         raise DTypeError(f"integers: dtype={form} must be an integer dtype")
     shape = _size(size, "integers", low, high)
     if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
         first, width = int(low), int(high) - int(low) + bool(endpoint)
         if width < 1:
-            raise ValueError(as_called(f"integers: there is no integer from low={low} to high={high}"))
+            raise ValueError(name_called_function(f"integers: there is no integer from low={low} to high={high}"))
         least, greatest = (0, 1) if form is BOOL else (form.least, form.greatest)
         if first < least or first + width - 1 > greatest:
-            raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype"))
-        word = None if shape else state.drawn_word(key, "integers")
+            raise ValueError(
+                name_called_function(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype")
+            )
+        word = None if shape else state.draw_int(key, "integers")
         if word is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
-        return wrap(state.integers_of(state.wide(state.words_of(key, "integers"), shape), width, first, form))
+        return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
-    offset = state.high_product(wrap(state.wide(state.words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    offset = state.high_product(wrap(state.wide(state.open_words(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
     return wrap(cast(op("add", cast(offset.node, INT64), start), form))
 
 
@@ -307,9 +309,9 @@ def refuse(function: str, parameter: str, value: Any, rule: Rule) -> None:
     """Raise ValueError if a parameter breaks its rule. Pending and traced values are not checked."""
     current = value if type(value) in (int, float) else _current_value(value)
     broken = current is not None and rule[1](current)
-    if bool(broken) if type(broken) in GIVEN else broken is not False and np.any(broken):
+    if bool(broken) if type(broken) in TRACED_TYPES else broken is not False and np.any(broken):
         argument = f"{parameter}={value}" if current is value else parameter
-        raise ValueError(as_called(f"{function}: {argument} {rule[0]}"))
+        raise ValueError(name_called_function(f"{function}: {argument} {rule[0]}"))
 
 
 def refuse_all(function: str, parameters: Iterable[str], values: Iterable[Any]) -> None:
@@ -323,13 +325,13 @@ def refuse_all(function: str, parameters: Iterable[str], values: Iterable[Any]) 
         if left is None or mode is None or right is None:
             return
         if np.any((left > mode) | (mode > right) | (left == right)):
-            raise ValueError(as_called("triangular: left <= mode <= right and left < right are needed"))
+            raise ValueError(name_called_function("triangular: left <= mode <= right and left < right are needed"))
 
 
 def _current_value(value: Any) -> Any:
     """Return the value that a parameter has now, or None if it is pending or traced."""
     if isinstance(value, Array):
-        arrays = None if value.weak else at_hand(value.node)
+        arrays = None if value.weak else peek(value.node)
         return None if arrays is None else arrays[0]
     if isinstance(value, list | tuple):
         return None if any([isinstance(x, Array) for x in value]) else np.asarray(value)

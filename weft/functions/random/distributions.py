@@ -16,17 +16,17 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.convert import number_node
 from weft.dtypes.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.indexing.where import where
 from weft.functions.random.basic_draws import refuse_all
-from weft.functions.random.state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
+from weft.functions.random.state import Words, draw_int, drawn, normal_node, open_words, uniform_node, wide
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op
 from weft.graph.source_lines import user_frame, user_line
 from weft.process.docstrings import complete_docs
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import computed
 
 __all__ = [
@@ -45,16 +45,16 @@ class Draw:
 
     def uniform(self) -> Any:
         """Return uniform numbers in [0, 1)."""
-        return wrap(unit_interval(self.words, self.shape, self.dtype))
+        return wrap(uniform_node(self.words, self.shape, self.dtype))
 
     def exponential(self) -> Any:
         """Return exponential numbers of mean 1, bounded away from 0 so that they have a logarithm."""
-        unit = unit_interval(self.words, self.shape, self.dtype)
+        unit = uniform_node(self.words, self.shape, self.dtype)
         drawn = op("negative", op("log1p", op("negative", unit)))
         return wrap(op("maximum", drawn, number(2.0 ** -(self.dtype.mantissa + 3), self.dtype)))
 
     def normal(self) -> Any:
-        return wrap(gauss(self.words, self.shape, self.dtype))
+        return wrap(normal_node(self.words, self.shape, self.dtype))
 
 
 Formula = Callable[..., Any]
@@ -67,7 +67,7 @@ def _parameter(x: Any, dtype: Format) -> Any:
 def _draw_by_formula(
     name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, is_integer: bool,
 ) -> Array:
-    form = DEFAULT.real if dtype is None else spelled(dtype)
+    form = DEFAULT.real if dtype is None else parse_dtype(dtype)
     if form not in FLOATS:
         raise DTypeError(f"{name}: dtype={form} must be a float dtype")
     shape = arguments.broadcast_shapes(name, *(arguments.shape_of(v, name) for v in values))
@@ -90,7 +90,7 @@ def _draw_by_formula(
 
 def _refuse_in_trace(name: str) -> None:
     """Raise TraceError inside a trace: NumPy draws immediately, which a program cannot contain."""
-    trace = LOCAL.trace
+    trace = CONTEXT.trace
     if trace is not None and trace.looks:
         raise TraceError(
             f"{user_line(user_frame())}: NumPy draws random.{name} immediately, which is not possible inside "
@@ -100,8 +100,8 @@ def _refuse_in_trace(name: str) -> None:
 
 def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **options: Any) -> Array:
     _refuse_in_trace(name)
-    word = drawn_word(key, name)
-    seed = int(arguments.looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
+    word = draw_int(key, name)
+    seed = int(arguments.looked(wrap(wide(open_words(key, name), ())), name)) if word is None else word
     numpy_arguments = [arguments.looked(v, name) if isinstance(v, Array) else v for v in values]
     shape = size if size is None else arguments.shape_tuple(size, name, "size")
     try:
@@ -109,8 +109,8 @@ def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
     if result.dtype.kind == "f":
-        return arguments.of_numpy(result.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
-    return arguments.of_numpy(result)
+        return arguments.from_numpy(result.astype((DEFAULT.real if dtype is None else parse_dtype(dtype)).numpy))
+    return arguments.from_numpy(result)
 
 
 def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, is_integer: bool = False) -> Any:
@@ -371,7 +371,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     if count < 0:
         raise ShapeError(f"bytes: length={count} must not be negative")
     _refuse_in_trace("bytes")
-    words = arguments.looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
+    words = arguments.looked(wrap(cast(wide(open_words(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 
 

@@ -134,7 +134,7 @@ class Generator:
     def __init__(self, seed: Any = None) -> None:
         if isinstance(seed, np.random.BitGenerator | BitGenerator):
             seed = seed.seed_seq
-        self._stream = state.stream_of(state.plain_seed(seed, type(self).__name__), type(self).__name__)
+        self._stream = state.make_stream(state.parse_seed(seed, type(self).__name__), type(self).__name__)
 
     uniform, normal = _draw_method(uniform, "uniform"), _draw_method(normal, "normal")
     exponential, integers = _draw_method(exponential, "exponential"), _draw_method(integers, "integers")
@@ -157,7 +157,7 @@ class Generator:
     def permuted(self, x: Any, axis: int | None = None, out: Any = None) -> Array:
         """Permute each row along an axis independently; without an axis, all elements."""
         value = node(x, "permuted")
-        bits = state.wide(state.words_of(self._stream, "permuted"), value.shape if axis is not None else (value.size,))
+        bits = state.wide(state.open_words(self._stream, "permuted"), value.shape if axis is not None else (value.size,))
         if axis is None:
             line = op("reshape", value, shape=(value.size,))
             result = op("reshape", op("gather", line, op("argsort", bits, axis=0), axes=(0,)), shape=value.shape)
@@ -172,7 +172,7 @@ class Generator:
 
     def spawn(self, n_children: int) -> list[Any]:
         """Return independent generators."""
-        seeds = wrap(state.wide(state.words_of(self._stream, "spawn"), (operator.index(n_children),)))
+        seeds = wrap(state.wide(state.open_words(self._stream, "spawn"), (operator.index(n_children),)))
         return [type(self)(int(seed)) for seed in seeds.numpy()]
 
     def __repr__(self) -> str:

@@ -12,19 +12,19 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import FLOAT64, INT64
 from weft.eager.materialise import look
-from weft.eager.peek import at_hand, leaf
-from weft.errors import DTypeError, ShapeError, as_called
-from weft.functions.random.state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
+from weft.eager.peek import leaf, peek
+from weft.errors import DTypeError, ShapeError, name_called_function
+from weft.functions.random.state import draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, permuted, shape_tuple
 from weft.functions.support.binary_search import count_leading
 from weft.kernel.summation import running
 from weft.process.docstrings import complete_docs
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 def _random_order(key: Any, function: str, count: int) -> Node:
-    bits = wide(words_of(key, function), (count,))
-    known_bits = at_hand(bits)
+    bits = wide(open_words(key, function), (count,))
+    known_bits = peek(bits)
     return op("argsort", bits, axis=0) if known_bits is None else leaf(np.argsort(known_bits[0], kind="stable"), INT64)
 
 
@@ -97,7 +97,7 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
 def _take_slices(value: Node, index: Node, axis: int) -> Node:
     """Take slices along an axis; the dimensions of ``index`` replace that axis."""
     lead, rest = len(index.shape), value.nbytes // max(1, value.shape[axis])
-    operands = at_hand(value, index) if rest * index.size <= LOCAL.at_once else None
+    operands = peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None
     if operands is not None:
         return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
     gathered = op("gather", value, index, axes=(axis,))
@@ -186,7 +186,9 @@ def choice(
     value = None if number is not None else _read_slices(a, "choice", "a")
     if value is not None:
         if axis is None and len(value.shape) != 1:
-            raise ValueError(as_called(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows"))
+            raise ValueError(
+                name_called_function(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows")
+            )
         axis = axis_index(axis or 0, len(value.shape), "choice")
     count = number if value is None else value.shape[axis or 0]
     assert count is not None
@@ -212,18 +214,18 @@ def choice(
 def _choose_indices(key: Any, count: int, shape: Shape, replace: bool, weights: Node | None) -> Node:
     total = math.prod(shape)
     if weights is None and replace:
-        word = None if shape else drawn_word(key, "choice")
+        word = None if shape else draw_int(key, "choice")
         if word is not None:
             return integer(word * count >> 64, INT64)
-        return integers_of(wide(words_of(key, "choice"), shape), count, 0, INT64)
-    if weights is not None and not LOCAL.inside:
+        return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
+    if weights is not None and not CONTEXT.transform_depth:
         _check_weights(look(weights), total if not replace else min(total, 1))
     if weights is not None and replace:
-        return _choose_by_weight(drawn(unit_interval, key, "choice", shape, FLOAT64).node, weights, count)
+        return _choose_by_weight(drawn(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
     if weights is None:
         order = _random_order(key, "choice", count)
     else:  # the largest values of log p + Gumbel noise are successive choices without replacement
-        unit = op("subtract", number(1.0, FLOAT64), unit_interval(words_of(key, "choice"), (count,), FLOAT64))
+        unit = op("subtract", number(1.0, FLOAT64), uniform_node(open_words(key, "choice"), (count,), FLOAT64))
         noise = op("log", op("negative", op("log", unit)))
         order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
     first = op("slice", order, start=(0,), step=(1,), shape=(total,))
@@ -243,7 +245,7 @@ def _check_weights(p: np.ndarray, least: int) -> None:
 
 def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
     """Return the number of running sums of the weights that each random number exceeds."""
-    operands = at_hand(unit, weights)
+    operands = peek(unit, weights)
     if operands is not None:
         sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
         index = np.minimum(sums_now.searchsorted(operands[0] * sums_now[-1], "right"), count - 1)  # rounding may give `count`

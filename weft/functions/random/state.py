@@ -14,32 +14,32 @@ import numpy as np
 from weft.array import Array, own, wrap
 from weft.array.convert import numpy_node
 from weft.dtypes.formats import FLOAT64, UINT64, Format
-from weft.eager.peek import at_hand, leaf
-from weft.errors import DTypeError, as_called
+from weft.eager.peek import leaf, peek
+from weft.errors import DTypeError, name_called_function
 from weft.functions.random.stream import Stream
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op, shape_tuple
-from weft.runtime.cell import WRITING, seen_from
-from weft.runtime.context import LOCAL
-from weft.runtime.traced_int import GIVEN, computed
+from weft.runtime.cell import WRITE_LOCK, inside_trace
+from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TRACED_TYPES, computed
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # first word used for split keys; draws never get that far
 
 
-def stream_of(seed: int, function: str) -> Stream:
+def make_stream(seed: int, function: str) -> Stream:
     """Return the sequence of a seed."""
-    return Stream(_make_untraced(_mixed(seed, function)), _make_untraced(0))
+    return Stream(_make_untraced(_hash_seed(seed, function)), _make_untraced(0))
 
 
 def _make_untraced(value: int) -> Array:
     """Return an array that belongs to no trace, even if this module is imported inside one."""
-    with seen_from(None):
+    with inside_trace(None):
         return own(numpy_node(np.asarray(value, np.uint64)))
 
 
-def _mixed(seed: Any, function: str) -> int:
+def _hash_seed(seed: Any, function: str) -> int:
     """Hash a seed to 64 bits (splitmix64): similar seeds give unrelated keys. A traced seed gives a traced key."""
-    return computed(_hash_int, seed, function) if type(seed) in GIVEN else _hash_int(seed, function)
+    return computed(_hash_int, seed, function) if type(seed) in TRACED_TYPES else _hash_int(seed, function)
 
 
 def _hash_int(seed: Any, function: str) -> int:
@@ -48,17 +48,17 @@ def _hash_int(seed: Any, function: str) -> int:
     except TypeError:
         raise DTypeError(f"{function}: the seed must be an integer, not {seed!r}") from None
     if number < 0:
-        raise ValueError(as_called(f"{function}: the seed {number} must not be negative"))
+        raise ValueError(name_called_function(f"{function}: the seed {number} must not be negative"))
     x = ((number & _MASK) + 0x9E3779B97F4A7C15 + (number >> 64)) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
 
 
-_STATE = Stream(_make_untraced(secrets.randbits(64)), _make_untraced(0))
+_HIDDEN_STREAM = Stream(_make_untraced(secrets.randbits(64)), _make_untraced(0))
 
 
-def plain_seed(seed: Any, function: str) -> Any:
+def parse_seed(seed: Any, function: str) -> Any:
     """Return the integer of a seed in any form that NumPy takes: None (a new one each time), several integers, a SeedSequence."""
     if seed is None:
         return secrets.randbits(63)
@@ -97,13 +97,13 @@ def seed(seed: Any = None) -> None:
     >>> a == wf.random.uniform(size=3).tolist()
     True
     """
-    mixed = _mixed(plain_seed(seed, "seed"), "seed")
-    _STATE.key[...] = wrap(_key_of(mixed))
-    _STATE.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
+    mixed = _hash_seed(parse_seed(seed, "seed"), "seed")
+    _HIDDEN_STREAM.key[...] = wrap(_key_of(mixed))
+    _HIDDEN_STREAM.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
 
 
 def _key_of(mixed: Any) -> Node:
-    return mixed.node(UINT64) if type(mixed) in GIVEN else numpy_node(np.asarray(mixed, np.uint64))
+    return mixed.node(UINT64) if type(mixed) in TRACED_TYPES else numpy_node(np.asarray(mixed, np.uint64))
 
 
 def get_state() -> tuple[int, int]:
@@ -122,7 +122,7 @@ def get_state() -> tuple[int, int]:
     >>> a == wf.random.uniform(size=3).tolist()
     True
     """
-    return int(_STATE.key.numpy()), int(_STATE.base.numpy())
+    return int(_HIDDEN_STREAM.key.numpy()), int(_HIDDEN_STREAM.base.numpy())
 
 
 def set_state(state: tuple[int, int], /) -> None:
@@ -153,8 +153,8 @@ def set_state(state: tuple[int, int], /) -> None:
         raise ValueError(f"set_state: the state must be what get_state gave, a pair of ints, not {state!r}") from None
     if not (0 <= key_value <= _MASK and 0 <= position <= _MASK):
         raise ValueError(f"set_state: {state!r} does not fit 64 bits")
-    _STATE.key[...] = wrap(numpy_node(np.asarray(key_value, np.uint64)))
-    _STATE.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
+    _HIDDEN_STREAM.key[...] = wrap(numpy_node(np.asarray(key_value, np.uint64)))
+    _HIDDEN_STREAM.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
 
 
 def key(seed: int, /) -> Array:
@@ -180,7 +180,7 @@ def key(seed: int, /) -> Array:
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
-    return wrap(_key_of(_mixed(seed, "key")))
+    return wrap(_key_of(_hash_seed(seed, "key")))
 
 
 def split(key: Any, num: int = 2, /) -> Array:
@@ -236,9 +236,9 @@ class Words:
     def places(self, count: int) -> tuple[Node, Node]:
         """Reserve ``count`` words; return their key and base, for operations that generate the words themselves."""
         blocks = (count + 3) // 4
-        if self.state is None or LOCAL.trace is not None:
+        if self.state is None or CONTEXT.trace is not None:
             return self._take_pending(blocks)
-        with WRITING:  # no other thread may take the same words
+        with WRITE_LOCK:  # no other thread may take the same words
             bits = self.key, self.state.base.node
             if blocks:
                 self.state.move(blocks)
@@ -254,9 +254,9 @@ class Words:
         return bits
 
 
-def words_of(key: Any, function: str) -> Words:
+def open_words(key: Any, function: str) -> Words:
     """Return the words of a key, a generator's sequence or, for None, the hidden sequence."""
-    stream = _STATE if key is None else key
+    stream = _HIDDEN_STREAM if key is None else key
     if isinstance(stream, Stream):
         return Words(stream.key.node, stream.base.node, stream)
     return Words(_key_node(key, function), number(0, UINT64), None)
@@ -270,17 +270,17 @@ def drawn(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format
 
     ``kind`` identifies a formula with parameters, so that its draws can be made ahead; None disables that.
     """
-    stream = _STATE if key is None else key
+    stream = _HIDDEN_STREAM if key is None else key
     if kind is not None and isinstance(stream, Stream):
         prepared = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
         if prepared is not None:
             return prepared
-    return wrap(formula(words_of(key, function), shape, dtype))
+    return wrap(formula(open_words(key, function), shape, dtype))
 
 
-def drawn_word(key: Any, function: str) -> int | None:
+def draw_int(key: Any, function: str) -> int | None:
     """Draw 64 bits from a sequence as an int; return None if they cannot be computed now."""
-    stream = _STATE if key is None else key
+    stream = _HIDDEN_STREAM if key is None else key
     return stream.next_word(wide) if isinstance(stream, Stream) else None
 
 
@@ -293,15 +293,15 @@ def integer(value: int, dtype: Format) -> Node:
 def wide(words: Words, shape: Shape) -> Node:
     """Return 64 random bits per element, from two words."""
     high, low = words.take(shape), words.take(shape)
-    halves = at_hand(high, low)
+    halves = peek(high, low)
     if halves is not None:
         return leaf(np.asarray(halves[0].astype(np.uint64) << np.uint64(32) | halves[1]), UINT64)
     return op("bitwise_or", op("bitwise_left_shift", cast(high, UINT64), number(32, UINT64)), cast(low, UINT64))
 
 
-def integers_of(bits: Node, width: int, first: int, dtype: Format) -> Node:
+def scale_to_range(bits: Node, width: int, first: int, dtype: Format) -> Node:
     """Return ``first`` plus integers below ``width``: the upper half of ``bits * width``."""
-    values = at_hand(bits)
+    values = peek(bits)
     if values is None:
         offset = bits if width == 2**64 else high_product(wrap(bits), wrap(number(width, UINT64)), width < 2**32).node
         return cast(op("add", offset, number(first & _MASK, UINT64)) if first else offset, dtype)
@@ -321,11 +321,11 @@ def high_product(bits: Any, width: Any, narrow: bool) -> Any:
     return (bits >> 32) * (width >> 32) + (middle >> 32) + (cross >> 32)
 
 
-def unit_interval(words: Words, shape: Shape, dtype: Format) -> Node:
+def uniform_node(words: Words, shape: Shape, dtype: Format) -> Node:
     """Return uniform numbers in [0, 1), from as many of the top bits as the dtype holds exactly."""
     bits = wide(words, shape) if dtype == FLOAT64 else words.take(shape)
     kept_bits, word_bits = dtype.mantissa + 1, 8 * bits.dtype.bytes
-    values = None if dtype.narrow else at_hand(bits)
+    values = None if dtype.narrow else peek(bits)
     if values is not None:
         unit = (values[0] >> (word_bits - kept_bits)).astype(dtype.numpy) * dtype.numpy.type(2.0**-kept_bits)
         return leaf(np.asarray(unit), dtype)
@@ -335,16 +335,16 @@ def unit_interval(words: Words, shape: Shape, dtype: Format) -> Node:
 
 def decay(words: Words, shape: Shape, dtype: Format) -> Node:
     """Return exponentially distributed numbers of mean 1."""
-    return op("negative", op("log1p", op("negative", unit_interval(words, shape, dtype))))
+    return op("negative", op("log1p", op("negative", uniform_node(words, shape, dtype))))
 
 
-def gauss(words: Words, shape: Shape, dtype: Format) -> Node:
+def normal_node(words: Words, shape: Shape, dtype: Format) -> Node:
     """Return normal numbers (Box and Muller): the radius from one word (two for float64), the angle from another."""
     form = dtype.computed
     if form == FLOAT64:
-        unit = op("subtract", number(1.0, form), unit_interval(words, shape, form))
+        unit = op("subtract", number(1.0, form), uniform_node(words, shape, form))
     else:  # all 32 bits, so that tails reach 6.7 standard deviations
         unit = op("multiply", op("add", cast(words.take(shape), form), number(0.5, form)), number(2.0**-32, form))
-    angle = op("multiply", unit_interval(words, shape, form), number(2 * math.pi, form))
+    angle = op("multiply", uniform_node(words, shape, form), number(2 * math.pi, form))
     radius = op("sqrt", op("multiply", op("log", unit), number(-2.0, form)))
     return cast(op("multiply", radius, op("cos", angle)), dtype)

@@ -6,16 +6,16 @@ from typing import Any
 
 from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, FLOATS, UINT32, Format, holds
 from weft.errors import DTypeError
-from weft.functions.random.state import words_of
+from weft.functions.random.state import open_words
 from weft.functions.support.arguments import Node, cast, number, op
 
-WAYS = ("nearest", "stochastic", "toward zero", "up", "down")
+ROUNDING_MODES = ("nearest", "stochastic", "toward zero", "up", "down")
 
 
 def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
     """Cast ``value`` to a float format with the given rounding. The derivative is that of a plain cast."""
-    if rounding not in WAYS:
-        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, WAYS))}")
+    if rounding not in ROUNDING_MODES:
+        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, ROUNDING_MODES))}")
     if form not in FLOATS or value.dtype in COMPLEX:
         raise DTypeError(f"astype: rounding={rounding!r} is for casts to floats, not of {value.dtype} to {form}")
     if rounding == "nearest" or holds(form, value.dtype):
@@ -26,7 +26,7 @@ def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
     size = op("abs", constant)
     low, high, part = _find_neighbours(size, wide, form)
     if rounding == "stochastic":
-        rounds_up = op("less", words_of(key, "astype").take(value.shape), part)
+        rounds_up = op("less", open_words(key, "astype").take(value.shape), part)
     else:
         low = op("minimum", low, number(form.largest, wide))  # only rounding away from zero gives infinity
         rounds_up = op("less", low, size)

@@ -19,11 +19,13 @@ from weft.array.convert import numpy_node
 from weft.eager import policy
 from weft.eager.peek import leaf
 from weft.functions.support.arguments import Node, Shape, op
-from weft.runtime.cell import WRITING
+from weft.runtime.cell import WRITE_LOCK
 
-AHEAD = 1024  # positions (blocks) prepared at a time
-FEW = 128  # largest number of elements of a prepared draw
-MOST = 8 * FEW // 4  # largest number of blocks of a prepared draw: its formula takes words at most eight times
+PREPARED_BLOCKS = 1024  # positions (blocks) prepared at a time
+MAX_PREPARED_ELEMENTS = 128  # largest number of elements of a prepared draw
+MAX_DRAW_BLOCKS = (
+    8 * MAX_PREPARED_ELEMENTS // 4
+)  # largest number of blocks of a prepared draw: its formula takes words at most eight times
 
 Formula = Callable[[Any, Shape], Node]  # (source of words, shape) -> numbers
 
@@ -40,13 +42,13 @@ class Stream:
         self.key, self.base = key, base
         self._key: Node | None = None
         self._base: Node | None = None
-        self._place = AHEAD
+        self._place = PREPARED_BLOCKS
         self._words: Node | None = None
         self._prepared: dict[Hashable, tuple[Any, int]] = {}  # four numbers per position, blocks per draw
         self._seen_kinds: set[Hashable] = set()  # kinds drawn since the sequence was last moved from outside
 
     def move(self, blocks: int) -> None:
-        """Advance by ``blocks``. To be called outside of traces, with ``WRITING`` held."""
+        """Advance by ``blocks``. To be called outside of traces, with ``WRITE_LOCK`` held."""
         in_step = self.base._node is self._base
         if policy.is_enabled():
             self.base += _step(blocks)
@@ -63,10 +65,10 @@ class Stream:
         restarted from outside, since that may happen before every draw.
         """
         count = math.prod(shape)
-        if not 0 < count <= FEW:
+        if not 0 < count <= MAX_PREPARED_ELEMENTS:
             return None
         blocks = (count + 3) // 4
-        prepared = self._next((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * AHEAD,))))
+        prepared = self._next((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * PREPARED_BLOCKS,))))
         if prepared is None:
             return None
         (numbers, memory), place = prepared
@@ -76,19 +78,19 @@ class Stream:
 
     def next_word(self, formula: Formula) -> int | None:
         """Return the next draw of one integer as a Python int; None as in :meth:`next`."""
-        prepared = self._next(formula, 1, lambda words: _as_ints(formula(words, (4 * AHEAD,))))
+        prepared = self._next(formula, 1, lambda words: _as_ints(formula(words, (4 * PREPARED_BLOCKS,))))
         return None if prepared is None else prepared[0][prepared[1]]
 
     def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
         """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
         if not policy.is_enabled():
             return None
-        with WRITING:  # no other thread may take the same words
+        with WRITE_LOCK:  # no other thread may take the same words
             if self.base._node is not self._base or self.key._node is not self._key:
-                self._base, self._key, self._place = self.base._node, self.key._node, AHEAD
+                self._base, self._key, self._place = self.base._node, self.key._node, PREPARED_BLOCKS
                 self._seen_kinds.clear()
             prepared = self._prepared.get(kind)
-            if prepared is None or self._place + prepared[1] > AHEAD:
+            if prepared is None or self._place + prepared[1] > PREPARED_BLOCKS:
                 if kind not in self._seen_kinds:
                     self._seen_kinds.add(kind)
                     return None
@@ -101,9 +103,9 @@ class Stream:
 
     def _fill(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
         """Compute the draws of a kind for all positions, on new words if the present ones are nearly used up."""
-        if self._words is None or self._place + MOST > AHEAD:
+        if self._words is None or self._place + MAX_DRAW_BLOCKS > PREPARED_BLOCKS:
             self._prepared.clear()
-            self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (AHEAD + MOST),))
+            self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (PREPARED_BLOCKS + MAX_DRAW_BLOCKS),))
             self._place = 0
         words = _Ahead(self._words, blocks)
         numbers = make(words)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, ndarray, wrap
-from weft.array.convert import common, in_dtype
+from weft.array.convert import common, convert_operand
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
-from weft.dtypes.parse import spelled, to_tuple
+from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.reductions.folds import sum
@@ -20,14 +20,14 @@ from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_docs
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 
 def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
     """Cast the operand to the dtype a mean is computed in; return it and the dtype of the result."""
-    result = floating(value.dtype) if out is None else floating(arguments.widened(value.dtype, out))
+    result = floating(value.dtype) if out is None else floating(arguments.accumulation_format(value.dtype, out))
     if dtype is not None:
-        result = spelled(dtype)
+        result = parse_dtype(dtype)
         if result not in INEXACT:
             raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
     return cast(value, _mean_dtype(value.dtype, result)), result
@@ -54,7 +54,7 @@ def _mean_node(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | 
 
 def _integer_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
     """Compute a mean in an integer dtype: the sum, which may overflow as in NumPy, divided by the count."""
-    axes, mask, value = arguments.axes_of(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
+    axes, mask, value = arguments.reduction_axes(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
     counted = value if mask is None else op("where", mask, value, number(0, dtype))
     total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
     count = number(arguments.extent_of(value.shape, axes), FLOAT64)
@@ -68,7 +68,7 @@ def _count_if_native(a: Any, axis: Any, keepdims: Any) -> int:
     if type(a) is not ndarray or a._base is not None or type(keepdims) is not bool:
         return 0
     content = a._node
-    if content.value is None or content.dtype not in (FLOAT32, FLOAT64) or content.nbytes > LOCAL.small:
+    if content.value is None or content.dtype not in (FLOAT32, FLOAT64) or content.nbytes > CONTEXT.eager_limit:
         return 0
     if axis is None:
         return content.size
@@ -112,10 +112,14 @@ def mean(
     """
     if dtype is None and out is None and where is True and (count := _count_if_native(a, axis, keepdims)):
         return sum(a, axis, keepdims=keepdims) / count
-    if dtype is not None and spelled(dtype) in INTEGERS:
-        return finish(_integer_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
+    if dtype is not None and parse_dtype(dtype) in INTEGERS:
+        return finish(_integer_mean(node(a, "mean", "a"), axis, parse_dtype(dtype), bool(keepdims), where), out, "mean")
     value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
-    axes = arguments.axis_tuple(axis, len(value.shape), "mean") if where is True else arguments.axes_of(axis, value.shape, "mean")
+    axes = (
+        arguments.axis_tuple(axis, len(value.shape), "mean")
+        if where is True
+        else arguments.reduction_axes(axis, value.shape, "mean")
+    )
     arguments.warn_of_empty_mean("mean", value.shape, arguments.extent_of(value.shape, axes))
     mean_node = _mean_node(value, axes, arguments.flag(keepdims, "mean"), _read_mask("mean", where, value))
     return finish(cast(mean_node, result), out, "mean")
@@ -127,7 +131,7 @@ def _variance(
     value, result = _cast_for_mean(function, node(x, function, "a"), dtype, out)
     result = result.part if dtype is None else result
     shape = value.shape
-    axes = arguments.axis_tuple(axis, len(shape), function) if where is True else arguments.axes_of(axis, shape, function)
+    axes = arguments.axis_tuple(axis, len(shape), function) if where is True else arguments.reduction_axes(axis, shape, function)
     arguments.warn_of_freedom(function, arguments.extent_of(shape, axes), ddof)
     mask = _read_mask(function, where, value)
     centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
@@ -175,7 +179,7 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", a, axis, dtype, arguments.freedom_lost("var", ddof, correction), keepdims, where, out, mean)
+    value, result = _variance("var", a, axis, dtype, arguments.check_ddof("var", ddof, correction), keepdims, where, out, mean)
     return finish(cast(value, result), out, "var")
 
 
@@ -190,7 +194,7 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", a, axis, dtype, arguments.freedom_lost("std", ddof, correction), keepdims, where, out, mean)
+    value, result = _variance("std", a, axis, dtype, arguments.check_ddof("std", ddof, correction), keepdims, where, out, mean)
     return finish(cast(arguments.norm_root(value), result), out, "std")
 
 
@@ -241,7 +245,7 @@ def average(
         total_weight = number(arguments.extent_of(shape, arguments.axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
         return averaged, wrap(broadcast(total_weight, averaged.shape))
     pair, dtype = common((a, weights), promote, weak)
-    value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
+    value, weight = (n if isinstance(n, Node) else convert_operand(n, dtype) for n in pair)
     result = floating(dtype)
     within = _mean_dtype(dtype, result)
     value, weight = cast(value, within), cast(weight, within)

@@ -11,10 +11,10 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.dtypes.formats import BOOL, INT64, Format, holds, summed
-from weft.dtypes.parse import spelled
-from weft.eager.native import Shaped, asked_again
-from weft.eager.peek import at_hand, leaf
-from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
+from weft.dtypes.parse import parse_dtype
+from weft.eager.native import NativeShaped, call_after_views
+from weft.eager.peek import leaf, peek
+from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, renamed
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, broadcast, cast, finish, node, number, op, reduced, reshaped
 from weft.graph.node import Node
@@ -23,8 +23,8 @@ from weft.process.docstrings import complete_docs
 
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
     if dtype is not None:
-        return spelled(dtype)
-    return summed(value.dtype) if out is None else arguments.widened(value.dtype, out)
+        return parse_dtype(dtype)
+    return summed(value.dtype) if out is None else arguments.accumulation_format(value.dtype, out)
 
 
 def _fold(
@@ -34,7 +34,7 @@ def _fold(
     value = node(x, function, "a")
     if initial is not None or where is not True:
         return _fold_from(function, value, axis, keepdims, out, dtype, initial, where)
-    axes = arguments.axes_of(axis, value.shape, function)
+    axes = arguments.reduction_axes(axis, value.shape, function)
     if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of bools is any, a product is all
         return _fold_bools("any" if function == "sum" else "all", value, axis, keepdims, out)
     if additive:
@@ -56,16 +56,18 @@ def _fold_from(
     function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
 ) -> Array:
     """Fold with an initial value, over the elements that a mask selects."""
-    value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else arguments.widened(value.dtype, out))
+    value = cast(
+        value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else arguments.accumulation_format(value.dtype, out)
+    )
     start = _NEUTRAL.get(function) if initial is None else initial
     if start is None:
-        raise ValueError(as_called(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
+        raise ValueError(name_called_function(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
     initial_node = arguments.held(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else initial_node
         value = op("where", broadcast(mask, value.shape), value, neutral)
-    axes = arguments.axes_of(axis, value.shape, function)
+    axes = arguments.reduction_axes(axis, value.shape, function)
     if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(initial_node, shape), out, function)
@@ -117,11 +119,11 @@ def sum(
         return _fold("sum", a, axis, keepdims, out, dtype, True, initial, where)
     shaped = _SUMS.get((axis, keepdims))
     if shaped is None:
-        shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _sum_node(value, axis, keepdims))
+        shaped = _SUMS[axis, keepdims] = NativeShaped(lambda value: _sum_node(value, axis, keepdims))
     native = shaped.call
     result = native(a)
     if result is None:
-        result = asked_again(native, a)
+        result = call_after_views(native, a)
     if result is None:
         result = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
         if isinstance(a, Array):
@@ -129,12 +131,14 @@ def sum(
     return result
 
 
-_SUMS: dict[tuple[Any, bool], Shaped] = {}
+_SUMS: dict[tuple[Any, bool], NativeShaped] = {}
 _AXIS_TYPES = (type(None), int)
 
 
 def _sum_node(value: Node, axis: Axis, keepdims: bool) -> Node:
-    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), arguments.axes_of(axis, value.shape, "sum"), keepdims)
+    return reduced(
+        "reduce_sum", cast(value, _sum_dtype(value, None)), arguments.reduction_axes(axis, value.shape, "sum"), keepdims
+    )
 
 
 def prod(
@@ -214,7 +218,7 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
         high, low = node(max(a, axis, keepdims=keepdims), "ptp"), node(min(a, axis, keepdims=keepdims), "ptp")
     except (ShapeError, AxisError) as error:
         raise renamed(error, "ptp") from None
-    high, low = (cast(n, arguments.widened(n.dtype, out)) for n in (high, low))
+    high, low = (cast(n, arguments.accumulation_format(n.dtype, out)) for n in (high, low))
     return finish(op("subtract", high, low), out, "ptp")
 
 
@@ -223,7 +227,7 @@ def _fold_bools(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | 
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
-    axes = arguments.axes_of(axis, value.shape, function)
+    axes = arguments.reduction_axes(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
@@ -279,7 +283,7 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     2
     """
     value = node(a, "count_nonzero", "a")
-    elements = None if axis is not None or keepdims is not False or value.dtype.narrow else at_hand(value)
+    elements = None if axis is not None or keepdims is not False or value.dtype.narrow else peek(value)
     if elements is not None:
         return wrap(leaf(np.asarray(np.count_nonzero(elements[0])), INT64))
     return sum(cast(value, BOOL), axis, INT64, None, keepdims)
@@ -289,11 +293,11 @@ def _find_index(function: str, x: Any, axis: int | None, keepdims: bool, out: Ar
     value = node(x, function, "a")
     if axis is not None and (value.shape or type(axis) is not int):
         axis = arguments.axis_index(axis, len(value.shape), function)
-    axes = arguments.axes_of(axis, value.shape, function)
+    axes = arguments.reduction_axes(axis, value.shape, function)
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
-    if out is not None and not holds(INT64, arguments.widened(INT64, out)):
-        raise DTypeError(f"{function}: out has dtype {arguments.widened(INT64, out)}; indices are int64")
+    if out is not None and not holds(INT64, arguments.accumulation_format(INT64, out)):
+        raise DTypeError(f"{function}: out has dtype {arguments.accumulation_format(INT64, out)}; indices are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(reduced(function, value, axes, keepdims), out, function)
@@ -345,7 +349,13 @@ def _accumulate(
 ) -> Array:
     """Compute a cumulative sum or product; ``flat``: without ``axis``, an array of several dimensions is flattened."""
     value = node(x, function, "a")
-    form = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else arguments.widened(value.dtype, out)
+    form = (
+        parse_dtype(dtype)
+        if dtype is not None
+        else summed(value.dtype)
+        if out is None
+        else arguments.accumulation_format(value.dtype, out)
+    )
     if axis is None and len(value.shape) > 1 and not flat:
         raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)

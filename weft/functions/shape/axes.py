@@ -18,9 +18,9 @@ from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, node, number, op, permuted, reshaped, sliced
-from weft.functions.support.try_numpy import by_numpy
+from weft.functions.support.try_numpy import try_numpy
 from weft.process.docstrings import complete_docs, complete_each
-from weft.runtime.traced_int import GIVEN, Given, computed
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -337,7 +337,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    if (result := by_numpy(np.roll, a, shift, axis=axis)) is not None:
+    if (result := try_numpy(np.roll, a, shift, axis=axis)) is not None:
         return result
     value = node(a, "roll", "a")
     shifts = to_tuple(shift)
@@ -356,13 +356,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
 def _to_shift(n: Any) -> Any:
     """Return a shift as an int, or as a traced int."""
-    return computed(operator.index, n) if type(n) in GIVEN else arguments.whole(n, "roll", "shift")
+    return computed(operator.index, n) if type(n) in TRACED_TYPES else arguments.whole(n, "roll", "shift")
 
 
 def _rolled(value: Node, shift: Any, axis: int) -> Node:
     extent = value.shape[axis]
     cut: Any = (-shift) % extent if extent else 0
-    if type(cut) is Given:
+    if type(cut) is TracedInt:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, number(extent, INT64))
         place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)

@@ -8,12 +8,12 @@ import numpy as np
 
 from weft.array import Array, ndarray, own, wrap
 from weft.array.convert import array_operands, exact_operands, leaves, numpy_node
-from weft.array.indexing import as_ints
-from weft.dtypes.parse import spelled, to_tuple
+from weft.array.indexing import resolve_scalar_indices
+from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped
-from weft.functions.support.try_numpy import by_numpy
+from weft.functions.support.try_numpy import try_numpy
 from weft.process.docstrings import complete_docs, complete_each
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
@@ -33,7 +33,7 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     if dtype is None and casting == "same_kind":
         return array_operands(*arrays)
     operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
-    form = array_operands(*operands)[0].dtype if dtype is None else spelled(dtype)
+    form = array_operands(*operands)[0].dtype if dtype is None else parse_dtype(dtype)
     for k, n in enumerate(operands):
         if isinstance(n, Node) and not arguments.may_cast(n.dtype, form, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
@@ -76,7 +76,7 @@ def concat(
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if out is None and dtype is None and (result := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
+    if out is None and dtype is None and (result := try_numpy(np.concatenate, arrays, axis=axis)) is not None:
         return result
     nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
@@ -106,7 +106,7 @@ def stack(
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
-    if out is None and dtype is None and (result := by_numpy(np.stack, arrays, axis=axis)) is not None:
+    if out is None and dtype is None and (result := try_numpy(np.stack, arrays, axis=axis)) is not None:
         return result
     nodes = _nodes(arrays, "stack", dtype, casting, out)
     shape = nodes[0].shape
@@ -134,7 +134,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    if dtype is None and (result := by_numpy(np.vstack, tup)) is not None:
+    if dtype is None and (result := try_numpy(np.vstack, tup)) is not None:
         return result
     rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
@@ -156,7 +156,7 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    if dtype is None and (result := by_numpy(np.hstack, tup)) is not None:
+    if dtype is None and (result := try_numpy(np.hstack, tup)) is not None:
         return result
     parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
@@ -173,7 +173,7 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
     axis = arguments.axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
-    sections = as_ints(sections)
+    sections = resolve_scalar_indices(sections)
     if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
         cuts = [arguments.whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
         edges = [0, *cuts, extent]
@@ -321,7 +321,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     [1, 1, 2, 2]
     """
     if type(repeats) is int and type(a) is ndarray:
-        result = by_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
+        result = try_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
         if result is not None:
             return result
     value = node(a, "repeat", "a")

@@ -12,17 +12,17 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import as_node, common, numpy_node, operands
-from weft.array.indexing import bounded
+from weft.array.indexing import check_bounds
 from weft.dtypes.formats import BOOL, INEXACT, INT64, promote, weak
-from weft.dtypes.parse import spelled
-from weft.eager.peek import at_hand, leaf
+from weft.dtypes.parse import parse_dtype
+from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, cast, node, number, op, reshaped
 from weft.functions.support.binary_search import MAX_COMPARED, count_leading
-from weft.functions.support.comparison_operands import by_value
+from weft.functions.support.comparison_operands import lossless_operands
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import is_int
 
@@ -128,7 +128,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side={side!r} must be 'left' or 'right'")
-    line, value = by_value(a, v)
+    line, value = lossless_operands(a, v)
     line = line if type(line) is Node else node(line, "searchsorted", "a")
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
@@ -136,7 +136,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
         order = arguments.integer_node(sorter, "searchsorted", "sorter")
         if order.shape != line.shape:
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
-        places = bounded("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
+        places = check_bounds("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
     contents = _peek_comparable(line, value)
     if contents is not None:
@@ -151,7 +151,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
 def _peek_comparable(x: Any, y: Any) -> list[np.ndarray] | None:
     """Return the contents of two small arrays of equal dtype, which NumPy compares without a conversion to float; else None."""
     is_comparable = type(x) is Node and type(y) is Node and x.dtype is y.dtype and x.dtype.numpy.kind in "biuf"
-    return at_hand(x, y) if is_comparable else None
+    return peek(x, y) if is_comparable else None
 
 
 def _is_before(elements: Node, at: Any, side: str) -> Node:
@@ -194,7 +194,7 @@ def isin(
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
-    a, b = by_value(element, test_elements)
+    a, b = lossless_operands(element, test_elements)
     a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
     contents = _peek_comparable(a, b)
     if contents is not None:
@@ -444,15 +444,17 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
 
 def _read_operands(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     """Return both arrays, flattened, with the precision in which they are compared."""
-    x, y = (arguments.looked(n, function, name).reshape(-1) for n, name in zip(by_value(a, b), ("ar1", "ar2"), strict=True))
+    x, y = (
+        arguments.looked(n, function, name).reshape(-1) for n, name in zip(lossless_operands(a, b), ("ar1", "ar2"), strict=True)
+    )
     return x, y
 
 
 def _to_promoted(x: Any, a: Any, b: Any) -> Array:
     """Convert elements of two arrays to the promoted dtype of both."""
     operands = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
-    dtype = common(operands, promote, lambda kind, form: promote(form, spelled(kind)))[1]
-    return wrap(cast(arguments.of_numpy(x).node, dtype))
+    dtype = common(operands, promote, lambda kind, form: promote(form, parse_dtype(kind)))[1]
+    return wrap(cast(arguments.from_numpy(x).node, dtype))
 
 
 def union1d(ar1: Any, ar2: Any) -> Array:
@@ -478,7 +480,7 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     [1, 2, 3]
     """
     x, y = operands(ar1, ar2)
-    return arguments.of_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
+    return arguments.from_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
@@ -505,7 +507,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
         return _to_promoted(np.intersect1d(x, y, assume_unique), ar1, ar2)
     nothing = np.zeros(0, np.int64)
     common_elements, *places = np.intersect1d(x, y, assume_unique, True) if x.size and y.size else (x[:0], nothing, nothing)
-    return _to_promoted(common_elements, ar1, ar2), *map(arguments.of_numpy, places)
+    return _to_promoted(common_elements, ar1, ar2), *map(arguments.from_numpy, places)
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
@@ -525,7 +527,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    result = arguments.of_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
+    result = arguments.from_numpy(np.setdiff1d(*_read_operands("setdiff1d", ar1, ar2), assume_unique))
     return wrap(cast(result.node, common((ar1,), promote, weak)[1]))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.convert import exact_operands, operands
 from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT, promote
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
 from weft.functions.elementwise.clip_compare import clip
 from weft.functions.elementwise.complex import real
@@ -82,7 +82,7 @@ def cov(
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more_rows.shape[1]}")
         rows = op("concat", rows, more_rows, axis=0)
     keeps_dtype = rows.dtype in INEXACT and not DEFAULT.wide
-    form = spelled(dtype) if dtype is not None else rows.dtype if keeps_dtype else promote(rows.dtype, DEFAULT.real)
+    form = parse_dtype(dtype) if dtype is not None else rows.dtype if keeps_dtype else promote(rows.dtype, DEFAULT.real)
     x = wrap(cast(floating(rows), form.computed))
     count = x.shape[1]
     weights: Any = None
@@ -91,7 +91,7 @@ def cov(
     if aweights is not None:
         more_weights = _read_weights(aweights, "aweights", count, x.node.dtype.part)
         weights = more_weights if weights is None else weights * more_weights
-    less = arguments.real_number(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
+    less = arguments.check_real(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
     total: Any = float(count) if weights is None else sum(weights)
     centre = (sum(x, axis=1, keepdims=True) if weights is None else sum(x * weights, axis=1, keepdims=True)) / total
     freedom = total - less if aweights is None else total - less * sum(weights * more_weights) / total
@@ -121,7 +121,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     deviation = sqrt(real(diagonal(both)))
     result = both / deviation[:, None] / deviation[None, :]
     if result.node.dtype in COMPLEX:
-        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in arguments.parts_of(result.node)]))
+        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in arguments.split_complex(result.node)]))
     return clip(result, -1.0, 1.0)
 
 

@@ -12,7 +12,7 @@ from weft.array.convert import array_operands, exact_operands, operands
 from weft.array.operations import no_complex
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
 from weft.dtypes.parse import to_tuple
-from weft.eager.peek import at_hand, leaf
+from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.complex import imag, iscomplexobj, real
@@ -240,7 +240,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
         y, x = map(wrap, exact_operands(y, x))
     value = node(y, "trapezoid", "y")
     axis = arguments.axis_index(axis, len(value.shape), "trapezoid")
-    width: Any = dx if isinstance(dx, list | tuple) else arguments.real_number(dx, "trapezoid", "dx")
+    width: Any = dx if isinstance(dx, list | tuple) else arguments.check_real(dx, "trapezoid", "dx")
     if x is not None:
         width = diff(x, axis=-1 if x.ndim == 1 else axis)
         if x.ndim == 1:
@@ -295,7 +295,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         imaginary = im if shape_of(xp) == (1,) and period is None else where(isnan(coordinates), 0, im)
         return wrap(op("complex", re.node, imaginary.node))
     if period is not None:
-        if arguments.real_number(period, "interp", "period") == 0:
+        if arguments.check_real(period, "interp", "period") == 0:
             raise ValueError("interp: period must not be 0")
         x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
     x_node, xp_node, fp_node = (floating(n) for n in operands(x, xp, fp))
@@ -316,7 +316,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         points = concat([points[-1:] - whole, points, points[:1] + whole])
         values = concat([values[-1:], values, values[:1]])
     plain = left is right is None and not dtype.narrow and fp_node.dtype is dtype
-    content = at_hand(q.node, points.node, values.node) if plain else None
+    content = peek(q.node, points.node, values.node) if plain else None
     if content is None:
         count_below = searchsorted(points, q, side="right")
         return _interpolate(_ArrayFunctions, count_below, q, points, values, left, right).astype(dtype.name)
@@ -404,7 +404,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     axis = arguments.axis_index(axis, len(value.shape), "unwrap")
     if value.dtype in COMPLEX:
         raise no_complex("unwrap", value.dtype)
-    arguments.real_number(period, "unwrap", "period")
+    arguments.check_real(period, "unwrap", "period")
     is_integer = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
         return wrap(value if is_integer else floating(value))
@@ -414,7 +414,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     wrapped = remainder(differences + half, period) - half
     if not is_integer or period % 2 == 0:  # a jump of exactly half a period keeps its direction
         wrapped = where((wrapped == -half) & (differences > 0), half, wrapped)
-    limit = half if discont is None else arguments.real_number(discont, "unwrap", "discont")
+    limit = half if discont is None else arguments.check_real(discont, "unwrap", "discont")
     correction = where(absolute(differences) < limit, 0, wrapped - differences)
     extent = x.shape[axis]
     later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)

@@ -10,16 +10,16 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.convert import common, numpy_node
-from weft.array.indexing import as_ints
+from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, promote, weak
-from weft.errors import DTypeError, ShapeError, said_by
+from weft.errors import DTypeError, ShapeError, name_numpy_errors
 from weft.functions.indexing.where import where
 from weft.functions.reductions.folds import sum
 from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.statistics.differences import diff
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped
-from weft.graph.primitives.meeting import adding
+from weft.graph.primitives.meeting import scatter_add_mode
 from weft.process.docstrings import complete_docs, complete_each
 
 
@@ -77,7 +77,7 @@ def _cast_weights(added: Node) -> Node:
 
 def _scatter_counts(place: Node, added: Node, length: int) -> Node:
     zeros = broadcast(number(0, added.dtype), (length,))
-    return op("scatter", zeros, added, place, axes=(0,), mode=adding(added.dtype)) if length else zeros
+    return op("scatter", zeros, added, place, axes=(0,), mode=scatter_add_mode(added.dtype)) if length else zeros
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:
@@ -114,8 +114,8 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
     if edges.dtype.kind == "f" and np.isnan(edges).any():  # NaN edges: NumPy's binary search defines the result
         elements = arguments.looked(x, "digitize")
-        with said_by("digitize"):
-            return arguments.of_numpy(np.digitize(elements, edges, right))
+        with name_numpy_errors("digitize"):
+            return arguments.from_numpy(np.digitize(elements, edges, right))
     is_falling = edges.size > 0 and bool(edges[0] > edges[-1])
     if (edges[1:] > edges[:-1] if is_falling else edges[1:] < edges[:-1]).any():
         raise ValueError("digitize: bins must rise or fall")
@@ -126,7 +126,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 
 def _parse_range(function: str, range: Any) -> tuple[float, float]:
-    ends = [arguments.real_number(b, function, "range") for b in arguments.several(range, function, "range")]
+    ends = [arguments.check_real(b, function, "range") for b in arguments.several(range, function, "range")]
     if len(ends) != 2:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
     low, high = map(float, ends)
@@ -142,9 +142,9 @@ def _find_edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> 
         if weights is not None:
             raise TypeError(f"{function}: bins={bins!r} counts elements without weights; give the number of bins, or their edges")
         elements = arguments.looked(wrap(a), function, "a")
-        with said_by(function):
+        with name_numpy_errors(function):
             return np.histogram_bin_edges(elements, bins, range)
-    bins = as_ints(bins)
+    bins = resolve_scalar_indices(bins)
     if isinstance(bins, list | tuple) or getattr(bins, "shape", ()) != ():
         edges = _read_edges(function, a, bins)
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():
@@ -177,7 +177,7 @@ def _read_edges(function: str, a: Node, bins: Any) -> np.ndarray:
 def _result_edges(edges: np.ndarray, value: Node, bins: Any) -> Array:
     """Return edges as an Array: in their own dtype if the user gave them, else in that of the result."""
     is_given = not isinstance(bins, str) and np.ndim(bins) > 0
-    return arguments.of_numpy(edges, None if is_given else _edge_dtype(value))
+    return arguments.from_numpy(edges, None if is_given else _edge_dtype(value))
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Array:
@@ -302,11 +302,11 @@ def _call_numpy(function: str, function_of_numpy: Any, points: Any, bins: Any, r
     if isinstance(bins, Sequence | Array):
         bins = [arguments.looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
     weights = None if weights is None else arguments.looked(weights, function, "weights")
-    with said_by(function):
+    with name_numpy_errors(function):
         counts, *edges = function_of_numpy(*operands, bins=bins, range=range, density=density, weights=weights)
     nested = len(edges) == 1 and isinstance(edges[0], tuple | list)
-    arrays = [arguments.of_numpy(e, None if _is_given(given, k) else like) for k, e in enumerate(edges[0] if nested else edges)]
-    return (arguments.of_numpy(counts, like), tuple(arrays)) if nested else (arguments.of_numpy(counts, like), *arrays)
+    arrays = [arguments.from_numpy(e, None if _is_given(given, k) else like) for k, e in enumerate(edges[0] if nested else edges)]
+    return (arguments.from_numpy(counts, like), tuple(arrays)) if nested else (arguments.from_numpy(counts, like), *arrays)
 
 
 def _is_given(bins: Any, axis: int) -> bool:
@@ -341,7 +341,7 @@ def histogramdd(
         points = sample
     else:
         columns = [arguments.looked(s, "histogramdd", "sample") for s in arguments.several(sample, "histogramdd", "sample")]
-        with said_by("histogramdd"):
+        with name_numpy_errors("histogramdd"):
             points = np.transpose(columns)
     return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, INEXACT
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
 from weft.functions.elementwise.ufuncs import isnan
 from weft.functions.indexing.where import where as choose
@@ -169,9 +169,9 @@ def _moments(
 ) -> Array:
     """Compute the mean (``ddof`` is None) or the variance, in the dtype of the result."""
     value = floating(node(a, function, "a"))
-    result = spelled(dtype) if dtype is not None else arguments.widened(value.dtype, out)
+    result = parse_dtype(dtype) if dtype is not None else arguments.accumulation_format(value.dtype, out)
     x = wrap(cast(value, result.computed))
-    count_all = arguments.extent_of(x.shape, arguments.axes_of(axis, x.shape, function))
+    count_all = arguments.extent_of(x.shape, arguments.reduction_axes(axis, x.shape, function))
     if ddof is None:
         arguments.warn_of_empty_mean(function, x.shape, count_all)
     else:
@@ -226,7 +226,7 @@ def nanvar(
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
-    less = arguments.freedom_lost("nanvar", ddof, correction)
+    less = arguments.check_ddof("nanvar", ddof, correction)
     return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
 
 
@@ -241,7 +241,7 @@ def nanstd(
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """
-    less = arguments.freedom_lost("nanstd", ddof, correction)
+    less = arguments.check_ddof("nanstd", ddof, correction)
     square = _moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean).node
     root = arguments.norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex if dtype= is
     return finish(cast(root, square.dtype), out, "nanstd")

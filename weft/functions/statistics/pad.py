@@ -17,7 +17,7 @@ from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.quantiles import median
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reduced, reshaped, sliced
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 _REPEATING_MODES = ("edge", "reflect", "symmetric", "wrap")
 _STATISTICS = ("maximum", "mean", "median", "minimum")
@@ -241,7 +241,7 @@ def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first
 
 def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     if value.dtype.kind == "signed" and fill is not None:
-        known = LOCAL.trace is None and isinstance(fill, Array) and not fill.shape
+        known = CONTEXT.trace is None and isinstance(fill, Array) and not fill.shape
         stored(fill[()] if known else fill, value.dtype)  # raises if the value does not fit, as element assignment does
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
     if arguments.is_number(fill) or isinstance(fill, np.generic):

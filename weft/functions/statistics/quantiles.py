@@ -23,7 +23,7 @@ from weft.functions.sorting.sort_search import argsort
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, finish, floating, node, op, permuted, reshaped
 from weft.process.docstrings import complete_docs
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 # method -> (a, b): the quantile q of n elements is at index n q + a + q (1 - a - b) - 1 (R. J. Hyndman and Y. Fan,
 # Sample Quantiles in Statistical Packages, The American Statistician 50, 1996)
@@ -211,7 +211,7 @@ def percentile(
 def _median(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
     rows, lead, kept = _sorted_rows(function, a, axis)
     n = rows.shape[-1]
-    wide = arguments.widened(rows.node.dtype, out).numpy
+    wide = arguments.accumulation_format(rows.node.dtype, out).numpy
     if not n:
         arguments.warn_of_empty_mean(function, node(a, function).shape, n)
         middle = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
@@ -321,7 +321,7 @@ def _weighted_quantiles(
 
 def _check_weights(function: str, weight: Node, value: Node | None, axes: tuple[int, ...]) -> None:
     """Raise ValueError for weights that are negative or sum to 0 (not in a trace). Elements of ``value`` that are NaN weigh 0."""
-    if LOCAL.trace is not None:
+    if CONTEXT.trace is not None:
         return
     values = wrap(weight).numpy()
     if (values < 0).any():

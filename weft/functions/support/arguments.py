@@ -17,12 +17,22 @@ from weft.dtypes import formats
 from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FROM_NUMPY, INEXACT, INT64, INTEGERS, Format
 from weft.dtypes.parse import read_integers, to_tuple
 from weft.eager.apply import bind
-from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
+from weft.errors import (
+    AxisError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+    TraceError,
+    find_argument,
+    name_called_function,
+    short,
+    warn,
+)
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
 from weft.runtime import execute
-from weft.runtime.context import LOCAL
+from weft.runtime.context import CONTEXT
 
 __all__ = ["Node", "Shape", "cast"]
 
@@ -60,12 +70,12 @@ def magnitude(node: Node) -> Node:
     return op("abs", node) if node.dtype in COMPLEX else node
 
 
-def parts_of(node: Node) -> tuple[Node, Node]:
+def split_complex(node: Node) -> tuple[Node, Node]:
     """Return the real and the imaginary part of complex numbers."""
     return op("real", node), op("imag", node)
 
 
-def conjugated(node: Node) -> Node:
+def conjugate(node: Node) -> Node:
     """Return the conjugate of complex numbers, real ones unchanged."""
     return op("conj", node) if node.dtype in COMPLEX else node
 
@@ -75,21 +85,21 @@ def number(value: Any, dtype: Format) -> Node:
     return constant(value, dtype)
 
 
-def named_device(function: str, device: Any) -> str:
+def check_device(function: str, device: Any) -> str:
     """Return the name of a device; raise the error of ``function`` if it does not exist or cannot be used."""
     try:
         return execute.get_device(device).name
     except (TypeError, ValueError, DeviceError) as error:
-        raise type(error)(as_called(f"{function}: {error}")) from None
+        raise type(error)(name_called_function(f"{function}: {error}")) from None
 
 
-def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
+def create_on_device(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
     """Call ``make(*args)`` on a device and return its result there: an array, or a tuple that begins with one.
 
     Inside traces and gradients the device of the whole call is used; the device is checked, but nothing is moved.
     """
-    name = named_device(function, device)
-    if LOCAL.trace is not None or LOCAL.keep:
+    name = check_device(function, device)
+    if CONTEXT.trace is not None or CONTEXT.retain_graph:
         return make(*args)
     with execute.on(name):
         result = make(*args)
@@ -129,7 +139,7 @@ def is_number(x: Any) -> bool:
     return isinstance(x, int | float) and not isinstance(x, Array)
 
 
-def real_number(value: Any, function: str, argument: str) -> Any:
+def check_real(value: Any, function: str, argument: str) -> Any:
     """Return an argument that must be a real number, or an array of them."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, NUMBERS) or (kind and kind not in "cOSU"):
@@ -137,20 +147,20 @@ def real_number(value: Any, function: str, argument: str) -> Any:
     raise DTypeError(f"{function}: {argument} must be a real number, not {short(value)}")
 
 
-def one_number(value: Any, function: str, argument: str) -> Any:
+def check_real_scalar(value: Any, function: str, argument: str) -> Any:
     """Return an argument that must be a real number, or an array without dimensions."""
     if getattr(value, "shape", ()) != ():
         raise DTypeError(f"{function}: {argument} has shape {value.shape}; one number is needed")
-    return real_number(value, function, argument)
+    return check_real(value, function, argument)
 
 
-def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
+def check_ddof(function: str, ddof: Any, correction: Any) -> Any:
     """Return the degrees of freedom that a variance subtracts: ``ddof``, or the array API's ``correction``."""
     if correction is None:
-        return one_number(ddof, function, "ddof")
+        return check_real_scalar(ddof, function, "ddof")
     if ddof != 0:
         raise ValueError(f"{function}: ddof={ddof} and correction={correction} are two names of one argument; give one of them")
-    return one_number(correction, function, "correction")
+    return check_real_scalar(correction, function, "correction")
 
 
 def flag(value: Any, function: str, argument: str = "keepdims") -> bool:
@@ -197,7 +207,7 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
     """Return whether NumPy's rule ``casting`` allows a conversion of ``source`` to ``target``."""
     if casting not in CASTINGS:
         text = f"{function}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'"
-        raise ValueError(as_called(text))
+        raise ValueError(name_called_function(text))
     if casting == "unsafe" or source is target:
         return True
     if casting == "safe":
@@ -213,7 +223,7 @@ def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
         raise DTypeError(f"{function}: operands of {names} need a cast, which casting={casting!r} forbids; cast with .astype")
 
 
-def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
+def reduction_axes(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
     """Return the axes to reduce. A number has none; like NumPy, accept axes 0 and -1 for it."""
     if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
         return ()
@@ -323,7 +333,7 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
         return wrap(node)
     if isinstance(out, tuple):
         if len(out) != 1:
-            raise ValueError(as_called(f"{function}: out has {len(out)} arrays; it must be one, or a tuple of one"))
+            raise ValueError(name_called_function(f"{function}: out has {len(out)} arrays; it must be one, or a tuple of one"))
         (out,) = out
     if isinstance(out, np.ndarray):
         return _write_to_numpy(node, out, function, casting)
@@ -345,7 +355,7 @@ def into(node: Node, target: Format, function: str, casting: str = "same_kind") 
     return cast(node, target)
 
 
-def widened(form: Format, out: Any) -> Format:
+def accumulation_format(form: Format, out: Any) -> Format:
     """Return the format in which a reduction of ``form`` is computed: with ``out``, as in NumPy, promoted with its dtype."""
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
@@ -373,7 +383,7 @@ def node(x: Any, function: str, argument: str = "x") -> Node:
     if isinstance(x, Array):
         return x.node
     if x is None:
-        function_called, name = place_of(x)
+        function_called, name = find_argument(x)
         raise DTypeError(f"{function_called if name else function}: {name or argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)
 
@@ -396,11 +406,13 @@ def seen(x: Any, function: str, argument: str = "x") -> Any:
         return None
 
 
-def of_numpy(x: Any, like: Format | None = None) -> Array:
+def from_numpy(x: Any, like: Format | None = None) -> Array:
     """Return NumPy's result as an Array; with ``like``, float64 results become the format ``like``."""
     content = np.asarray(x)
     if like is not None and content.dtype in (np.float64, np.complex128):
-        content = formats.converted(content, like.part.numpy if content.dtype == np.float64 else formats.complexed(like).numpy)
+        content = formats.converted(
+            content, like.part.numpy if content.dtype == np.float64 else formats.complex_format(like).numpy
+        )
     return wrap(numpy_node(content))
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.convert import NUMBERS, common, in_dtype
+from weft.array.convert import NUMBERS, common, convert_operand
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INTEGERS, Format
 from weft.graph.node import Node
-from weft.runtime.traced_int import Given, is_int
+from weft.runtime.traced_int import TracedInt, is_int
 
 
-def by_value(x: Any, y: Any) -> tuple[Any, Any]:
+def lossless_operands(x: Any, y: Any) -> tuple[Any, Any]:
     """Return both operands as nodes for a comparison, which chooses the dtype itself.
 
     A Python int beside integers stays an int, since it may exceed every dtype. NumPy makes arrays of numbers and lists first,
@@ -30,12 +30,12 @@ def _keep_value(x: Any, dtype: Format) -> Any:
     if type(x) is Node or (is_int(x) and (dtype in INTEGERS or dtype.alone)):
         return x
     if dtype not in INEXACT or dtype.alone:
-        return in_dtype(x, dtype)
+        return convert_operand(x, dtype)
     work_form = formats.promote(dtype, DEFAULT.real)
     widest = FLOAT64 if work_form in FLOATS else COMPLEX128
-    if work_form is not widest and (type(x) is Given or (type(x) in (*NUMBERS, np.ndarray) and _loses_value(x, work_form))):
+    if work_form is not widest and (type(x) is TracedInt or (type(x) in (*NUMBERS, np.ndarray) and _loses_value(x, work_form))):
         work_form = widest
-    return in_dtype(x, work_form)
+    return convert_operand(x, work_form)
 
 
 def _loses_value(x: Any, dtype: Format) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.array.convert import array_operands, operands
-from weft.array.indexing import as_ints
+from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import Format
-from weft.dtypes.parse import spelled
+from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
 from weft.functions.support.arguments import Node, axis_index, cast, finish, flag, may_cast, node, permuted, several
 
@@ -26,7 +26,7 @@ def asked(
     if dtype is None:
         a, b = (array_operands if function == "vecdot" else operands)(x1, x2)
     else:
-        a, b = (_cast_operand(function, name, x, spelled(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
+        a, b = (_cast_operand(function, name, x, parse_dtype(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
     if axis is not None:
         if axes is not None:
             raise TypeError(f"{function}: axis={axis} and axes={axes} exclude each other; give one of them")
@@ -62,7 +62,7 @@ def _cast_operand(function: str, name: str, x: Any, form: Format, casting: str) 
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """Return the axes of the operands and of the result, each as a tuple."""
-    listed = map(as_ints, several(axes, function, "axes"))
+    listed = map(resolve_scalar_indices, several(axes, function, "axes"))
     axes_of_each = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
     if len(axes_of_each) == 2 and not want[2]:

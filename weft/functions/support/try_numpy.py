@@ -19,7 +19,7 @@ _MANY = 64  # arrays in a list from which on a graph takes longer than their cop
 RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
 
 
-def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
+def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
     """Return NumPy's result for small materialised arrays and integers, or None if the function must compute it otherwise.
 
     ``numpys`` moves elements or rounds once, so its result has the same bits. ``most`` is the largest size of the result, by

@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.array import Array, own
 from weft.dtypes.formats import DEFAULT
-from weft.dtypes.parse import liked, of_any_order, stored
-from weft.errors import DTypeError, said_by
-from weft.functions.support.arguments import looked, node, of_numpy
+from weft.dtypes.parse import check_like, parse_any_byte_order, stored
+from weft.errors import DTypeError, name_numpy_errors
+from weft.functions.support.arguments import from_numpy, looked, node
 from weft.functions.support.unbound import unbound
 from weft.process.docstrings import complete_docs
 
@@ -272,9 +272,9 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
+    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
     _check_file(fname, "loadtxt", "fname", ValueError, lines=True)
-    liked(kwargs.pop("like", None), "loadtxt")
+    check_like(kwargs.pop("like", None), "loadtxt")
     return _numbers(np.loadtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -299,9 +299,9 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
-    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
+    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
     _check_file(fname, "genfromtxt", "fname", lines=True)
-    liked(kwargs.pop("like", None), "genfromtxt")
+    check_like(kwargs.pop("like", None), "genfromtxt")
     return _numbers(np.genfromtxt(fname, numpy_dtype, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -336,13 +336,13 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
-    liked(like, "frombuffer")
+    check_like(like, "frombuffer")
     try:
         memoryview(buffer)
     except TypeError:
         raise DTypeError(f"frombuffer: buffer must be bytes or an object with a buffer, not {type(buffer).__name__}") from None
     numpy_dtype = stored(dtype)
-    with said_by("frombuffer"):
+    with name_numpy_errors("frombuffer"):
         elements = np.frombuffer(buffer, numpy_dtype, count, offset)
     return own(node(elements, "frombuffer"))
 
@@ -374,9 +374,9 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     ...     wf.fromfile(file.name, dtype="int16").tolist()
     [1, 2]
     """
-    liked(like, "fromfile")
+    check_like(like, "fromfile")
     _check_file(file, "fromfile")
-    with said_by("fromfile"):
+    with name_numpy_errors("fromfile"):
         return own(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
 
 
@@ -412,11 +412,11 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
     [1, 2]
     """
-    liked(like, "fromstring")
+    check_like(like, "fromstring")
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
-    numpy_dtype = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
-    with said_by("fromstring"):
+    numpy_dtype = (DEFAULT.real if dtype is None else parse_any_byte_order(dtype)).numpy
+    with name_numpy_errors("fromstring"):
         numbers = np.fromstring(string, numpy_dtype, min(count, len(string)), sep=sep)
         if count > 0 and (have := _count_numbers(string, numpy_dtype, sep)) < count:  # NumPy would return uninitialised memory
             raise ValueError(f"string has {have} numbers, fewer than count={count}")
@@ -454,17 +454,17 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
-    liked(like, "fromiter")
-    numpy_dtype = of_any_order(dtype).numpy
+    check_like(like, "fromiter")
+    numpy_dtype = parse_any_byte_order(dtype).numpy
     try:
         if count == -1:
-            return of_numpy(np.fromiter(iter, numpy_dtype))
+            return from_numpy(np.fromiter(iter, numpy_dtype))
         if count < 0 or not hasattr(type(iter), "__iter__"):
-            return of_numpy(np.fromiter(iter, numpy_dtype, count))  # raises the error
+            return from_numpy(np.fromiter(iter, numpy_dtype, count))  # raises the error
         elements = np.fromiter(islice(iter, count), numpy_dtype)  # with count, NumPy would allocate all elements first
         if len(elements) < count:
             raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(elements)} items")
-        return of_numpy(elements)
+        return from_numpy(elements)
     except (TypeError, ValueError) as error:
         raise type(error)(f"fromiter: {error}") from None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Scalar
-from weft.errors import said_by
+from weft.errors import name_numpy_errors
 from weft.functions.support.arguments import looked, whole
 from weft.process.docstrings import complete_docs, complete_each
 
@@ -51,7 +51,7 @@ def array_repr(
     'array([1, 2])'
     """
     content = looked(arr, "array_repr", "arr")
-    with said_by("array_repr"):
+    with name_numpy_errors("array_repr"):
         return np.array_repr(content[()] if isinstance(arr, Scalar) else content, max_line_width, precision, suppress_small)
 
 
@@ -70,7 +70,7 @@ def array_str(
     '[1.2 2. ]'
     """
     content = looked(a, "array_str", "a")
-    with said_by("array_str"):
+    with name_numpy_errors("array_str"):
         return np.array_str(content, max_line_width, precision, suppress_small)
 
 
@@ -89,7 +89,7 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
     '0.1'
     """
     content = looked(x, "format_float_positional")[()]
-    with said_by("format_float_positional"):
+    with name_numpy_errors("format_float_positional"):
         return np.format_float_positional(content, *args, **kwargs)
 
 
@@ -102,7 +102,7 @@ def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
     '1.5e+03'
     """
     content = looked(x, "format_float_scientific")[()]
-    with said_by("format_float_scientific"):
+    with name_numpy_errors("format_float_scientific"):
         return np.format_float_scientific(content, *args, **kwargs)
 
 

@@ -194,7 +194,7 @@ def _batch(name: str, count: int) -> Callable[..., Batched]:
             q, k = rows[:2]
             shape = (*q.shape[1:-1], k.shape[-2])
             words = _words(inputs[stop:], dims[stop:], shape)
-            return composed.WRITTEN[name](*rows, *masks, spread(*words, n), **params), 0
+            return composed.COMPOSED[name](*rows, *masks, spread(*words, n), **params), 0
         bind: Callable[..., Node] = getattr(call, name)
         return bind(*rows, *masks, **params), 0
 

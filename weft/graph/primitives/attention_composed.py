@@ -167,4 +167,4 @@ def _sum_to(x: Node, shape: Shape) -> Node:
     return call.reduce_sum(x, axes=axes, keepdims=True) if axes else x
 
 
-WRITTEN: dict[str, Callable[..., Node]] = {"attention": attention, "attention_gradient": gradient}
+COMPOSED: dict[str, Callable[..., Node]] = {"attention": attention, "attention_gradient": gradient}

@@ -45,17 +45,17 @@ def moving(node: Node) -> Cost:
     return Cost(0, traffic(node))
 
 
-def per_element(flops: int) -> Callable[[Node], Cost]:
+def elementwise_cost(flops: int) -> Callable[[Node], Cost]:
     """Return a cost of ``flops`` operations for each element of the result."""
     return lambda node: Cost(flops * node.size, traffic(node))
 
 
-def per_input_element(node: Node) -> Cost:
+def reduction_cost(node: Node) -> Cost:
     """Return the cost of one operation for each element of the operand."""
     return Cost(node.inputs[0].size, traffic(node))
 
 
-def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+def compute_in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """Return a reference that computes storage-only formats in their register format and rounds once, as kernels do."""
 
     @wraps(fn)

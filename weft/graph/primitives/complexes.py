@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Format, complexed
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Format, complex_format
 from weft.errors import DTypeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, number
-from weft.graph.primitives.common import batch_elementwise, per_element, zero_vjp
+from weft.graph.primitives.common import batch_elementwise, elementwise_cost, zero_vjp
 from weft.graph.primitives.derivatives import without_zeros
 from weft.graph.primitives.kinds import words
 from weft.graph.primitives.rules import broadcast, dtype_error, shapes_error
@@ -76,7 +76,7 @@ _REST = """
 _OWN: dict[str, Callable[..., Any]] = {
     "abs": _abs_vjp, "sign": _sign_vjp, "acosh": _acosh_vjp, "pow": _pow_vjp, "cast": _cast_vjp,
 }
-TWINNED = frozenset((*_UNARY, *_BINARY, *_REST, *_OWN))
+HAS_TWIN = frozenset((*_UNARY, *_BINARY, *_REST, *_OWN))
 _TWINS: dict[Primitive, Primitive] = {}
 
 
@@ -90,9 +90,9 @@ def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
     """
     result = _TWINS.get(op)
     if result is None:
-        if op.kind in ("loop", "result") or (op.kind == "host" and op.name not in TWINNED):  # their rules check dtypes
+        if op.kind in ("loop", "result") or (op.kind == "host" and op.name not in HAS_TWIN):  # their rules check dtypes
             result = op
-        elif op.name in TWINNED:
+        elif op.name in HAS_TWIN:
             result = replace(
                 op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, along=None, monoid="",
                 view=False, same_memory=False, moves=False, last=False, cheap=False, heavy=False,
@@ -152,7 +152,7 @@ def _complex_rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
     shape = broadcast(x1.shape, x2.shape)
     if shape is None:
         raise shapes_error("complex", (x1, x2), ("x1", "x2"))
-    return shape, complexed(x1.dtype)
+    return shape, complex_format(x1.dtype)
 
 
 def _complex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ def constant(value: Any, dtype: Format) -> Node:
 
 def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
     register(Primitive(
-        name, "host", rule, reference, None, vjp, batch_elementwise(name), per_element(1), True,
+        name, "host", rule, reference, None, vjp, batch_elementwise(name), elementwise_cost(1), True,
     ))
 
 
@@ -187,5 +187,5 @@ _entry("conj", _part_rule("conj", lambda f: f), np.conj, lambda g, out, x: (call
 _entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
 _CONSTANT = register(Primitive(
     "complex_constant", "host", _constant_rule, lambda value: np.asarray(value), None, zero_vjp,
-    lambda inputs, dims, value: (constant(value, FROM_NUMPY[value.dtype]), None), per_element(0), True,
+    lambda inputs, dims, value: (constant(value, FROM_NUMPY[value.dtype]), None), elementwise_cost(0), True,
 ))

@@ -17,7 +17,7 @@ from weft.dtypes.formats import Format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import Batched, front, in_float32, inverse, traffic
+from weft.graph.primitives.common import Batched, compute_in_float32, front, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
@@ -217,5 +217,5 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "conv_general", "convolution", _rule, in_float32(_reference), None, _vjp, _batch, _cost,
+    "conv_general", "convolution", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost,
 ))

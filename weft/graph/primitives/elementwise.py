@@ -17,7 +17,7 @@ from weft.errors import DTypeError
 from weft.graph.node import Domain, Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
-from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
+from weft.graph.primitives.common import batch_elementwise, compute_in_float32, elementwise_cost, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import TABLE, register
@@ -59,8 +59,8 @@ def entry(
     """
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
-        name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
-        per_element(flops), exact, cheap, flops >= HEAVY, domain=Domain(arity, allowed, domain, integers),
+        name, "elementwise", rule, compute_in_float32(reference), f.compute_widened(formula), vjp, batch_elementwise(name),
+        elementwise_cost(flops), exact, cheap, flops >= HEAVY, domain=Domain(arity, allowed, domain, integers),
     ))
 
 
@@ -83,10 +83,10 @@ def _table() -> None:
     entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
     entry("root_of_squares", 1, FLOATS, np.sqrt, machine("sqrt"), d.root_of_squares, flops=4, domain=(0.2, 4.0))
     entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
-    entry("floor", 1, NUMBERS, _keep_integers(np.floor), f.only_floats("floor"), zero)
-    entry("ceil", 1, NUMBERS, _keep_integers(np.ceil), f.only_floats("ceil"), zero)
-    entry("trunc", 1, NUMBERS, _keep_integers(np.trunc), f.only_floats("trunc"), zero)
-    entry("round", 1, NUMBERS, _keep_integers(np.rint), f.only_floats("rint"), zero)
+    entry("floor", 1, NUMBERS, _keep_integers(np.floor), f.keep_integers("floor"), zero)
+    entry("ceil", 1, NUMBERS, _keep_integers(np.ceil), f.keep_integers("ceil"), zero)
+    entry("trunc", 1, NUMBERS, _keep_integers(np.trunc), f.keep_integers("trunc"), zero)
+    entry("round", 1, NUMBERS, _keep_integers(np.rint), f.keep_integers("rint"), zero)
     # comparisons and logic
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
         entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL, cheap=True)
@@ -175,16 +175,16 @@ ADD, MULTIPLY, DIVIDE, NEGATIVE, IDENTITY, STOP_GRADIENT = (
 )
 register(Primitive(
     "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
-    batch_elementwise("nextafter"), per_element(6), True, domain=Domain(2, FLOATS),
+    batch_elementwise("nextafter"), elementwise_cost(6), True, domain=Domain(2, FLOATS),
 ))
 register(Primitive(
     "where", "elementwise", where_rule, np.where, f.where, d.where,
-    batch_elementwise("where"), per_element(1), True,
+    batch_elementwise("where"), elementwise_cost(1), True,
 ))
 CAST = register(Primitive(
-    "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1), True, cheap=True,
+    "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), elementwise_cost(1), True, cheap=True,
 ))
 register(Primitive(
     "bitcast", "elementwise", _bitcast_rule, _bitcast, f.bitcast,
-    zero_vjp, batch_elementwise("bitcast"), per_element(0), True, cheap=True,
+    zero_vjp, batch_elementwise("bitcast"), elementwise_cost(0), True, cheap=True,
 ))

@@ -1,8 +1,8 @@
-"""Formulas of element-wise primitives in machine operations (``weft.kernel.ir.MACHINE``).
+"""Formulas of element-wise primitives in machine operations (``weft.kernel.ir.MACHINE_OPERATIONS``).
 
 A formula is ``f(m, *values) -> value``: ``m`` has a method for each machine operation, ``m.const(number, like)`` and
 ``m.cast(x, dtype)``; each value has ``.dtype``. ``and``, ``or`` and ``not`` are Python keywords, hence getattr. Formulas get
-float32 in place of float16 and bfloat16: :func:`widened` casts around them.
+float32 in place of float16 and bfloat16: :func:`compute_widened` casts around them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.graph.primitives.kinds import SIGNED
 Formula = Callable[..., Any]
 
 
-def widened(formula: Formula) -> Formula:
+def compute_widened(formula: Formula) -> Formula:
     """Return a formula that computes storage-only formats in their register format and rounds the result once."""
     if formula is identity:
         return identity  # computes nothing
@@ -77,7 +77,7 @@ def logical(name: str) -> Formula:
     return lambda m, *values: getattr(m, name)(*(truth(m, v) for v in values))
 
 
-def only_floats(name: str) -> Formula:
+def keep_integers(name: str) -> Formula:
     """Return a formula that leaves integers unchanged, for floor and similar functions."""
     return lambda m, x: getattr(m, name)(x) if x.dtype in FLOATS else x
 

@@ -19,16 +19,16 @@ from math import prod
 import numpy as np
 
 from weft.dtypes.formats import INT64, INTEGERS, Format
-from weft.errors import ShapeError, out_of_bounds
+from weft.errors import ShapeError, index_error
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
     batch_elementwise,
+    elementwise_cost,
     extent,
     front,
     moving,
-    per_element,
     rank,
     read,
     shifted,
@@ -37,7 +37,7 @@ from weft.graph.primitives.common import (
 )
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.meeting import ADDITIONS, adding
+from weft.graph.primitives.meeting import ADD_MODES, scatter_add_mode
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register
 
@@ -79,7 +79,7 @@ def _in_bounds(x: np.ndarray, extent: int, axis: int, from_end: bool) -> np.ndar
     least = x.min()
     if x.max() >= extent or least < (-extent if from_end else 0):
         outside = (x >= extent) | (x < (-extent if from_end else 0)) if x.dtype.kind == "i" else x >= extent
-        raise out_of_bounds(int(x[outside][0]), axis, extent)
+        raise index_error(int(x[outside][0]), axis, extent)
     return wide if least >= 0 else np.where(wide < 0, wide + extent, wide)
 
 
@@ -90,9 +90,9 @@ def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, Format]:
 def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, Format]:
     if x.dtype != updates.dtype:
         raise dtype_error("scatter", (x, updates), ("x", "updates"), frozenset((x.dtype, updates.dtype)))
-    if mode not in ("set", "own", *ADDITIONS):
+    if mode not in ("set", "own", *ADD_MODES):
         raise ValueError(f"scatter: mode {mode!r} must be 'set', 'add', 'add_unordered' or 'own'.")
-    if mode in ADDITIONS and x.dtype not in NUMBERS:
+    if mode in ADD_MODES and x.dtype not in NUMBERS:
         raise dtype_error("scatter", (x,), ("x",), NUMBERS)
     expected = _result_shape("scatter", x, indices, axes)
     if updates.shape != expected:
@@ -130,7 +130,7 @@ def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
 def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Ints, mode: str) -> np.ndarray:
     out = np.array(x, copy=True, order="C")
     view, key = _key(out, indices, axes)
-    if mode in ADDITIONS:
+    if mode in ADD_MODES:
         with np.errstate(all="ignore"):
             np.add.at(view, key, updates)
     elif mode == "own":
@@ -142,13 +142,16 @@ def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Int
 
 
 def _gather_vjp(g: Node, out: Node, x: Node, *indices: Node, axes: Ints) -> tuple[Node | None, ...]:
-    return (call.scatter(full(0, x.shape, x.dtype), g, *indices, axes=axes, mode=adding(x.dtype)), *(None,) * len(indices))
+    return (
+        call.scatter(full(0, x.shape, x.dtype), g, *indices, axes=axes, mode=scatter_add_mode(x.dtype)),
+        *(None,) * len(indices),
+    )
 
 
 def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Node | None, ...]:
     none = (None,) * len(indices)
     back = call.gather(g, *indices, axes=axes)
-    if mode in ADDITIONS:
+    if mode in ADD_MODES:
         return (g, back, *none)
     hole = call.scatter(g, full(0, updates.shape, g.dtype), *indices, axes=axes, mode=mode)
     shape = updates.shape[: len(updates.shape) - (len(x.shape) - len(axes))]
@@ -203,7 +206,7 @@ def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> Batched
 
 
 def _scatter_cost(node: Node) -> Cost:
-    adds = node.inputs[1].size if node.params["mode"] in ADDITIONS else 0
+    adds = node.inputs[1].size if node.params["mode"] in ADD_MODES else 0
     return Cost(adds, moving(node).bytes)
 
 
@@ -250,7 +253,7 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
 # 0..extent-1. axis: the axis in the error message. Not exact: it must not be folded while a graph is built.
 IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
-    per_element(2), exact=False, cheap=True, raises=True,
+    elementwise_cost(2), exact=False, cheap=True, raises=True,
     at=lambda reader, node, index, guards: reader.check(node, index, guards),
 ))
 register(Primitive(

@@ -29,7 +29,7 @@ def broadcast_to(reader: Reader, node: Node, index: Index, guards: Guards) -> Va
 
 
 def slice_(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
-    return reader.at(node.inputs[0], ix.slice_(index, node.params["start"], node.params["step"]), guards)
+    return reader.at(node.inputs[0], ix.slice_index(index, node.params["start"], node.params["step"]), guards)
 
 
 def pad(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, of_kind
+from weft.dtypes.formats import BOOL, COMPLEX, FLOATS, INTEGERS, Format, formats_of_kind
 
-SIGNED, UNSIGNED = frozenset(of_kind("signed")), frozenset(of_kind("unsigned"))
+SIGNED, UNSIGNED = frozenset(formats_of_kind("signed")), frozenset(formats_of_kind("unsigned"))
 NUMBERS = INTEGERS | FLOATS
 BITS = INTEGERS | {BOOL}
 ALL = NUMBERS | {BOOL}

@@ -29,14 +29,14 @@ class MatrixError(ShapeError, np.linalg.LinAlgError):
     """A shape that is not a matrix, or not a square one."""
 
 
-def operand_of(name: str) -> str:
+def matrix_argument(name: str) -> str:
     """Return NumPy's name of the matrix argument of a function."""
     return "x" if name in ("expm", "svdvals") else "a"
 
 
 def check(name: str, x: Node, square: bool = False, argument: str | None = None) -> Shape:
     """Validate a stack of matrices and return its leading extents."""
-    argument = argument or operand_of(name)
+    argument = argument or matrix_argument(name)
     if len(x.shape) < 2:
         raise MatrixError(f"{name}: {argument} has shape {x.shape}; a matrix or a stack of matrices is needed.")
     if square and x.shape[-1] != x.shape[-2]:

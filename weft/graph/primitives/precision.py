@@ -11,12 +11,12 @@ from weft.dtypes.formats import FLOAT32, Format
 from weft.graph.primitives.choice import Choice
 
 PRECISIONS = ("float32", "tf32", "tf32x3")
-MATMUL = Choice("float32")  # the precision of new products
+MATMUL_PRECISION = Choice("float32")  # the precision of new products
 
 
 def asked(dtype: Format) -> dict[str, Any]:
     """Return the precision parameter of a new product of ``dtype``."""
-    return {} if dtype is not FLOAT32 else given(MATMUL.value)
+    return {} if dtype is not FLOAT32 else given(MATMUL_PRECISION.value)
 
 
 def given(precision: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from weft.dtypes.formats import INT64, Format
 from weft.errors import ShapeError
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
-from weft.graph.primitives.common import Batched, in_float32, inverse, per_input_element, zero_vjp
+from weft.graph.primitives.common import Batched, compute_in_float32, inverse, reduction_cost, zero_vjp
 from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
@@ -104,7 +104,7 @@ def _reduction_reference(fn: Any) -> Callable[..., np.ndarray]:
         # a reduction over no axes adds nothing, not even the 0 that would turn -0 into 0
         return fn.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype) if axes else x
 
-    return in_float32(reference)
+    return compute_in_float32(reference)
 
 
 def _position_reference(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
@@ -114,14 +114,14 @@ def _position_reference(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
         out = np.asarray(fn(flat, axis=-1)).astype(np.int64)
         return out.reshape(kept_shape(x.shape, axes)) if keepdims else out
 
-    return in_float32(reference)
+    return compute_in_float32(reference)
 
 
 def _entry(
     name: str, monoid: str, allowed: frozenset[Format], reference: Any, vjp: Any, identity: bool, out: Format | None = None
 ) -> None:
     register(Primitive(
-        name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
+        name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), reduction_cost,
         monoid=monoid,
     ))
 

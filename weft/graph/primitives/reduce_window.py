@@ -17,7 +17,7 @@ from weft.dtypes.formats import FROM_NUMPY, INT32, INT64, INTEGERS, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, extent, front, in_float32, read, spread, traffic
+from weft.graph.primitives.common import Batched, compute_in_float32, extent, front, read, spread, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import register
@@ -172,9 +172,18 @@ def _gather_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "reduce_window", "window", _rule, in_float32(_reference), None, _vjp, _batch, _cost,
+    "reduce_window", "window", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost,
 ))
-register(Primitive(
-    "window_gather", "unwindow", _gather_rule, in_float32(_gather_reference), None, _gather_vjp, _gather_batch, _gather_cost,
-    at=read.window_gather,
-))
+register(
+    Primitive(
+        "window_gather",
+        "unwindow",
+        _gather_rule,
+        compute_in_float32(_gather_reference),
+        None,
+        _gather_vjp,
+        _gather_batch,
+        _gather_cost,
+        at=read.window_gather,
+    )
+)

@@ -37,7 +37,7 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
     return tuple(out)
 
 
-def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
+def find_reduction(node: Node) -> tuple[tuple[int, ...], Shape] | None:
     """Return the axes of the reduction that determined a node's shape, and the shape before it, or None.
 
     Element-wise nodes are looked through (a mean is a sum and a division). Nodes computed immediately store the pair in
@@ -60,7 +60,7 @@ def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
 def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
     """Return a hint for the case that keepdims=True in an earlier reduction would make the shapes broadcast, else ""."""
     for k, node in enumerate(nodes):
-        reduction = reduction_behind(node)
+        reduction = find_reduction(node)
         if reduction is None:
             continue
         axes, shape = reduction

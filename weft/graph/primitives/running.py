@@ -10,7 +10,7 @@ import numpy as np
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full, slice_axis
-from weft.graph.primitives.common import batch_along, in_float32, per_input_element
+from weft.graph.primitives.common import batch_along, compute_in_float32, reduction_cost
 from weft.graph.primitives.kinds import ALL, NUMBERS
 from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import TABLE, Primitive, register
@@ -27,7 +27,7 @@ def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
 
 
 def _reference(join: np.ufunc) -> Callable[..., np.ndarray]:
-    return in_float32(lambda x, axis: join.accumulate(x, axis=axis, dtype=x.dtype))
+    return compute_in_float32(lambda x, axis: join.accumulate(x, axis=axis, dtype=x.dtype))
 
 
 def _sum_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
@@ -70,7 +70,7 @@ def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
 
 def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
-        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_along(name), per_input_element,
+        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_along(name), reduction_cost,
         monoid=monoid, last=True,
     ))
 

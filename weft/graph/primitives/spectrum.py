@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, INT64, Format, complexed
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, INT64, Format, complex_format
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
@@ -21,7 +21,7 @@ from weft.graph.primitives.rules import check_axis, dtype_error
 from weft.graph.primitives.table import register
 
 NORMS = ("backward", "ortho", "forward")
-SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+INVERSE_NORMS = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 REAL = frozenset((FLOAT32, FLOAT64))
 
 
@@ -63,7 +63,7 @@ def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[i
 
 def _rfft_rule(x: Node, axis: int, norm: str) -> tuple[Shape, Format]:
     _check("rfft", x, REAL, (axis,), norm)
-    return (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1:]), complexed(x.dtype)
+    return (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1:]), complex_format(x.dtype)
 
 
 def _rfft(x: np.ndarray, axis: int, norm: Any) -> np.ndarray:
@@ -95,7 +95,7 @@ def _irfft_vjp(g: Node, out: Node, x: Node, axis: int, n: int, norm: str) -> tup
         once = call.logical_or(once, call.equal(place, number(n // 2, place)))
     times = call.where(once, number(1, x), number(2, x))
     times = reshape(times, tuple(count if d == axis else 1 for d in range(len(x.shape))))
-    return (call.multiply(call.conj(call.rfft(g, axis=axis, norm=SWAPPED[norm])), times),)
+    return (call.multiply(call.conj(call.rfft(g, axis=axis, norm=INVERSE_NORMS[norm])), times),)
 
 
 def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any) -> None:

@@ -14,17 +14,17 @@ from weakref import WeakSet
 import numpy as np
 
 from weft.dtypes.formats import COMPLEX, Format, scalar
-from weft.errors import ShapeError, gib
+from weft.errors import ShapeError, format_bytes
 from weft.graph.node import Node, Primitive, Shape
-from weft.graph.source_lines import user_frame, user_function
+from weft.graph.source_lines import find_user_function, user_frame
 
-LATER = {  # files whose entries few programs need, loaded when one of them is looked up
+LAZY_ENTRIES = {  # files whose entries few programs need, loaded when one of them is looked up
     "attention": "attention attention_gradient",
     "complexes": "complex complex_constant conj imag real",
     "linear_algebra": "cholesky cofactors det eig eigh eigvals eigvalsh expm inv pinv qr slogdet solve svd svdvals",
     "spectrum": "fft irfft rfft",
 }
-_MODULE_OF = {name: module for module, names in LATER.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in LAZY_ENTRIES.items() for name in names.split()}
 
 
 class _Table(dict[str, Primitive]):
@@ -38,11 +38,11 @@ class _Table(dict[str, Primitive]):
 
 
 TABLE: dict[str, Primitive] = _Table()
-MOST = 1 << 57  # elements: no machine has more address bits, and the size in bytes fits 64 bits for every dtype
+MAX_ELEMENTS = 1 << 57  # elements: no machine has more address bits, and the size in bytes fits 64 bits for every dtype
 
 
 # pending nodes whose computation may raise, see ``materialise.proven``
-MAY_FAIL: WeakSet[Node] = WeakSet()
+NODES_THAT_MAY_RAISE: WeakSet[Node] = WeakSet()
 
 
 def register(primitive: Primitive) -> Primitive:
@@ -63,11 +63,11 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
         if params and params.get("dtype") in COMPLEX:
             op = _load_complexes().twin(op, *inputs, **params)
     shape, dtype = op.rule(*inputs, **params)
-    if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
-        refuse_too_large(op.name, shape, dtype)
+    if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MAX_ELEMENTS:
+        check_addressable(op.name, shape, dtype)
     node = Node(op, inputs, params, shape, dtype, user_frame())
     if op.raises:
-        MAY_FAIL.add(node)
+        NODES_THAT_MAY_RAISE.add(node)
     return node
 
 
@@ -76,12 +76,13 @@ def _load_complexes() -> Any:
     return import_module("weft.graph.primitives.complexes")
 
 
-def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
+def check_addressable(name: str, shape: Shape, dtype: Format) -> None:
     """Raise ShapeError, in the name of the user's call, if no machine can address an array of this shape."""
     size = prod(n for n in shape if n)  # as NumPy counts, which refuses some empty arrays
-    if size > MOST:
+    if size > MAX_ELEMENTS:
         raise ShapeError(
-            f"{user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have {gib(size * dtype.bytes)}, "
+            f"{find_user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have "
+            f"{format_bytes(size * dtype.bytes)}, "
             f"more than a machine can address"
         )
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from weft.devices.cpu.attention.middle import Middle
-from weft.devices.cpu.attention.scratch_layout import Room, Shared
+from weft.devices.cpu.attention.middle import IntermediateTile
+from weft.devices.cpu.attention.scratch_layout import SharedScratch, WorkerScratch
 from weft.devices.cpu.attention.tiles import Tiles
-from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, Plan, Side
+from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
@@ -28,17 +28,17 @@ def generate_chain(kernel: Kernel, isa: ISA) -> Generated:
     ((stage,),) = (phase.stages for phase in kernel.phases)
     if not isinstance(stage, Chain):
         raise ValueError(f"kernel {kernel.name} is not a single chain of products")
-    return _Driver(kernel, Plan(stage, isa)).generate()
+    return _Driver(kernel, ChainTiling(stage, isa)).generate()
 
 
 class _Driver:
-    def __init__(self, kernel: Kernel, plan: Plan) -> None:
+    def __init__(self, kernel: Kernel, plan: ChainTiling) -> None:
         self.kernel, self.plan = kernel, plan
         self.m = Module()
         self.symbol = f"weft_{kernel.name}"
-        self.room, self.shared = Room(plan), Shared(plan)
+        self.room, self.shared = WorkerScratch(plan), SharedScratch(plan)
         self.tiles = Tiles(self.m, plan, self.symbol)
-        self.middle = Middle(self.m, kernel, plan, self.room)
+        self.middle = IntermediateTile(self.m, kernel, plan, self.room)
         self.finite = Finite(self.m, plan, self.symbol)
         self.packs: dict[tuple, str] = {}
         self.outer = "".join(f", i64 %o{n}" for n in range(len(plan.outer)))
@@ -79,14 +79,14 @@ class _Driver:
 
     # ---- operands
 
-    def _side(self, f: Function, side: Side, position: str | int) -> str:
+    def _side(self, f: Function, side: Factor, position: str | int) -> str:
         """Return the address of a factor at a row or a column."""
         size = side.buffer.dtype.bytes
         at: str | int = f.add(f.mul(position, side.place), side.const)
         at = f.dot(at, ((f"%o{n}", stride) for n, stride in enumerate(side.outer)))
         return f.offset(f.load("ptr", f.offset("%args", 8 * side.buffer.id), 8), f.mul(at, size))
 
-    def _pack_turned(self, side: Side, live: int) -> str:
+    def _pack_turned(self, side: Factor, live: int) -> str:
         """Return the name of a function that copies rows to [own axis][rows]."""
         return self._packing(("turned", side.buffer.dtype, live, side.place, side.own), lambda name: self._packer(side).columns(
             name, live, side.place, side.own, self.plan.wide
@@ -99,15 +99,15 @@ class _Driver:
             make(self.packs[key])
         return self.packs[key]
 
-    def _packer(self, side: Side) -> Packer:
+    def _packer(self, side: Factor) -> Packer:
         return Packer(self.m, side.buffer.dtype, self.plan.chain.accum, self.plan.lanes)
 
-    def _pack_rows(self, side: Side, out: int) -> str:
+    def _pack_rows(self, side: Factor, out: int) -> str:
         """Return the name of a function that copies rows or columns, ``out`` elements apart."""
         key = ("copied", side.buffer.dtype, side.place, side.own, out)
         return self._packing(key, lambda name: self._packer(side).rows(name, side.place, side.own, out, 8))
 
-    def _column(self, f: Function, side: Side) -> tuple[str, int, int]:
+    def _column(self, f: Function, side: Factor) -> tuple[str, int, int]:
         """Return the address of the columns from %j on, the stride between columns, and the stride within a column."""
         if side in self.room.packed:
             return f.offset("%base", self.room.packed[side]), side.extent, 1
@@ -165,7 +165,7 @@ class _Driver:
                 shrink=f.offset("%work", room.shrink),
             )
         for o in plan.across:
-            side, width = plan.side(o), Shared.width(plan, o)
+            side, width = plan.side(o), SharedScratch.width(plan, o)
             value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain[side])
             self.tiles.product(
                 f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live, a_row=plan.wide,
@@ -174,7 +174,7 @@ class _Driver:
         f.do("ret void")
 
     def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
-        return f.offset("%sums", f.add(f.mul(column, Shared.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
+        return f.offset("%sums", f.add(f.mul(column, SharedScratch.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
 
     def _emit_skipped(self, f: Function, live: int, count: int) -> None:
         """Emit a masked tile, which is all zeros: add NaN where a zero meets an infinite or NaN element."""
@@ -188,7 +188,7 @@ class _Driver:
                     self.finite.columns(f, side, self._side(f, side, "%j"), count, zeros)
                     self.finite.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
         for o in plan.across:
-            side, width = plan.side(o), Shared.width(plan, o)
+            side, width = plan.side(o), SharedScratch.width(plan, o)
             bad = self.finite.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
             with f.when(bad):
                 self.finite.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
@@ -371,12 +371,12 @@ class _Driver:
 class Finite:
     """Sums of zeros times columns or rows, which are NaN for infinite or NaN elements, and their addition to other sums."""
 
-    def __init__(self, m: Module, plan: Plan, symbol: str) -> None:
+    def __init__(self, m: Module, plan: ChainTiling, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
-        self.functions: dict[Side, str] = {}
+        self.functions: dict[Factor, str] = {}
         self.vector, self.width = f"<{plan.lanes} x {plan.scalar}>", plan.lanes * plan.size
 
-    def columns(self, f: Function, side: Side, start: str, count: int, out: str) -> str:
+    def columns(self, f: Function, side: Factor, start: str, count: int, out: str) -> str:
         """Write the sums over ``count`` columns from ``start`` on to ``out`` [own axis]. Return whether one of them is NaN."""
         if side not in self.functions:
             name = self.functions[side] = f"{self.symbol}.finite{len(self.functions)}"

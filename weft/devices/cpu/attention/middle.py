@@ -5,9 +5,9 @@ Vectors run along the rows.
 
 from __future__ import annotations
 
-from weft.devices.cpu.attention.scratch_layout import Room
-from weft.devices.cpu.attention.tiling import Plan
-from weft.devices.cpu.emit.affine import affine_text
+from weft.devices.cpu.attention.scratch_layout import WorkerScratch
+from weft.devices.cpu.attention.tiling import ChainTiling
+from weft.devices.cpu.emit.affine import emit_affine
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
@@ -16,16 +16,16 @@ from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
-from weft.kernel.expressions import dependencies, each, roots, stores_of, uppermost
+from weft.kernel.expressions import dependencies, each, iterate_topmost, roots, stores_of
 from weft.kernel.ir import Kernel, Outer, Value
 
 INFINITE = float("inf")
 
 
-class Middle:
+class IntermediateTile:
     """An emitter of the values and stores of one chain."""
 
-    def __init__(self, m: Module, kernel: Kernel, plan: Plan, room: Room) -> None:
+    def __init__(self, m: Module, kernel: Kernel, plan: ChainTiling, room: WorkerScratch) -> None:
         self.m, self.kernel, self.plan, self.room = m, kernel, plan, room
         self.deps: dict[int, frozenset] = {}
         self.values = list(each(roots([plan.chain])))
@@ -70,7 +70,7 @@ class Middle:
             deps = dependencies(value, self.deps)
             return row in deps and column not in deps and not any(isinstance(d, tuple) for d in deps)
 
-        for value in uppermost(roots, depends_on_row_only):
+        for value in iterate_topmost(roots, depends_on_row_only):
             emit_value(f, self.m, self.plan.isa, value, env)
 
     # ---- masks
@@ -84,7 +84,7 @@ class Middle:
             **{a.id: f"%o{n}" for n, a in enumerate(plan.outer)}, plan.row.id: "%i", plan.column.id: "%j"
         }, deps=self.deps))
         for affine, lo, hi in plan.chain.where:
-            start = affine_text(e, affine, vector=False)
+            start = emit_affine(e, affine, vector=False)
             reach = [c * (extents.get(a, 1) - 1) for a, c in affine.terms]
             low, high = f.add(start, sum(r for r in reach if r < 0)), f.add(start, sum(r for r in reach if r > 0))
             out = f.let(f"or i1 {f.let(f'icmp slt i64 {high}, {lo}')}, {f.let(f'icmp sge i64 {low}, {hi}')}")
@@ -99,7 +99,7 @@ class Middle:
         e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
         mask = ""
         for affine, lo, hi in plan.chain.where:
-            at = affine_text(e, affine, vector=True)
+            at = emit_affine(e, affine, vector=True)
             for comparison, bound in (("sge", lo), ("slt", hi)):
                 one = o.cmp(comparison, "i64", at, f"splat (i64 {bound})")
                 mask = one if not mask else o.op("and", "i1", mask, one)

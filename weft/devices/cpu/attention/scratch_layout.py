@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.attention.tiling import Plan
+from weft.devices.cpu.attention.tiling import ChainTiling
 from weft.kernel.ir import Outer
 
 LINE = 64
 
 
-class Room:
+class WorkerScratch:
     """A worker's scratch: pieces of each panel, ``panel`` bytes apart, then pieces that panels share."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ChainTiling) -> None:
         self.plan = plan
         self._at = 0
         wide = plan.wide
@@ -36,10 +36,10 @@ class Room:
         return self.sums[self.plan.along.index(o)]
 
 
-class Shared:
+class SharedScratch:
     """Scratch shared by all workers: for each unit and outer product the sums over its rows, [columns][own axis]."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ChainTiling) -> None:
         self.at: dict[int, int] = {}
         size = 0
         for o in plan.across:
@@ -49,7 +49,7 @@ class Shared:
         self.bytes = size * plan.batch * plan.splits
 
     @staticmethod
-    def width(plan: Plan, o: Outer) -> int:
+    def width(plan: ChainTiling, o: Outer) -> int:
         return plan.padded(plan.side(o).extent)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.devices.cpu.attention.tiling import TALL, Plan
+from weft.devices.cpu.attention.tiling import TILE_ROWS, ChainTiling
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
+from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 
 CHAIN = 128  # longest chain of consecutive additions
 ABREAST = 4  # most vectors of a tile
@@ -19,7 +19,7 @@ ABREAST = 4  # most vectors of a tile
 class Tiles:
     """Products of tiles, as functions that are emitted on first use."""
 
-    def __init__(self, m: Module, plan: Plan, symbol: str) -> None:
+    def __init__(self, m: Module, plan: ChainTiling, symbol: str) -> None:
         self.m, self.plan, self.symbol = m, plan, symbol
         self.functions: dict[tuple, str] = {}
 
@@ -34,7 +34,7 @@ class Tiles:
         size, lanes = self.plan.size, self.plan.lanes
         for first in range(0, vectors, ABREAST):
             count = min(ABREAST, vectors - first)
-            tall = TALL if count * TALL + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
+            tall = TILE_ROWS if count * TILE_ROWS + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
             start, into = f.offset(b, first * lanes * size), f.offset(t, first * lanes * size)
             least = f.offset(shrink, first * lanes * size) if mode == "shrink" else "null"
             whole = rows // tall * tall
@@ -58,14 +58,14 @@ class Tiles:
         if key not in self.functions:
             name = self.functions[key] = f"{self.symbol}.tile{len(self.functions)}"
             plan = self.plan
-            micro = Micro(
+            micro = MicrokernelSpec(
                 name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, CHAIN, align=plan.lanes * plan.size,
                 fma=plan.isa.fma,
             )
             emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
         return self.functions[key]
 
-    def _finish(self, micro: Micro, ld: int, mode: str) -> Callable[[Function, Tile], None]:
+    def _finish(self, micro: MicrokernelSpec, ld: int, mode: str) -> Callable[[Function, Tile], None]:
         vec, width = micro.vector, micro.lanes * micro.size
 
         def finish(f: Function, tile: Tile) -> None:

@@ -12,11 +12,11 @@ from weft.kernel.product import loaded
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
 UNITS = 16  # aimed number of units of work; only sums over rows depend on it: each unit computes its own
-TALL = 6  # rows of a tile of accumulators
+TILE_ROWS = 6  # rows of a tile of accumulators
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Factor:
     """A factor in memory. Strides in elements: ``place`` along rows (or columns), ``own`` along its own axis, ``outer`` axes."""
 
     buffer: Buffer
@@ -27,19 +27,19 @@ class Side:
     extent: int  # of its own axis
 
 
-def side_of(value: Value, accum: Format, outer: tuple[Axis, ...], place: Axis, own: tuple[Axis, ...]) -> Side:
+def side_of(value: Value, accum: Format, outer: tuple[Axis, ...], place: Axis, own: tuple[Axis, ...]) -> Factor:
     access = loaded(value, accum)
     if access is None or len(own) != 1:
         raise ValueError("a factor of a chain must be a load with one axis of its own")
     terms = dict(access.flat().terms)
-    return Side(
+    return Factor(
         access.buffer, access.flat().const, terms.get(place.id, 0), terms.get(own[0].id, 0),
         tuple([terms.get(a.id, 0) for a in outer]), own[0].extent,
     )
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChainTiling:
     """The sizes of a chain's tiling.
 
     vectors : vectors of a tile
@@ -133,18 +133,18 @@ class Plan:
     # ---- operands
 
     @cached_property
-    def inner_rows(self) -> list[Side]:
+    def inner_rows(self) -> list[Factor]:
         return [self._side(i.a, self.row, i.k) for i in self.chain.inner]
 
     @cached_property
-    def inner_columns(self) -> list[Side]:
+    def inner_columns(self) -> list[Factor]:
         return [self._side(i.b, self.column, i.k) for i in self.chain.inner]
 
     @cached_property
-    def outer_sides(self) -> list[Side]:
+    def outer_sides(self) -> list[Factor]:
         return [self._side(o.b, self.row if o.across else self.column, o.n) for o in self.chain.outer]
 
-    def _side(self, value: Value, place: Axis, own: tuple[Axis, ...]) -> Side:
+    def _side(self, value: Value, place: Axis, own: tuple[Axis, ...]) -> Factor:
         return side_of(value, self.chain.accum, self.outer, place, own)
 
     @cached_property
@@ -155,25 +155,25 @@ class Plan:
     def along(self) -> list[Outer]:
         return [o for o in self.chain.outer if not o.across]
 
-    def side(self, o: Outer) -> Side:
+    def side(self, o: Outer) -> Factor:
         return self.outer_sides[self.chain.outer.index(o)]
 
     @cached_property
-    def column_sides(self) -> list[Side]:
+    def column_sides(self) -> list[Factor]:
         """The distinct factors along the columns."""
         return list(dict.fromkeys([*self.inner_columns, *(self.side(o) for o in self.along)]))
 
     @cached_property
-    def turned_sides(self) -> list[Side]:
+    def turned_sides(self) -> list[Factor]:
         """The distinct factors of inner products along the rows; they are transposed."""
         return list(dict.fromkeys(self.inner_rows))
 
     @cached_property
-    def plain_sides(self) -> list[Side]:
+    def plain_sides(self) -> list[Factor]:
         """The distinct factors of sums over the rows."""
         return list(dict.fromkeys([self.side(o) for o in self.across]))
 
-    def packed(self, side: Side) -> bool:
+    def packed(self, side: Factor) -> bool:
         """Return whether a factor is copied, because its format is not that of the accumulators."""
         return side.buffer.dtype is not self.chain.accum
 

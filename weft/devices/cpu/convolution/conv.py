@@ -8,7 +8,7 @@ from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.chunks import count_entry
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.merge_similar import share_alike
+from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.text import Module
 from weft.kernel.convolution import match_conv
 from weft.kernel.ir import Chain, Kernel, Stage
@@ -50,7 +50,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     for part in parts:
         module.took(part.path)
         part.generate(base)
-    share_alike(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
+    merge_similar_functions(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")
     count_entry(module, f)
     for part in parts:

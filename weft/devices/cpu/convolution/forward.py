@@ -20,7 +20,7 @@ from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
 from weft.kernel.stages import join_axes, work
-from weft.kernel.summation import order_of
+from weft.kernel.summation import contraction_order
 
 INLINE = 8e5  # operations up to which the calling thread runs all chunks
 JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
@@ -60,7 +60,7 @@ class Forward:
         self.plan = make_plan(conv, isa, accum.bytes, few)
         self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
-        self.block = order_of(conv.contraction).block
+        self.block = contraction_order(conv.contraction).block
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.convolution.layout import ImageLayout, bounds
 from weft.devices.cpu.convolution.tile import Number
-from weft.devices.cpu.emit.storage_formats import widened
+from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import memory_type, wide
 from weft.kernel.convolution import Conv, coefficient
@@ -16,7 +16,7 @@ FEW = 4  # phases up to which copies are emitted inline
 def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
     """Emit a load of one element, or of ``lanes`` elements, widened to the accumulator's type."""
     dtype = buffer.dtype
-    return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.bytes), dtype, number.type, lanes)
+    return to_accumulator(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.bytes), dtype, number.type, lanes)
 
 
 def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:

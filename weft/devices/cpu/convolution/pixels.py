@@ -55,7 +55,7 @@ def pack_columns(module: Module, name: str, conv: Conv, layout: ImageLayout, num
     f.do("ret void")
 
 
-def blank_rest(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:
+def zero_unused(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:
     """Emit zeros where an image copy is unused but read by vectors, since uninitialised scratch may hold NaN.
 
     These positions are behind the last image of a block that is not full, and behind the last phase of a channel.

@@ -20,7 +20,7 @@ from weft.devices.cpu.convolution.epilogue import Stores
 from weft.devices.cpu.convolution.forward import INLINE, digits, line
 from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.convolution.pack import pack_image, zero_fill
-from weft.devices.cpu.convolution.pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
+from weft.devices.cpu.convolution.pixels import all_finite, pack_columns, pack_pixels, zero_groups, zero_unused
 from weft.devices.cpu.convolution.tile import Number, dot_tile
 from weft.devices.cpu.convolution.tiling import SPREAD
 from weft.devices.cpu.emit.chunks import run_chunks
@@ -199,7 +199,7 @@ class WeightGradient:
         arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
         f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
         self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
-        blank_rest(f, conv, layout, number, "%image", "%images")
+        zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
         f.do("ret void")
 

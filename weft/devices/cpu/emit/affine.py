@@ -11,9 +11,9 @@ from weft.kernel.expressions import dependencies
 from weft.kernel.ir import Affine, Value
 
 
-def index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:
+def emit_index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:
     """Emit an Affine as a value of ``dtype``."""
-    name = affine_text(e, affine, vector)
+    name = emit_affine(e, affine, vector)
     return name if llvm_type(dtype) == "i64" else cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, INT64, dtype)
 
 
@@ -69,13 +69,13 @@ def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
     return total, const
 
 
-def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
+def emit_affine(e: Emitter, affine: Affine, vector: bool) -> str:
     """Emit an Affine as i64, per lane if ``vector``."""
     base, const = _uniform_terms(e, affine)
     start = e.f.add(base, const)
     if not vector:
         return start
-    total = lanes_text(ramp(e, affine), 0 if start.startswith("%") else int(start))
+    total = constant_vector(lane_offsets(e, affine), 0 if start.startswith("%") else int(start))
     if start.startswith("%"):
         same = lane_step(e, affine) == 0
         total = e.splat(start, "i64") if same else e.f.let(f"add {wide('i64', e.env.lanes)} {e.splat(start, 'i64')}, {total}")
@@ -88,17 +88,17 @@ def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
     return total
 
 
-def lanes_text(numbers: list[int], plus: int = 0) -> str:
+def constant_vector(numbers: list[int], plus: int = 0) -> str:
     """Return integers as a constant vector."""
     return "<" + ", ".join(f"i64 {n + plus}" for n in numbers) + ">"
 
 
-def known_lanes(e: Emitter, affine: Affine) -> list[int] | None:
+def constant_lanes(e: Emitter, affine: Affine) -> list[int] | None:
     """Return the integers of the lanes if all of them are constant, else None."""
     if any(e.env.axes[a].startswith("%") for a, _ in affine.terms) or affine.gather:
         return None
     _, const = _uniform_terms(e, affine)
-    return [const + i for i in ramp(e, affine)]
+    return [const + i for i in lane_offsets(e, affine)]
 
 
 def lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
@@ -115,7 +115,7 @@ def lane_step(e: Emitter, affine: Affine) -> int | None:
     return inner if step == e.env.span * inner else None
 
 
-def ramp(e: Emitter, affine: Affine) -> list[int]:
+def lane_offsets(e: Emitter, affine: Affine) -> list[int]:
     """Return the distance of each lane from lane 0, gathered indices aside."""
     step, inner = lane_terms(e, affine)
     span = e.env.span

@@ -7,7 +7,7 @@ first writer wins. Later kernels (see ``walk_ir.py``) and later parts of this ke
 from __future__ import annotations
 
 from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.masks import both_masks
+from weft.devices.cpu.emit.masks import and_masks
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import wide
 from weft.kernel.ir import Kernel, Value
@@ -32,26 +32,29 @@ def emit_check(e: Emitter, v: Value, vector: bool) -> str:
     if not (matters.op == "const" and matters.attr):
         bad = f.let(f"and {bits} {bad}, {e.in_lanes(matters, vector)}")
     if vector:
-        bad = both_masks(e, bad, e.env.mask) or bad
+        bad = and_masks(e, bad, e.env.mask) or bad
     faulty = bad if lanes is None else f.let(f"extractelement {bits} {bad}, i64 0") if lanes == 1 else e.m.any_lane(f, bad, lanes)
     with f.when(faulty):
         if lanes == 1:  # LLVM 22 aborts on an argument of type <1 x i1>
             only = f.let(f"extractelement {type_} {name}, i64 0")
-            f.do(f"call void @{_teller(e.m, None)}(ptr {e.env.record}, i64 {v.attr.site + 1}, i64 {only}, i1 true)")
+            f.do(f"call void @{_fault_recorder(e.m, None)}(ptr {e.env.record}, i64 {v.attr.site + 1}, i64 {only}, i1 true)")
         else:
-            f.do(f"call void @{_teller(e.m, lanes)}(ptr {e.env.record}, i64 {v.attr.site + 1}, {type_} {name}, {bits} {bad})")
+            f.do(
+                f"call void @{_fault_recorder(e.m, lanes)}(ptr {e.env.record}, i64 {v.attr.site + 1}, {type_} {name}, "
+                f"{bits} {bad})"
+            )
     zero = "0" if lanes is None else "zeroinitializer"
     return f.let(f"select {bits} {wrong}, {type_} {zero}, {type_} {name}")
 
 
-def stop_here(f: Function, record: str) -> None:
+def return_if_fault(f: Function, record: str) -> None:
     """Emit a return if a fault is recorded."""
     with f.when(f.let(f"icmp ne i64 {f.load('i64', record, 8)}, 0", "c")):
         f.do("ret void")
         f.label(f.fresh_label("on"))
 
 
-def _teller(m: Module, lanes: int | None) -> str:
+def _fault_recorder(m: Module, lanes: int | None) -> str:
     """Return the name of ``@name(record, site, index, bad)``, which records the first bad lane's index if the record is empty."""
     name = f"weft_out_of_bounds{lanes or ''}"
     if not m.once(name):

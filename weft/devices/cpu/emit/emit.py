@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.affine import affine_text, index_value
+from weft.devices.cpu.emit.affine import emit_affine, emit_index_value
 from weft.devices.cpu.emit.check import emit_check
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import Env, Level, key_of
@@ -10,7 +10,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
 from weft.devices.cpu.emit.machine_operations import machine
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import four_words
+from weft.devices.cpu.emit.philox import consecutive_words
 from weft.devices.cpu.emit.store import emit_store_access
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
@@ -54,7 +54,7 @@ class ValueEmitter(Emitter):
         if v.op == "acc":
             return self.env.accs[v.attr]
         if v.op == "index":
-            return index_value(self, v.attr, v.dtype, vector)
+            return emit_index_value(self, v.attr, v.dtype, vector)
         if v.op == "load":
             return emit_load(self, v.attr, v.dtype, vector)
         if v.op == "check":
@@ -89,7 +89,7 @@ class ValueEmitter(Emitter):
         operands = [self.value(x) for x in (key, base)]
         if const % 4 or any(is_vector for _, is_vector in operands):
             return None
-        first = affine_text(self, element.attr, vector=False)
+        first = emit_affine(self, element.attr, vector=False)
         ops = Ops(self.f, self.m, self.isa, None)
         counter = ops.op("add", "i64", operands[1][0], ops.op("lshr", "i64", first, "2"))
-        return four_words(Ops(self.f, self.m, self.isa, env.lanes), operands[0][0], counter)
+        return consecutive_words(Ops(self.f, self.m, self.isa, env.lanes), operands[0][0], counter)

@@ -39,7 +39,7 @@ class Numbers(NamedTuple):
     full: int
 
 
-NUMBERS = {
+FLOAT_CONSTANTS = {
     "float": Numbers(
         23, 127, 12582912.0, 0.693359375, -2.12194440e-4,
         (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
@@ -68,7 +68,7 @@ def _exp_parts(f: Reals, z: Numbers, x: str, bias: int) -> tuple[str, str]:
 
 def exp(o: Ops, t: str, x: str) -> str:
     """Emit exp. 2**n is multiplied in two halves: the first is exact, the second rounds to a denormal or to infinity."""
-    f, z = Reals(o, t), NUMBERS[t]
+    f, z = Reals(o, t), FLOAT_CONSTANTS[t]
     bits, p = _exp_parts(f, z, f.clamped(x, z.lowest, z.highest), 2 * z.bias)  # low bits: the sum of two exponents
     if t == "double":
         bits = f.i("and", bits, 0xFFFF)  # in float the shifts drop the other bits
@@ -86,13 +86,13 @@ def _expm1_core(f: Reals, z: Numbers, x: str) -> str:
 
 
 def expm1(o: Ops, t: str, x: str) -> str:
-    f, z = Reals(o, t), NUMBERS[t]
+    f, z = Reals(o, t), FLOAT_CONSTANTS[t]
     # expm1(x) is x there; the core halves x, which loses the last bit if the half is denormal
     return f.where("olt", f.abs(x), f.c(2 * z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
 
 
 def tanh(o: Ops, t: str, x: str) -> str:
-    f, z = Reals(o, t), NUMBERS[t]
+    f, z = Reals(o, t), FLOAT_CONSTANTS[t]
     y = f.mul(f.abs(x), f.c(-2.0))
     e = _expm1_core(f, z, f.where("olt", y, f.c(z.gone), f.c(z.gone), y))
     return f.copysign(f.div(e, f.add(e, f.c(2.0))), x)  # the fraction is -tanh(|x|)
@@ -137,7 +137,7 @@ def _log_edges(f: Reals, x: str, at_zero: str, out: str) -> str:
 
 
 def log(o: Ops, t: str, x: str) -> str:
-    f, z = Reals(o, t), NUMBERS[t]
+    f, z = Reals(o, t), FLOAT_CONSTANTS[t]
     tiny = o.cmp("olt", t, x, f.c(z.tiny))
     n, m = _log_split(f, z, o.select(tiny, t, f.mul(x, f.c(2.0**z.lift)), x))
     n = o.select(tiny, f.whole, f.i("sub", n, z.lift), n)
@@ -145,7 +145,7 @@ def log(o: Ops, t: str, x: str) -> str:
 
 
 def log1p(o: Ops, t: str, x: str) -> str:
-    f, z = Reals(o, t), NUMBERS[t]
+    f, z = Reals(o, t), FLOAT_CONSTANTS[t]
     one = f.c(1.0)
     u = f.add(x, one)
     v = f.sub(u, one)

@@ -38,7 +38,7 @@ def _read_cache_bytes(level: int, default: int) -> int:
     return default
 
 
-def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -> ISA:
+def isa_from_features(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -> ISA:
     """Return the ISA that a set of feature flags describes."""
     arm = any(features.get(k) for k in ("neon", "asimd", "fp-armv8"))
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
@@ -59,4 +59,4 @@ def host_isa() -> ISA:
     features = dict(llvm.get_host_cpu_features())
     if not features and platform.machine().lower() in ("arm64", "aarch64"):
         features = {"neon": True}
-    return isa_of(features, _read_cache_bytes(1, 32 << 10), _read_cache_bytes(2, 512 << 10))
+    return isa_from_features(features, _read_cache_bytes(1, 32 << 10), _read_cache_bytes(2, 512 << 10))

@@ -5,10 +5,10 @@ Masked loads of 8- and 16-bit elements, which have no instruction, call one func
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.affine import affine_text, lane_step, lane_terms, uniform_groups
+from weft.devices.cpu.emit.affine import emit_affine, lane_step, lane_terms, uniform_groups
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import key_of
-from weft.devices.cpu.emit.masks import bits_of, both_masks, either, first_lanes, first_mask, guards_of, some_lanes
+from weft.devices.cpu.emit.masks import and_masks, either, emit_guards, first_mask, leading_lane_count, mask_bits, select_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
 from weft.devices.cpu.emit.text import Function, Module
@@ -40,7 +40,7 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
 def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     f, buffer = e.f, access.buffer
     size = buffer.dtype.bytes
-    uniform, mask = guards_of(e, access)
+    uniform, mask = emit_guards(e, access)
     fill = memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None
     if uniform == "false":
@@ -59,21 +59,21 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
     step = lane_step(e, affine)
     filled = mask is not None  # lanes outside the guard get the fill; lanes outside the Env's mask are unused
-    mask = both_masks(e, mask, e.env.mask)
+    mask = and_masks(e, mask, e.env.mask)
     if step == 0 and not scattered:  # all lanes read one element
-        return load_same(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
-    count = lanes if mask is None else None if filled else first_lanes(mask)
-    if step == 2 and e.env.turn is None and not scattered and (mask is None or bits_of(mask) is not None):
-        return load_seconds(e, access, affine, type_, size, bits_of(mask), filled, uniform, fills)
+        return load_broadcast(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
+    count = lanes if mask is None else None if filled else leading_lane_count(mask)
+    if step == 2 and e.env.turn is None and not scattered and (mask is None or mask_bits(mask) is not None):
+        return load_stride_2(e, access, affine, type_, size, mask_bits(mask), filled, uniform, fills)
     if uniform is None and count is not None and not affine.gather:
         if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
-            return load_turned(e, access, affine, type_, size, count)
+            return load_transposed(e, access, affine, type_, size, count)
     contiguous = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
     reach = lanes if step is None else (lanes - 1) * abs(step) + 1
-    if scattered or not contiguous or (uniform is not None and reach * size > DUMMY):
+    if scattered or not contiguous or (uniform is not None and reach * size > DUMMY_BYTES):
         pointers = pointers_of(e, access, affine)
         if uniform is None or mask is not None:
-            mask = both_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))
+            mask = and_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))
             return gather(e, pointers, mask, fill, type_, size)
         kind = wide("ptr", lanes)  # a mask would be tested lane by lane
         pointers = f.let(f"select i1 {uniform}, {kind} {pointers}, {kind} {e.splat(dummy(e), 'ptr')}", "a")
@@ -93,7 +93,7 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
 
 
 
-DUMMY = 256  # bytes that loads with a false guard may read
+DUMMY_BYTES = 256  # bytes that loads with a false guard may read
 
 
 def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
@@ -114,7 +114,7 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
     """Return a vector of addresses."""
-    index = affine_text(e, affine, vector=True)
+    index = emit_affine(e, affine, vector=True)
     base = e.env.pointers[key_of(access.buffer)]
     return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
 
@@ -123,16 +123,16 @@ def dummy(e: Emitter) -> str:
     """Return memory that is always readable: loads whose guard is false read it."""
     memo = e.memo(0)
     if "dummy" not in memo:
-        memo["dummy"] = e.f.local(f"[{DUMMY} x i8]", 64)
+        memo["dummy"] = e.f.local(f"[{DUMMY_BYTES} x i8]", 64)
     return memo["dummy"]
 
 
-def load_same(
+def load_broadcast(
     e: Emitter, pointer: str, uniform: str | None, mask: str | None, filled: bool, fill: str, type_: str, size: int,
 ) -> str:
     """Load one element for all lanes, or the fill."""
     f, lanes = e.f, e.env.lanes
-    has_lane = mask is None or bits_of(mask) is not None  # a constant mask has a lane set
+    has_lane = mask is None or mask_bits(mask) is not None  # a constant mask has a lane set
     if not has_lane:
         assert mask is not None
         any_set = e.m.any_lane(f, mask, lanes)
@@ -152,7 +152,7 @@ def _fill_masked(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str
     A constant mask becomes a shuffle: LLVM 22 never terminates on constant selects of many bytes.
     """
     lanes = e.env.lanes
-    vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), bits_of(mask)
+    vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), mask_bits(mask)
     if bits is None:
         return e.f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {read}, {vtype} {fills}")
     return e.f.shuffle(vtype, read, fills, [i if bit else lanes + i for i, bit in enumerate(bits)])
@@ -165,7 +165,7 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
     turns out to be all or nothing (it reads unmasked, or an assertion fails).
     """
     f, vtype = e.f, wide(type_, lanes)
-    bits = bits_of(mask)
+    bits = mask_bits(mask)
     if bits is not None and all(bits):
         return f.load(vtype, pointer, size)
     if bits is not None and not any(bits):
@@ -180,11 +180,11 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
     if lanes > widest and size >= 4:
         parts = []
         for at in range(0, lanes, widest):
-            piece = some_lanes(e, mask, lanes, list(range(at, at + widest)))
+            piece = select_lanes(e, mask, lanes, list(range(at, at + widest)))
             parts.append(load_masked(e, f.offset(pointer, at * size), piece, widest, fill, type_, size))
         return _concatenate(e, parts, widest, type_)
     if size < 4 and bits is None:
-        helper = load_function(e.m, type_, lanes, size, gather=False)
+        helper = masked_load_function(e.m, type_, lanes, size, gather=False)
         return f.let(f"call {vtype} {helper}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
     e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
@@ -229,7 +229,7 @@ def load_first_lanes(m: Module, f: Function, type_: str, lanes: int, live: int, 
     return f.let(f"call {vtype} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {vtype} zeroinitializer)")
 
 
-def load_seconds(
+def load_stride_2(
     e: Emitter, access: Access, affine: Affine, type_: str, size: int, bits: list[bool] | None, filled: bool,
     uniform: str | None, fills: str,
 ) -> str:
@@ -275,7 +275,7 @@ def _load_stride_2(
     return f.shuffle(vtype, a, b, range(affine.const - first, 2 * lanes, 2))
 
 
-def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
+def load_transposed(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
     """Load a column of a square: its rows are loaded once for all Envs of the group and transposed by halves."""
     f, env, lanes = e.f, e.env, e.env.lanes
     assert env.turn is not None and env.vector is not None
@@ -309,9 +309,9 @@ def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill
     if mask is None:
         read = f.load(wide(type_, count), pointer, size)
     else:
-        narrow_mask = some_lanes(e, mask, lanes, list(range(0, lanes, span)))
+        narrow_mask = select_lanes(e, mask, lanes, list(range(0, lanes, span)))
         for r in range(1, span):
-            narrow_mask = either(e, narrow_mask, some_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
+            narrow_mask = either(e, narrow_mask, select_lanes(e, mask, lanes, list(range(r, lanes, span))), count)
         read = load_masked(e, pointer, narrow_mask, count, fill, type_, size)
     out = f.shuffle(wide(type_, count), read, "poison", [i // span for i in range(lanes)])
     return _fill_masked(e, out, mask, fill, type_) if filled and mask is not None else out
@@ -342,8 +342,8 @@ def load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> 
 def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, size: int) -> str:
     lanes = e.env.lanes
     vtype = wide(type_, lanes)
-    if size < 4 and mask is not None and bits_of(mask) is None:
-        helper = load_function(e.m, type_, lanes, size, gather=True)
+    if size < 4 and mask is not None and mask_bits(mask) is None:
+        helper = masked_load_function(e.m, type_, lanes, size, gather=True)
         return e.f.let(f"call {vtype} {helper}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
@@ -354,7 +354,7 @@ def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, s
     )
 
 
-def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) -> str:
+def masked_load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) -> str:
     """Return the name of ``vector (ptr | vector of ptr, mask, fill)``: whole vectors if all lanes are set, else lane by lane."""
     vtype, bits = wide(type_, lanes), wide("i1", lanes)
     name = f"@weft_{'gather' if gather else 'load'}_v{lanes}{type_}"

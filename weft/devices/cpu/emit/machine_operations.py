@@ -9,7 +9,7 @@ from weft.devices.cpu.emit.libm import libm
 from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
-from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_half
+from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import FLOATS, Format
 from weft.kernel.ir import Value
@@ -40,7 +40,7 @@ def machine(o: Ops, v: Value, args: list[str]) -> str:
         return o.cmp(word, llvm_type(dtype), *args)
     if dtype in FLOATS:
         out = _float_op(o, op, llvm_type(dtype), args, v)
-        return round_half(o, out, dtype) if dtype.narrow and op not in _EXACT else out
+        return round_to_storage(o, out, dtype) if dtype.narrow and op not in _EXACT else out
     if dtype.kind == "bool":
         return _bool_op(o, op, args)
     return _int_op(o, op, dtype, args)

@@ -9,7 +9,7 @@ does.
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.affine import affine_text, known_lanes
+from weft.devices.cpu.emit.affine import constant_lanes, emit_affine
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.types import splat_text, wide
 from weft.kernel.expressions import dependencies
@@ -25,21 +25,21 @@ def first_mask(lanes: int, live: int) -> str:
     return constant_mask([k < live for k in range(lanes)])
 
 
-def bits_of(mask: str | None) -> list[bool] | None:
+def mask_bits(mask: str | None) -> list[bool] | None:
     """Return the lanes of a constant mask as bools, or None for any other mask."""
     return [word.endswith("true") for word in mask[1:-1].split(",")] if mask is not None and mask.startswith("<") else None
 
 
-def first_lanes(mask: str | None) -> int | None:
+def leading_lane_count(mask: str | None) -> int | None:
     """Return the number of lanes that a constant mask sets if they are the first ones, else None."""
-    bits = bits_of(mask)
+    bits = mask_bits(mask)
     if bits is None:
         return None
     count = sum(bits)
     return count if all(bits[:count]) else None
 
 
-def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
+def emit_guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
     """Return (uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included.
 
     A constant mask counts only in lanes that the Env's mask allows: it is None if it allows all of them, and uniform is
@@ -53,10 +53,10 @@ def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
             return "false", None
         if one is not None:
             uniform = one if uniform is None else e.f.let(f"and i1 {uniform}, {one}")
-        mask = both_masks(e, mask, lanes)
-    bits = bits_of(mask)
+        mask = and_masks(e, mask, lanes)
+    bits = mask_bits(mask)
     if bits is not None:
-        active = bits_of(e.env.mask) or [True] * len(bits)
+        active = mask_bits(e.env.mask) or [True] * len(bits)
         if not any(a and b for a, b in zip(active, bits, strict=True)):
             return "false", None
         if all(b or not a for a, b in zip(active, bits, strict=True)):
@@ -71,7 +71,7 @@ def _emit_guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | Non
         deps |= dependencies(v, e.env.deps)
     level, vector = e.place(frozenset(deps))
     if vector:
-        indices = known_lanes(e, affine)
+        indices = constant_lanes(e, affine)
         if indices is not None:
             return None, constant_mask([lo <= i < hi for i in indices])
     copy = e.env.tag if vector or not deps.isdisjoint(e.env.offsets) else None
@@ -79,7 +79,7 @@ def _emit_guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | Non
     memo = e.memo(level)
     if key not in memo:
         saved, e.f.lines = e.f.lines, e.lines(level)
-        memo[key] = _compare(e, affine_text(e, affine, vector), lo, hi, e.env.lanes if vector else None)
+        memo[key] = _compare(e, emit_affine(e, affine, vector), lo, hi, e.env.lanes if vector else None)
         e.f.lines = saved
     condition = memo[key]
     return (None, condition) if vector else (condition, None)
@@ -97,25 +97,25 @@ def _compare(e: Emitter, index: str, lo: int, hi: int, lanes: int | None) -> str
     return e.f.let(f"icmp ult {type_} {shifted}, {splat_text('i64', str(max(hi - lo, 0)), lanes)}", "g")
 
 
-def both_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
+def and_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
     if a is None or b is None:
         return a or b
-    first, second = bits_of(a), bits_of(b)
+    first, second = mask_bits(a), mask_bits(b)
     if first is not None and second is not None:
         return constant_mask([x and y for x, y in zip(first, second, strict=True)])
     return e.f.let(f"and {wide('i1', e.env.lanes)} {a}, {b}")
 
 
-def some_lanes(e: Emitter, mask: str, lanes: int, places: list[int]) -> str:
+def select_lanes(e: Emitter, mask: str, lanes: int, places: list[int]) -> str:
     """Return the mask of the lanes ``places``."""
-    bits = bits_of(mask)
+    bits = mask_bits(mask)
     if bits is not None:
         return constant_mask([bits[i] for i in places])
     return e.f.shuffle(wide("i1", lanes), mask, "poison", places)
 
 
 def either(e: Emitter, a: str, b: str, lanes: int) -> str:
-    first, second = bits_of(a), bits_of(b)
+    first, second = mask_bits(a), mask_bits(b)
     if first is not None and second is not None:
         return constant_mask([x or y for x, y in zip(first, second, strict=True)])
     return e.f.let(f"or {wide('i1', lanes)} {a}, {b}")

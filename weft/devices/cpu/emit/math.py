@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.devices.cpu.emit import exp_log, sin_cos
-from weft.devices.cpu.emit.exp_log import NUMBERS
+from weft.devices.cpu.emit.exp_log import FLOAT_CONSTANTS
 from weft.devices.cpu.emit.libm import libm
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
@@ -16,30 +16,30 @@ from weft.devices.cpu.emit.reals import Reals
 _LOG2_E = 1.44269504088896341
 _EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
          6.931472028550421e-1)
-_BOTH: dict[str, Callable[[Ops, str, str], str]] = {
+_POLYNOMIALS: dict[str, Callable[[Ops, str, str], str]] = {
     "exp": exp_log.exp, "expm1": exp_log.expm1, "log": exp_log.log, "log1p": exp_log.log1p, "tanh": exp_log.tanh,
     "sin": sin_cos.sin, "cos": sin_cos.cos,
 }
-VECTORS = frozenset((*_BOTH, "erf"))  # have polynomials, at least for float
+VECTOR_FUNCTIONS = frozenset((*_POLYNOMIALS, "erf"))  # have polynomials, at least for float
 
 
 def function(o: Ops, op: str, t: str, args: list[str]) -> str:
     """Emit one of kernel.MACHINE's functions on float or double registers."""
     if op == "erf" and t == "float":
         return _erf(o, *args)
-    own = _BOTH.get(op)
+    own = _POLYNOMIALS.get(op)
     return own(o, t, *args) if own else libm(o, op, t, args)
 
 
 def has_vectors(op: str, t: str) -> bool:
     """Return whether a function is computed in vectors; the others call the C library lane by lane."""
-    return op in _BOTH or (op == "erf" and t == "float")
+    return op in _POLYNOMIALS or (op == "erf" and t == "float")
 
 
 def _erf(o: Ops, x: str) -> str:
     """Emit erf: near zero Norbert Juffa's polynomial; beyond, 1 - 2**r with his polynomial for r and Cephes' exp2."""
     f = Reals(o, "float")
-    magic = NUMBERS["float"].magic + 127
+    magic = FLOAT_CONSTANTS["float"].magic + 127
     t = f.abs(x)
     t = f.where("ogt", t, f.c(4.0), f.c(4.0), t)  # erf(4) rounds to 1
     s = f.mul(t, t)

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?<=[ ,])-?\d+(?=,|$)")
 _CALLED = re.compile(r"(?<=  call void )@[\w.]+(?=\()")
 
 
-def share_alike(module: Module, names: str) -> None:
+def merge_similar_functions(module: Module, names: str) -> None:
     """Merge similar functions of ``module`` whose names end in a match of the pattern ``names``."""
     pattern = re.compile(rf"\.(?:{names})$")
     groups: dict[tuple, list[tuple[Function, list[str]]]] = {}

@@ -13,8 +13,8 @@ from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Function, Module
 
 Join = Callable[[list[str], list[str]], list[str]]  # (earlier, later) -> joined
-Places = Callable[[str], list[str]]  # a level -> the pointer of each register
-SLOT = 128  # bytes, enough for any register
+LevelPointers = Callable[[str], list[str]]  # a level -> the pointer of each register
+SLOT_BYTES = 128  # bytes, enough for any register
 
 
 def depth(blocks: int, partial: bool = False) -> int:
@@ -34,7 +34,7 @@ def joins(f: Function, block: str | int, last: str) -> str:
     return f.let(f"select i1 {last}, i64 {block}, i64 {ones}")
 
 
-def rows(f: Function, base: str, stride: int, places: list[int]) -> Places:
+def rows(f: Function, base: str, stride: int, places: list[int]) -> LevelPointers:
     """Return a function from a level to its pointers, for levels of ``stride`` bytes one after another."""
     def at(level: str) -> list[str]:
         start = f.offset(base, f.mul(level, stride))
@@ -61,7 +61,7 @@ def each_level(m: Module, f: Function, mask: str, body: Callable[[str], None]) -
 
 
 def join(
-    m: Module, f: Function, at: Places, mask: str, types: list[str], cells: list[str], merge: Join, align: int,
+    m: Module, f: Function, at: LevelPointers, mask: str, types: list[str], cells: list[str], merge: Join, align: int,
 ) -> None:
     """Join the levels in ``mask``, lowest first, with the values in ``cells`` (one local for each of ``types``)."""
     def with_level(level: str) -> None:
@@ -79,7 +79,15 @@ def adder(f: Function, type_: str) -> Join:
 
 
 def add_block(
-    m: Module, f: Function, at: Places, block: str | int, last: str, types: list[str], cells: list[str], merge: Join, align: int,
+    m: Module,
+    f: Function,
+    at: LevelPointers,
+    block: str | int,
+    last: str,
+    types: list[str],
+    cells: list[str],
+    merge: Join,
+    align: int,
 ) -> None:
     """Join the values of a block in ``cells`` with earlier blocks; store the result unless the block is the last."""
     join(m, f, at, joins(f, block, last), types, cells, merge, align)
@@ -87,7 +95,7 @@ def add_block(
         keep(m, f, at, block, types, cells, align)
 
 
-def keep(m: Module, f: Function, at: Places, block: str | int, types: list[str], cells: list[str], align: int) -> None:
+def keep(m: Module, f: Function, at: LevelPointers, block: str | int, types: list[str], cells: list[str], align: int) -> None:
     """Store the values in ``cells`` at the level of a block."""
     for t, c, pointer in zip(types, cells, at(level_of(m, f, block)), strict=True):
         store_cell(f, t, f.load(t, c), pointer, align)
@@ -117,9 +125,9 @@ class Blocks:
     def __init__(self, m: Module, f: Function, types: list[str], blocks: int, merge: Join) -> None:
         self.m, self.f, self.types, self.blocks, self.merge = m, f, types, blocks, merge
         self.cells = [f.local(t) for t in types]
-        size = SLOT * len(types)
+        size = SLOT_BYTES * len(types)
         levels = f.local(f"[{depth(blocks) * size} x i8]", 64) if blocks > 1 else "null"
-        self.at = rows(f, levels, size, [SLOT * k for k in range(len(types))])
+        self.at = rows(f, levels, size, [SLOT_BYTES * k for k in range(len(types))])
 
     def put(self, number: str | int, state: list[str]) -> None:
         """Add the result of block ``number``."""

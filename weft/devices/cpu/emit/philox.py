@@ -49,7 +49,7 @@ class _Words:
         return self._o.op("lshr", "i64", a, self.number(32))
 
 
-def four_words(o: Ops, key: str, counter: str) -> str:
+def consecutive_words(o: Ops, key: str, counter: str) -> str:
     """Emit the words of lanes / 4 consecutive counters, in order; ``key`` and ``counter`` are scalars.
 
     A counter's words are arranged as (c0, c2) and (c1, c3) in pairs of 64-bit lanes, so that one multiplication serves both

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.storage_formats import add, cast, round_half
+from weft.devices.cpu.emit.storage_formats import add, cast, round_to_storage
 from weft.devices.cpu.emit.types import literal, llvm_type, splat_text, wide
 from weft.dtypes.formats import FLOATS, INT64, Format
 from weft.kernel.ir import Reduction
@@ -57,7 +57,7 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
         if dtype not in FLOATS:
             return [o.op("mul", t, a[0], b[0])]
         out = o.op("fmul", t, a[0], b[0])
-        return [round_half(o, out, dtype) if dtype.narrow else out]
+        return [round_to_storage(o, out, dtype) if dtype.narrow else out]
     if not is_position(r):
         return [_extremum(o, r.monoid, dtype, a[0], b[0])]
     # b wins if it is better, the only NaN, or equal (or both NaN) and earlier

@@ -5,7 +5,7 @@ The polynomials of float are Norbert Juffa's; those of double, and their order o
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.exp_log import NUMBERS
+from weft.devices.cpu.emit.exp_log import FLOAT_CONSTANTS
 from weft.devices.cpu.emit.libm import libm, rare
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
@@ -29,7 +29,7 @@ def cos(o: Ops, t: str, x: str) -> str:
 
 def _sin_cos_float(o: Ops, x: str, name: str) -> str:
     """Emit sin or cos of a float. The argument is reduced by multiples of pi/2 in three parts."""
-    f, magic = Reals(o, "float"), NUMBERS["float"].magic
+    f, magic = Reals(o, "float"), FLOAT_CONSTANTS["float"].magic
     t = f.fma(x, f.c(0.636619772), f.c(magic))
     j = f.sub(t, f.c(magic))
     r = f.fma(j, f.c(-1.57079601e00), x)
@@ -46,7 +46,7 @@ def _sin_cos_double(o: Ops, x: str, name: str) -> str:
     """Emit sin or cos of a double: x = n pi/2 + r + low, where low is the rounding error of r."""
     if not o.isa.fma:
         return libm(o, name, "double", [x])
-    f, magic = Reals(o, "double"), NUMBERS["double"].magic
+    f, magic = Reals(o, "double"), FLOAT_CONSTANTS["double"].magic
     t = f.fma(x, f.c(0.6366197723675814), f.c(magic))
     n = f.neg(f.sub(t, f.c(magic)))
     near = f.fma(n, f.c(_HALF_PI[0]), x)

@@ -25,7 +25,7 @@ def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str
         bits = f.let(f"zext {wide('i16', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"shl {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"bitcast {wide('i32', lanes)} {high} to {wide('float', lanes)}")
-    return decoded(f, name, dtype, lanes) if dtype.narrow else name
+    return decode_bits(f, name, dtype, lanes) if dtype.narrow else name
 
 
 def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
@@ -70,18 +70,18 @@ def load_scalar(f: Function, dtype: Format, pointer: str) -> str:
     return from_memory(f, f.load(memory_type(dtype), pointer, dtype.bytes), dtype, None)
 
 
-def widened(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
+def to_accumulator(f: Function, name: str, dtype: Format, type_: str, lanes: int | None) -> str:
     """Convert a loaded float to the accumulators' type ``type_``."""
     name, own = from_memory(f, name, dtype, lanes), llvm_type(dtype)
     return name if own == type_ else f.let(f"fpext {wide(own, lanes)} {name} to {wide(type_, lanes)}")
 
 
-def round_half(o: Ops, x: str, dtype: Format) -> str:
+def round_to_storage(o: Ops, x: str, dtype: Format) -> str:
     """Round a float to a narrow format (nearest, ties to even; NaN stays NaN). The result is still a float."""
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
     if dtype is not BFLOAT16:
-        return round_to(o, x, dtype)
+        return round_by_addition(o, x, dtype)
     bits = o.convert("bitcast", "float", x, "i32")
     odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
     up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
@@ -100,7 +100,7 @@ def _double_to_half(o: Ops, x: str, dtype: Format) -> str:
     bits = o.convert("bitcast", "float", near, "i32")
     bits = o.select(beyond, "i32", o.op("sub", "i32", bits, o.c("i32", 1)), bits)
     bits = o.select(inexact, "i32", o.op("or", "i32", bits, o.c("i32", 1)), bits)
-    return round_half(o, o.convert("bitcast", "i32", bits, "float"), dtype)
+    return round_to_storage(o, o.convert("bitcast", "i32", bits, "float"), dtype)
 
 
 def cast(o: Ops, x: str, source: Format, target: Format) -> str:
@@ -114,13 +114,13 @@ def cast(o: Ops, x: str, source: Format, target: Format) -> str:
         if target not in FLOATS:
             return _float_to_int(o, x, s, target)
         if s == t:  # among float32 and the halves
-            return round_half(o, x, target) if target.narrow else x
+            return round_to_storage(o, x, target) if target.narrow else x
         if s == "float":
             return o.convert("fpext", "float", x, "double")
         return _double_to_half(o, x, target) if target.narrow else o.convert("fptrunc", "double", x, "float")
     if target in FLOATS:
         out = o.convert("sitofp" if source.kind == "signed" else "uitofp", s, x, t)
-        return round_half(o, out, target) if target.narrow else out
+        return round_to_storage(o, out, target) if target.narrow else out
     if s == t:
         return x
     if source.kind == "bool":
@@ -162,21 +162,21 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
         x, source = o.convert("zext", "i1", x, "i8"), UINT8
     s = llvm_type(source)
     if source.narrow:
-        x, s = half_bits(o, x, source), f"i{source.bits}"
+        x, s = storage_bits(o, x, source), f"i{source.bits}"
     if target is BOOL:
         return o.cmp("ne", "i8", x, o.c("i8", 0))
     if target.narrow:
         if target == FLOAT16:
             return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
         if target is not BFLOAT16:
-            return decoded(o.f, x, target, o.lanes)
+            return decode_bits(o.f, x, target, o.lanes)
         high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
         return o.convert("bitcast", "i32", high, "float")
     t = llvm_type(target)
     return x if s == t else o.convert("bitcast", s, x, t)
 
 
-def half_bits(o: Ops, x: str, dtype: Format) -> str:
+def storage_bits(o: Ops, x: str, dtype: Format) -> str:
     """Return the bits of a narrow number, held as float, as an integer."""
     if dtype == FLOAT16:
         return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
@@ -190,13 +190,13 @@ def add(o: Ops, a: str, b: str, dtype: Format) -> str:
     """Emit a + b rounded to dtype."""
     if dtype in FLOATS:
         out = o.op("fadd", llvm_type(dtype), a, b)
-        return round_half(o, out, dtype) if dtype.narrow else out
+        return round_to_storage(o, out, dtype) if dtype.narrow else out
     return o.op("or" if dtype.kind == "bool" else "add", llvm_type(dtype), a, b)
 
 _MAGNITUDE, _INFINITE, _NAN = 0x7FFFFFFF, 0x7F800000, 0x7FC00000
 
 
-def round_to(o: Ops, x: str, form: Format) -> str:
+def round_by_addition(o: Ops, x: str, form: Format) -> str:
     """Round a float to a narrow format (nearest, ties to even), still held as float. NaN keeps its sign."""
     bits = o.convert("bitcast", "float", x, "i32")
     size = o.op("and", "i32", bits, o.c("i32", _MAGNITUDE))
@@ -246,7 +246,7 @@ def encoded(f: Function, x: str, form: Format, lanes: int | None) -> str:
     return f.let(f"trunc {int_type} {code} to {memory_int}")
 
 
-def decoded(f: Function, code: str, form: Format, lanes: int | None) -> str:
+def decode_bits(f: Function, code: str, form: Format, lanes: int | None) -> str:
     """Return the float that bits in memory represent."""
 
     def c(value: int) -> str:

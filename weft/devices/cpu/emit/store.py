@@ -7,14 +7,14 @@ import math
 from weft.devices.cpu.emit.affine import lane_step
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
-from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
+from weft.devices.cpu.emit.masks import and_masks, emit_guards, leading_lane_count, mask_bits
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
 from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
 from weft.kernel.expressions import access_axes, access_values, dependencies
 from weft.kernel.ir import Access, Affine, Store
 
-STREAM = 8 << 20  # bytes; larger results bypass the caches. Buffers are aligned to 64 bytes
+MIN_STREAM_BYTES = 8 << 20  # bytes; larger results bypass the caches. Buffers are aligned to 64 bytes
 
 
 def emit_store_access(e: Emitter, store: Store) -> None:
@@ -33,7 +33,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
     else:
         name, is_vector = e.value(store.value)
         if is_vector:  # all lanes write the same element: the last active lane wins
-            last = first_lanes(env.mask) if env.mask is not None else env.lanes
+            last = leading_lane_count(env.mask) if env.mask is not None else env.lanes
             assert last is not None, "an Env's own mask is of its first lanes"
             name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {last - 1}")
     lanes = env.lanes if vector else None
@@ -50,7 +50,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
 def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     f = e.f
     type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.bytes
-    uniform, mask = guards_of(e, access)
+    uniform, mask = emit_guards(e, access)
     if uniform == "false":
         return
     affine = access.flat()
@@ -65,9 +65,9 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     vtype = wide(type_, lanes)
     step = lane_step(e, affine)
     scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
-    mask = both_masks(e, mask, e.env.mask)
+    mask = and_masks(e, mask, e.env.mask)
     if uniform is not None:
-        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+        mask = and_masks(e, mask, e.splat(uniform, "i1"))
     if step == 1 and not scattered:
         pointer = pointer_of(e, access, affine)
         if mask is None:
@@ -78,8 +78,8 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             else:
                 f.store(vtype, raw, pointer, size)
             return
-        count = first_lanes(mask)
-        bits = bits_of(mask)
+        count = leading_lane_count(mask)
+        bits = mask_bits(mask)
         if bits is not None and sum(bits) == 1:  # LLVM 22 widens a masked store of a single narrow lane
             lane = bits.index(True)
             one = f.let(f"extractelement {vtype} {raw}, i32 {lane}")
@@ -92,7 +92,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
         f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
         return
-    count = lanes if mask is None else first_lanes(mask)
+    count = lanes if mask is None else leading_lane_count(mask)
     if count is not None and not scattered and step:
         pointer = pointer_of(e, access, affine)
         for i in range(count):
@@ -117,7 +117,7 @@ def _bypasses_caches(e: Emitter, access: Access, affine: Affine, width: int) -> 
         return False
     if buffer.scope != "arg" or not 16 <= width <= 64:
         return False
-    if math.prod(buffer.shape) * size <= STREAM:
+    if math.prod(buffer.shape) * size <= MIN_STREAM_BYTES:
         return False
     const = affine.const
     for a, c in affine.terms:
@@ -155,12 +155,12 @@ def _add_in_place(e: Emitter, access: Access, name: str, lanes: int | None) -> N
         new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
         _store(e, access, to_memory(f, new, dtype, lanes), lanes)
         return
-    uniform, mask = guards_of(e, access)
+    uniform, mask = emit_guards(e, access)
     if uniform == "false":
         return
-    mask = both_masks(e, mask, e.env.mask)
+    mask = and_masks(e, mask, e.env.mask)
     if uniform is not None:
-        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+        mask = and_masks(e, mask, e.splat(uniform, "i1"))
     pointers = pointers_of(e, access, affine)
     ops = Ops(f, e.m, e.isa, None)
     for i in range(lanes):

@@ -25,14 +25,14 @@ import numpy as np
 from weft.devices.cpu.native import call, imported_symbols
 from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, BUFFER_SIZE, HOME, extent, offset, write
 from weft.devices.cpu.native.threads import permanent
-from weft.errors import gib
+from weft.errors import format_bytes
 
 _HUGE = 2 << 20
 LARGE = 4 << 20
 SMALL, SLAB = 1 << 10, 64 << 10  # blocks of at most SMALL bytes are cut from slabs, which are aligned to their size
 
 
-class Borrowed:
+class BorrowedBuffer:
     """A buffer over memory that belongs to ``owner``, which it keeps alive."""
 
     __slots__ = ("__weakref__", "address", "exported", "nbytes", "owner")
@@ -220,7 +220,7 @@ class _View:
 
 def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
     """Return a NumPy array that shares the buffer's memory. The array keeps the buffer alive and prevents its donation."""
-    if type(buffer) is Borrowed:
+    if type(buffer) is BorrowedBuffer:
         return at(buffer.address, shape, dtype, buffer, writable)
     count = shape[0] if len(shape) == 1 else math.prod(shape)
     if not count:
@@ -267,7 +267,7 @@ def _system_allocate(size: int) -> int:
     address = ctypes.c_void_p()
     aligned = _HUGE if size >= LARGE else SLAB if size == SLAB else 64
     if libc.posix_memalign(ctypes.byref(address), aligned, size) or not address.value:
-        raise MemoryError(f"weft: no memory for an array of {gib(size)} ({size:,} bytes)")
+        raise MemoryError(f"weft: no memory for an array of {format_bytes(size)} ({size:,} bytes)")
     if size >= LARGE and sys.platform == "linux":
         libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
     return address.value

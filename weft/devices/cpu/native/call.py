@@ -45,7 +45,7 @@ class TableLayout(NamedTuple):
     constants: tuple[int, ...]
 
 
-class Hot(NamedTuple):
+class HotCallback(NamedTuple):
     """A function, called without arguments when a table has run ``runs`` times."""
 
     runs: int
@@ -56,7 +56,7 @@ class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
     def __init__(
-        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int, hot: Hot | None = None,
+        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int, hot: HotCallback | None = None
     ) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(

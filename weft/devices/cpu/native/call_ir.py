@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL, COUNTERS, MUCH
-from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make, misused, return_none
+from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL, COUNTERS, RELEASE_ABOVE_WORK
+from weft.devices.cpu.native.memory_ir import BUILTIN, block, check_argument_count, give, make, return_none
 from weft.devices.cpu.native.routine import Body, Value, routine
 from weft.devices.cpu.native.walk_ir import execute, parts
 
@@ -12,7 +12,7 @@ from weft.devices.cpu.native.walk_ir import execute, parts
 def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (inputs, outputs, arena): run a Program with existing outputs."""
     table = f.call("PyLong_AsVoidPtr", self)
-    misused(f, nargs, 3)
+    check_argument_count(f, nargs, 3)
     arguments = f.array(args, "ptr")
     inputs, outputs = arguments[0], arguments[1]
     arena = f.call("PyLong_AsUnsignedLongLong", arguments[2])
@@ -25,13 +25,13 @@ def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
 def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (inputs, held or None) -> list of outputs: new buffers or donated inputs."""
     table = f.call("PyLong_AsVoidPtr", self)
-    misused(f, nargs, 2)
+    check_argument_count(f, nargs, 2)
     arguments = f.array(args, "ptr")
     inputs, held = arguments[0], arguments[1]
     words = f.record(table, CALL)
     ni, no, allocator, home = words["ni"], words["no"], words["allocator"], words["home"]
     _, sizes, homes, _ = parts(f, table, ni, no)
-    misused(f, f.call("PyList_Size", inputs), ni)
+    check_argument_count(f, f.call("PyList_Size", inputs), ni)
     outputs = f.call("PyList_New", no)
     with f.when(outputs.null):
         f.ret(None)
@@ -121,7 +121,7 @@ def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
     function = f.array(cell, "ptr")[0]
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters["sized"] = counters["sized"] + 1
-    release = words[0] > MUCH
+    release = words[0] > RELEASE_ABOVE_WORK
     thread = f.variable("ptr", None)
     with f.when(release):
         thread.now = f.call("PyEval_SaveThread")

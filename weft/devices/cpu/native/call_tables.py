@@ -15,7 +15,7 @@ import numpy as np
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.call import MethodDef, builtin
 from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS
-from weft.devices.native_protocols import Watched, World
+from weft.devices.native_protocols import WarmCallContext, WatchRow
 
 Row = tuple[str, Any, Any]
 
@@ -37,7 +37,7 @@ class WarmTable:
     __slots__ = ("address", "cells", "held", "program", "structures", "words")
 
     def __init__(
-        self, node_type: type, array_type: type, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[Row],
+        self, node_type: type, array_type: type, run: Any, structures: int, watch: Sequence[WatchRow], arguments: Sequence[Row],
         inputs: Sequence[Row], node: dict[str, Any], array: dict[str, Any],
     ) -> None:
         program = run.direct()
@@ -73,7 +73,7 @@ class _Address(int):
     held: Any
 
 
-def watched(rows: Sequence[Watched], address: int) -> Callable[[], bool]:
+def watched(rows: Sequence[WatchRow], address: int) -> Callable[[], bool]:
     """Return the builtin ``weft_watched`` (at ``address``) bound to a table of these rows."""
     words = np.array([len(rows), *_watch_words(rows)], np.int64)
     table = _Address(words.ctypes.data)
@@ -82,7 +82,7 @@ def watched(rows: Sequence[Watched], address: int) -> Callable[[], bool]:
     return check
 
 
-def _watch_words(rows: Sequence[Watched]) -> list[int]:
+def _watch_words(rows: Sequence[WatchRow]) -> list[int]:
     words = []
     for name, container, key, value in rows:
         words += [_WATCH[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
@@ -99,7 +99,7 @@ def offset_in(cls: type, name: str) -> int:
     return 8 * list(words).index(id(mark))
 
 
-def install(cls: type, table: str, world: World, address: int, state: int) -> None:
+def install(cls: type, table: str, world: WarmCallContext, address: int, state: int) -> None:
     """Set ``cls.__call__`` to ``weft_warm`` at ``address``. The slot ``table`` of ``cls`` holds a WarmTable."""
     fields = {
         "table": offset_in(cls, table), "address": offset_in(WarmTable, "address"), "local": id(world.local),

@@ -17,11 +17,11 @@ UNIT = 64  # granularity of data in bytes; no section of a kernel needs more ali
 CODE, DATA = 14 << 20, 2 << 20  # sizes of a region; only touched pages take memory
 
 
-class Refused(OSError):
+class NoExecutableMemory(OSError):
     """The system refuses executable memory."""
 
 
-class Spans:
+class FreeSpans:
     """The free spans among ``count`` units. Adjacent free spans are merged."""
 
     def __init__(self, count: int) -> None:
@@ -80,12 +80,12 @@ class Region:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.memory[0] = 0  # Linux joins split mappings again only if the mapping was touched before
         if _protect(self.address, code, mmap.PROT_READ | mmap.PROT_EXEC):
-            raise Refused("this system refuses executable memory")
+            raise NoExecutableMemory("this system refuses executable memory")
         # never unmapped: workers may be executing it, and it frees buffers during interpreter shutdown
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory))
         self.code_size = code
-        self.code = Spans(code // PAGE)
-        self.data = Spans(data // UNIT)
+        self.code = FreeSpans(code // PAGE)
+        self.data = FreeSpans(data // UNIT)
 
 
 class Place(NamedTuple):
@@ -130,12 +130,12 @@ class CodeMemory:
         memory[at : at + len(data)] = data
         start, size = place.code * PAGE, place.pages * PAGE
         if _protect(place.code_address, size, mmap.PROT_READ | mmap.PROT_WRITE):
-            raise Refused("this system does not let code be written")
+            raise NoExecutableMemory("this system does not let code be written")
         try:
             memory[start : start + len(code)] = code
         finally:
             if _protect(place.code_address, size, mmap.PROT_READ | mmap.PROT_EXEC):
-                raise Refused("this system refuses executable memory")
+                raise NoExecutableMemory("this system refuses executable memory")
 
     def give(self, place: Place) -> None:
         """Free an object's place. Its code must not be running and its data not be in use."""

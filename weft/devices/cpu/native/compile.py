@@ -3,8 +3,8 @@
 LLVM is loaded on the first actual compilation; a process whose kernels are all cached never loads it (on platforms that
 ``elf.py`` supports). A kernel's key is computed from its printed form, so a cache hit generates no LLVM text either.
 
-Executables hold the :class:`Loaded` of each kernel they run. The compiler has a weak reference without a callback, because a
-Ctrl-C during a callback would be lost; a sweep finds the dead references from time to time.
+Executables hold the :class:`LoadedKernel` of each kernel they run. The compiler has a weak reference without a callback,
+because a Ctrl-C during a callback would be lost; a sweep finds the dead references from time to time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import HIGH, LOW
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.optimisation_levels import cost_of, level_of
-from weft.devices.cpu.native.recompile import PATIENCE, Again, Job
+from weft.devices.cpu.native.recompile import PATIENCE, Job, Recompiler
 from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
 
 
-class Later(NamedTuple):
+class PendingRecompilation(NamedTuple):
     """The pending recompilation of a kernel: its name in the cache, metadata and a function returning the compressed text."""
 
     name: str
@@ -41,7 +41,7 @@ class Later(NamedTuple):
     text: Callable[[], bytes]
 
 
-class Loaded:
+class LoadedKernel:
     """A loaded kernel, ``void (*address)(void **args)``. Its code is freed after this object.
 
     Emitted code reads the address from memory, at ``cell``, at each call. Recompilation replaces the address and sets ``later``
@@ -50,7 +50,9 @@ class Loaded:
 
     __slots__ = ("__weakref__", "_word", "cell", "later", "parallel", "scratch", "worker_scratch")
 
-    def __init__(self, address: int, scratch: int, worker_scratch: int, parallel: bool, later: Later | None = None) -> None:
+    def __init__(
+        self, address: int, scratch: int, worker_scratch: int, parallel: bool, later: PendingRecompilation | None = None
+    ) -> None:
         self._word = ctypes.c_int64(address)  # written atomically
         self.cell = ctypes.addressof(self._word)
         self.scratch, self.worker_scratch, self.parallel, self.later = scratch, worker_scratch, parallel, later
@@ -66,10 +68,10 @@ class Loaded:
 
 @dataclass(slots=True)
 class _KernelEntry:
-    """A kernel in memory. ``fields`` recreate its ``Loaded``; ``give`` frees its code once ``loaded`` is dead."""
+    """A kernel in memory. ``fields`` recreate its ``LoadedKernel``; ``give`` frees its code once ``loaded`` is dead."""
 
-    loaded: weakref.ref[Loaded]
-    fields: tuple[int, int, int, bool, Later | None]
+    loaded: weakref.ref[LoadedKernel]
+    fields: tuple[int, int, int, bool, PendingRecompilation | None]
     give: Callable[[], None]
 
 
@@ -99,12 +101,12 @@ class Compiler:
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
     load_generator: Callable[[], None] = lambda: None
-    again: Again = field(init=False)
+    again: Recompiler = field(init=False)
     _sweep_at: int = KEPT_DEAD
     _jit: Any = None
 
     def __post_init__(self) -> None:
-        self.again = Again(self._features)
+        self.again = Recompiler(self._features)
 
     def _features(self) -> str:
         self.load_generator()  # the recompiling thread generates the text of kernels that came from disk
@@ -112,7 +114,7 @@ class Compiler:
 
     def kernel(
         self, text: str, generate: Callable[[], Any], us: float = math.inf, quick: Callable[[], Any] | None = None,
-    ) -> Loaded:
+    ) -> LoadedKernel:
         """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``.
 
         us : estimated microseconds per run; decides whether to optimise now or later, in :meth:`improve`
@@ -128,7 +130,7 @@ class Compiler:
             if entry is not None:
                 loaded = entry.loaded()
                 if loaded is None:  # unused and not swept yet: reuse its code
-                    loaded = Loaded(*entry.fields)
+                    loaded = LoadedKernel(*entry.fields)
                     entry.loaded = weakref.ref(loaded)
                 return loaded
             if len(self.kernels) >= self._sweep_at:
@@ -139,12 +141,12 @@ class Compiler:
             keep = partial(self._as_kernel, generate, first is generate)
             return self._load_or_build(name, lambda: _text_and_meta(first()), keep, us, kernel=True)
 
-    def improve(self, kernels: Iterable[Loaded], patience: float = PATIENCE) -> None:
+    def improve(self, kernels: Iterable[LoadedKernel], patience: float = PATIENCE) -> None:
         """Queue kernels for recompilation in the background, unless they have been recompiled; see :meth:`Again.add`."""
         jobs = [Job(k.later.text, partial(self._install_improved, k.later)) for k in dict.fromkeys(kernels) if k.later]
         self.again.add(jobs, patience)
 
-    def settle(self, kernels: Iterable[Loaded] | None = None) -> None:
+    def settle(self, kernels: Iterable[LoadedKernel] | None = None) -> None:
         """Recompile these kernels, or all in memory, and wait."""
         if kernels is None:
             with self.lock:
@@ -152,7 +154,7 @@ class Compiler:
         self.improve(kernels)
         self.again.settle()
 
-    def _install_improved(self, later: Later, code: bytes) -> None:
+    def _install_improved(self, later: PendingRecompilation, code: bytes) -> None:
         """Load recompiled code and switch the kernel to it. Runs in the background thread."""
         meta = {**later.meta, "level": HIGH, "llvm": not elf.supported()}
         with self.lock:
@@ -197,14 +199,14 @@ class Compiler:
     def _as_kernel(
         self, generate: Callable[[], Any], is_final: bool, name: str, meta: dict[str, Any], ir: str | None,
         addresses: dict[str, int], give: Callable[[], None],
-    ) -> Loaded:
+    ) -> LoadedKernel:
         """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
         later = None
         if meta["level"] != HIGH:
             text = _compress(ir) if is_final and ir is not None else None
-            later = Later(name, meta, (lambda: _compress(generate().ir)) if text is None else lambda: text)
+            later = PendingRecompilation(name, meta, (lambda: _compress(generate().ir)) if text is None else lambda: text)
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
-        loaded = Loaded(*fields)
+        loaded = LoadedKernel(*fields)
         self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
         return loaded
 

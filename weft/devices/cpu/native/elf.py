@@ -68,14 +68,14 @@ class ObjectLayout(NamedTuple):
     size: int
 
 
-class Placed(NamedTuple):
+class LoadedObject(NamedTuple):
     """An object in memory: the address of each exported symbol, and the place to return to ``CodeMemory.give``."""
 
     exports: dict[str, int]
     place: Place
 
 
-def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> Placed:
+def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> LoadedObject:
     """Load an object file into memory. ``resolve(name)`` returns the address of an imported symbol."""
     try:
         if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
@@ -92,7 +92,7 @@ def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> Plac
     try:
         image, exports = _build_image(code, parsed, layout, place, resolve)
         memory.fill(place, image[: layout.split], image[layout.split :])
-        return Placed(exports, place)
+        return LoadedObject(exports, place)
     except BaseException as error:
         memory.give(place)
         if isinstance(error, OSError | struct.error | LookupError | ArithmeticError):

@@ -14,17 +14,17 @@ import numpy as np
 
 from weft.devices.cpu.native import call
 from weft.devices.cpu.native.allocator import Allocator
-from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import FLUSH, RELEASE
 from weft.devices.cpu.native.loops import Descriptor, describe, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
-from weft.devices.cpu.native.walked import Part, Walked
-from weft.devices.steps import in_numpy
+from weft.devices.cpu.native.walked import Part, PythonLoop
+from weft.devices.steps import run_host_step
 from weft.dtypes.formats import Format, scalar
-from weft.errors import gib
-from weft.schedule.program import Call, Copy, Host, Loop, Program, calls, hosts
+from weft.errors import format_bytes
+from weft.schedule.program import Call, Copy, HostCall, Loop, Program, calls, find_hosts
 
 # assumed speed of one core, for estimates: when to release the interpreter lock and how much to optimise
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4
@@ -35,14 +35,14 @@ class CPUExecutable:
     """See :class:`weft.devices.base.Executable`. Several threads may call one object at the same time."""
 
     def __init__(
-        self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
-        flush_denormals: bool = False, hot: call.Hot | None = None, inside: int = -1,
+        self, program: Program, kernels: list[LoadedKernel], pool: Pool, allocator: Allocator, native: dict[str, int],
+        flush_denormals: bool = False, hot: call.HotCallback | None = None, inside: int = -1,
     ) -> None:
         """inside: for the body of a loop that Python runs, the number of its first checked index. Such an object has only
         ``parts``; -1 for a whole Program."""
         needs = program.arena + sum(nbytes(*output) for output in program.outputs)
         if needs >> 62:  # native code computes sizes in 64 bits
-            raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
+            raise MemoryError(f"weft: no memory for arrays of {format_bytes(needs)}")
         self.program = program
         self.places: Any = ()
         self._pool = pool
@@ -86,7 +86,7 @@ class CPUExecutable:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
         out = []
         for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
-            if isinstance(step, Loop) and hosts(step.body):
+            if isinstance(step, Loop) and find_hosts(step.body):
                 self._bodies.append(CPUExecutable(
                     step.body, [kernel for kernel, _ in own], self._pool, self._allocator, self._native, self._flush,
                     inside=own[0][1] if own else 0,
@@ -151,12 +151,12 @@ class CPUExecutable:
         bodies = iter(self._bodies)
         for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
-                step = Host("copy", np.array, (step.source,), step.target)
-            if isinstance(step, Host):
+                step = HostCall("copy", np.array, (step.source,), step.target)
+            if isinstance(step, HostCall):
                 out.append(_HostStep(slots, step))
                 continue
-            if isinstance(step, Loop) and hosts(step.body):
-                out.append(Walked(slots, step, self._allocator, *next(bodies).parts(threads)))
+            if isinstance(step, Loop) and find_hosts(step.body):
+                out.append(PythonLoop(slots, step, self._allocator, *next(bodies).parts(threads)))
                 since = 0.0
                 continue
             if not out or not isinstance(out[-1], list):
@@ -188,7 +188,7 @@ def _count_kernels(step: Any) -> int:
 class _HostStep:
     """A host step, run in NumPy between native segments."""
 
-    def __init__(self, slots: Slots, step: Host) -> None:
+    def __init__(self, slots: Slots, step: HostCall) -> None:
         self.slots = slots
         self.step = step
         self.fixed = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
@@ -203,7 +203,7 @@ class _HostStep:
         arrays = [views[a] if a in views else array(a, inputs, outputs, arena, writable=False) for a in step.args]
         out = step.out
         target = views[out] if out in views else array(out, inputs, outputs, arena, writable=True)
-        result = in_numpy(step, arrays)
+        result = run_host_step(step, arrays)
         if step.name == "copy":  # a copy may reshape
             result = result.reshape(target.shape)
         if result.shape != target.shape:

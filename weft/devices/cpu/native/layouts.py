@@ -105,8 +105,8 @@ VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # kinds of watched objects, 
 WARM_INPUT = _words("kind place node", pointers="node")  # place: position of an argument, or an object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 
-MUCH = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
-LARGEST = 1 << 20  # bytes of the largest result of a native small operation
+RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
+MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
 
 # The state of small operations (small_ir.py), written by ``small_tables.CPUSmall``. thread: id of the thread whose dict of
 # thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import LOOP, header
 from weft.devices.cpu.native.slots import Slots, nbytes
 from weft.devices.cpu.native.tables import TableRow, cell, most_arguments, step_words
@@ -32,7 +32,7 @@ class Descriptor:
         self.address = int(self.words.ctypes.data)
 
 
-def describe(loop: Loop, kernels: Iterator[tuple[Loaded, int]], native: Mapping[str, int], every: int) -> list[Descriptor]:
+def describe(loop: Loop, kernels: Iterator[tuple[LoadedKernel, int]], native: Mapping[str, int], every: int) -> list[Descriptor]:
     """Return the descriptor of a loop, then those of nested loops.
 
     ``kernels`` yields the kernels of the body, each with the number of its first site.
@@ -92,12 +92,12 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
     return out
 
 
-def kernel_times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
+def estimate_kernel_times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
     """Return the estimated microseconds per run of each kernel, over all iterations of loops, in the order of ``calls``."""
     out: list[float] = []
     for step, us in zip(program.steps, times(program, flops_per_us, bytes_per_us), strict=True):
         if isinstance(step, Call):
             out.append(us)
         elif isinstance(step, Loop):
-            out += [step.length * inner for inner in kernel_times(step.body, flops_per_us, bytes_per_us)]
+            out += [step.length * inner for inner in estimate_kernel_times(step.body, flops_per_us, bytes_per_us)]
     return out

@@ -126,7 +126,7 @@ def fill(f: Body, self: Value, args: Value, nargs: Value) -> None:
 def buffer(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """Builtin (home, nbytes) -> Buffer. self: the allocator."""
     allocator = f.call("PyLong_AsVoidPtr", self)
-    misused(f, nargs, 2)
+    check_argument_count(f, nargs, 2)
     arguments = f.array(args, "ptr")
     home = f.call("PyLong_AsVoidPtr", arguments[0])
     f.ret(f.call(make, allocator, home, f.call("PyLong_AsUnsignedLongLong", arguments[1])))
@@ -154,7 +154,7 @@ def return_none(f: Body) -> None:
     f.ret(none)
 
 
-def misused(f: Body, nargs: Value, wanted: int | Value) -> None:
+def check_argument_count(f: Body, nargs: Value, wanted: int | Value) -> None:
     """Emit a check that raises unless ``nargs`` is ``wanted``."""
     with f.unless(nargs == wanted):
         f.call("PyErr_BadArgument")

@@ -34,8 +34,8 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     count = f.call(small.size, shape)
     nbytes = count * row["bytes"]
     operand_bytes = count * f.record(row["format"], layouts.FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
-    is_small = (count > 0) & (count <= layouts.MUCH) & (operand_bytes <= limit_)
-    with f.unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.LARGEST)):
+    is_small = (count > 0) & (count <= layouts.RELEASE_ABOVE_WORK) & (operand_bytes <= limit_)
+    with f.unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.MAX_SMALL_BYTES)):
         f.ret(None)
     buffer = f.call(small.made, nbytes)
     with f.when(buffer.null):

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from weft.devices.cpu.native.emission import HIGH, LOW
 
 US_PER_BYTE = 0.3
-LOST = 0.35  # share of the estimated time that level 0 loses
-START = 60_000.0  # microseconds to start the recompiling process
-SOONER = 16  # recompile when the lost time is this fraction of the cost: a program that runs twice usually runs often
-FEW, MANY = 2, 256  # bounds of the number of runs
+LEVEL_0_LOSS = 0.35  # share of the estimated time that level 0 loses
+HELPER_START_US = 60_000.0  # microseconds to start the recompiling process
+EARLY_FACTOR = 16  # recompile when the lost time is this fraction of the cost: a program that runs twice usually runs often
+MIN_RUNS, MANY = 2, 256  # bounds of the number of runs
 
 
 def cost_of(ir: str) -> float:
@@ -30,9 +30,9 @@ def cost_of(ir: str) -> float:
 
 def level_of(us: float, cost: float) -> int:
     """Return the level at which to compile a kernel that takes ``us`` microseconds per run."""
-    return HIGH if LOST * us >= cost else LOW
+    return HIGH if LEVEL_0_LOSS * us >= cost else LOW
 
 
 def runs_until(costs: Iterable[float], us: float) -> int:
     """Return after how many runs to recompile kernels that together take ``us`` microseconds per run."""
-    return max(FEW, min(MANY, int((START + sum(costs)) / (SOONER * LOST * max(us, 1.0)))))
+    return max(MIN_RUNS, min(MANY, int((HELPER_START_US + sum(costs)) / (EARLY_FACTOR * LEVEL_0_LOSS * max(us, 1.0)))))

@@ -21,10 +21,10 @@ from weft.devices.cpu.native import emission
 from weft.devices.processes import python, started
 from weft.process.signals import uninterrupted
 
-TRIES = 3  # failed helpers after which no more are started
+MAX_FAILED_HELPERS = 3  # failed helpers after which no more are started
 PATIENCE = 0.1  # seconds before the helper is started: shorter programs need none
 FROM_DISK = 0.5  # the same if the code came from disk: most processes that compile nothing are short
-LINGER = 0.5  # seconds that an idle helper is kept: starting one takes 0.1
+HELPER_LINGER_S = 0.5  # seconds that an idle helper is kept: starting one takes 0.1
 
 
 class Job(NamedTuple):
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     done: Callable[[bytes], None]
 
 
-class Again:
+class Recompiler:
     """The recompilation queue of one compiler.
 
     ``features()`` imports the modules that the thread needs and returns the CPU's features in LLVM's notation.
@@ -104,7 +104,7 @@ class Again:
         while True:
             with self.state:
                 if not self._waiting and not self._hurry:
-                    self.state.wait(LINGER)
+                    self.state.wait(HELPER_LINGER_S)
                 if not self._waiting:
                     self._stop()
                     self._thread, self._start_time = None, math.inf
@@ -163,7 +163,7 @@ class Again:
             with self.state:
                 self._stop()
                 self._failed += 1
-                if self._failed >= TRIES:
+                if self._failed >= MAX_FAILED_HELPERS:
                     self._give_up()
         return code
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
-from weft.devices.cpu.native.compile import Compiler, Loaded
+from weft.devices.cpu.native.compile import Compiler, LoadedKernel
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.recompile import FROM_DISK, PATIENCE
-from weft.devices.cpu.sized import NEAR, SCRATCH
-from weft.devices.native_protocols import Prepared
+from weft.devices.cpu.sized import MAX_STACK_STEPS, SCRATCH_BYTES_PER_STEP
+from weft.devices.native_protocols import PreparedCall
 from weft.dtypes.formats import Format
 from weft.graph.primitives.table import Primitive
 from weft.kernel.summation import product_order
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _VECTORS = 4  # vectors per iteration, for primitives of a few instructions
 
 
-class CPUSized:
+class CPUDynamicKernels:
     """See ``weft.devices.base.Sized``."""
 
     def __init__(self, compiler: Compiler, allocator: Allocator, native: dict[str, int]) -> None:
@@ -37,14 +37,14 @@ class CPUSized:
         self._sums: dict[Format, Callable[..., None]] = {}
         self._functions: dict[tuple, Callable[..., None]] = {}
         self._words: Callable[..., None] | None = None
-        self._held: list[Loaded] = []
+        self._held: list[LoadedKernel] = []
 
     def product(
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
         batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
     ) -> None:
         run, lanes, block = self._product_for(dtype, m, n, k, order)
-        room = self._allocator.allocate(k * SCRATCH) if k > NEAR else None
+        room = self._allocator.allocate(k * SCRATCH_BYTES_PER_STEP) if k > MAX_STACK_STEPS else None
         run(*_product_words(
             a, b, out, m, n, k, a_m, a_k, b_k, b_n, batch, a_batch, b_batch, lanes, block, 0 if room is None else room.address,
         ))
@@ -52,12 +52,12 @@ class CPUSized:
     def prepared_product(
         self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
         b_batch: int = 0, order: Order | None = None,
-    ) -> Prepared | None:
-        if k > NEAR:
+    ) -> PreparedCall | None:
+        if k > MAX_STACK_STEPS:
             return None
         run, lanes, block = self._product_for(dtype, m, n, k, order)
         words = _product_words(0, 0, 0, m, n, k, a_m, a_k, b_k, b_n, batch, a_batch, b_batch, lanes, block, 0)
-        return Prepared(run, words, (1, 2), 3)
+        return PreparedCall(run, words, (1, 2), 3)
 
     def sum(
         self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
@@ -68,9 +68,9 @@ class CPUSized:
 
     def prepared_sum(
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
-    ) -> Prepared:
+    ) -> PreparedCall:
         words = _sum_words(order, 0, 0, outer, inner, k, x_outer, x_inner, x_k)
-        return Prepared(self._sums.get(dtype) or self._sum(dtype), words, (1,), 2)
+        return PreparedCall(self._sums.get(dtype) or self._sum(dtype), words, (1,), 2)
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         key = (primitive, dtypes, *params.items())

@@ -16,7 +16,7 @@ from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.call_tables import offset_in
 from weft.devices.cpu.native.threads import permanent
-from weft.devices.native_protocols import Prepared, Result, Surroundings
+from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
 from weft.graph.node import Primitive
 
@@ -27,7 +27,7 @@ _KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layou
 class CPUSmall:
     """See ``weft.devices.native_protocols.SmallWork``."""
 
-    def __init__(self, world: Surroundings, native: dict[str, int], allocator: Allocator, state: int) -> None:
+    def __init__(self, world: SmallOperationContext, native: dict[str, int], allocator: Allocator, state: int) -> None:
         self._native = native
         self._formats = _formats()
         own = world.local.__dict__
@@ -93,9 +93,9 @@ class CPUShaped:
         self._table = permanent(8 * layouts.PLACES)
         self.call = builtin("weft_shaped", native["weft_shaped"], self._table)
 
-    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: PreparedCall, result: ResultInfo) -> None:
         """See ``weft.devices.native_protocols``."""
-        if prepared.words[0] > layouts.MUCH or result.nbytes > layouts.LARGEST:
+        if prepared.words[0] > layouts.RELEASE_ABOVE_WORK or result.nbytes > layouts.MAX_SMALL_BYTES:
             return
         words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
         owner = (dtype, tuple(shapes), prepared, result, words, plan)

@@ -36,7 +36,7 @@ class _Mover:
         ctypes.memmove(target.address, source.address, nbytes)
 
 
-class Walked:
+class PythonLoop:
     """A loop that Python runs, as a part of a run.
 
     parts : of the body, called in every iteration

@@ -24,16 +24,16 @@ from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along
 from weft.devices.cpu.nest.row_lanes import vectors
-from weft.devices.cpu.nest.row_scratch import LEAST, Canon
+from weft.devices.cpu.nest.row_scratch import LEAST, ValueNumbering
 from weft.devices.cpu.nest.tiles import emit_stage, update
-from weft.kernel.expressions import dependencies, each, uppermost, walk
+from weft.kernel.expressions import dependencies, each, iterate_topmost, walk
 from weft.kernel.ir import Access, Affine, Axis, Reduction, Stage, Store, Value, size_of
 from weft.kernel.stages import Part
 
 ROWS = 4  # rows that share one load and store of the accumulators
 
 
-def slab_of(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
+def slab_width(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
     """Return the slab's width in elements if the part is a column reduction that gains from slabs, else 0."""
     reductions = [r for s in part.stages for r in s.reductions]
     lanes = lanes_for(isa, part)
@@ -58,7 +58,7 @@ def slab_of(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
     return min(max(-(-width // (4 * lanes)) * 4 * lanes, 16 * lanes), 1024)
 
 
-class Sheet:
+class Slab:
     """The slab [lo, lo + width) of the vector axis in an open function."""
 
     def __init__(self, n: Nest, axis: Axis, lanes: int, width: int, which: str | int) -> None:
@@ -164,7 +164,7 @@ class Sheet:
                 return False
             return v.op not in ("load", "const", "scalar", "acc", "index") and llvm_type(v.dtype) in ("float", "double", "i32")
 
-        values = list(uppermost(roots, fixed))
+        values = list(iterate_topmost(roots, fixed))
         if not values:
             return []
         arrays = [(v, self.array(llvm_type(v.dtype))) for v in values]
@@ -285,7 +285,7 @@ class Sheet:
 
 
 @dataclass(frozen=True, slots=True)
-class Early:
+class EarlyStore:
     """``store`` writes ``value`` in the stage ``maker``; the last stage reads it by ``load`` instead of computing ``again``."""
 
     maker: int
@@ -295,21 +295,21 @@ class Early:
     load: Value
 
 
-def early(n: Nest) -> list[Early]:
+def early(n: Nest) -> list[EarlyStore]:
     """Return the costly values that earlier stages can store in the results, for the last stage to load."""
     stages = n.part.stages
     last = stages[-1]
     if last.reductions or len(last.axes) != 1 or any(s.stores for s in stages[:-1]):
         return []
     axis = last.axes[0]
-    canon = Canon()
+    canon = ValueNumbering()
     computed: dict[int, tuple[int, Value]] = {}
     numbers = [_number_values(n, canon, stage) for stage in stages]
     for k, stage in enumerate(stages[:-1]):
         if len(stage.axes) == 1 and stage.axes[0].extent == axis.extent:
             for v, number in numbers[k]:
                 computed.setdefault(number, (k, v))
-    out: list[Early] = []
+    out: list[EarlyStore] = []
     for s in last.stores:
         plain = s.mode == "set" and not s.access.guard and not s.access.index[0].gather and s.access.buffer.scope == "arg"
         match = _find_reusable(s, {id(v): number for v, number in numbers[-1]}, computed) if plain else None
@@ -320,11 +320,11 @@ def early(n: Nest) -> list[Early]:
         place = replace(index, terms=tuple(sorted((other if a == axis.id else a, c) for a, c in index.terms)))
         store = Store(replace(s.access, index=(place,)), value)
         if _is_safe(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
-            out.append(Early(k, value, store, again, Value("load", (), value.dtype, s.access)))
+            out.append(EarlyStore(k, value, store, again, Value("load", (), value.dtype, s.access)))
     return out
 
 
-def _number_values(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
+def _number_values(n: Nest, canon: ValueNumbering, stage: Stage) -> list[tuple[Value, int]]:
     """Return the values of a stage that depend on its axis, each with its number in ``canon``."""
     if len(stage.axes) != 1:
         return []
@@ -340,7 +340,7 @@ def _find_reusable(s: Store, numbers: dict[int, int], computed: dict[int, tuple[
     def is_computed(v: Value) -> bool:
         return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in computed and instructions([v], None) >= LEAST
 
-    match = next(uppermost([s.value], is_computed), None)
+    match = next(iterate_topmost([s.value], is_computed), None)
     return None if match is None else (match, computed[numbers[id(match)]])
 
 
@@ -365,7 +365,7 @@ MAX_SLOT_BYTES = 4 << 20
 ACCUMULATORS = 4  # more would be more memory streams than the hardware prefetches
 
 
-def in_blocks(part: Part, lanes: int) -> bool:
+def is_tall_reduction(part: Part, lanes: int) -> bool:
     """Return whether a part is a tall column reduction over one axis whose later stages have no loops of their own."""
     if len(part.shared) != 1 or part.ordered or not part.stages or not 1 < part.shared[0].extent <= MAX_COLUMNS:
         return False

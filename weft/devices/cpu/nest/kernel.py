@@ -8,23 +8,23 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.check import record_slot, stop_here
+from weft.devices.cpu.emit.check import record_slot, return_if_fault
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env, key_of
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import guards_of
-from weft.devices.cpu.emit.merge_similar import share_alike
+from weft.devices.cpu.emit.masks import emit_guards
+from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Module
-from weft.devices.cpu.nest.column_reductions import Sheet, emit_blocks, emit_blocks_merge
+from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout
-from weft.devices.cpu.nest.prefetch import ask_ahead
+from weft.devices.cpu.nest.prefetch import prefetch_rows
 from weft.devices.cpu.nest.row_lanes import vectors
-from weft.devices.cpu.nest.row_reductions import emit_row, moving_block, reduce_block, width_for
+from weft.devices.cpu.nest.row_reductions import emit_row, reduce_block, reduce_moving_block, width_for
 from weft.devices.cpu.nest.tiles import emit_stages
 from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.hazards import in_place
@@ -67,10 +67,10 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
                 emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
-            stop_here(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
+            return_if_fault(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
     entry.do("ret void")
     if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
-        share_alike(m, r"\d+")
+        merge_similar_functions(m, r"\d+")
     return generated(m, symbol, layout.size, 0)
 
 
@@ -89,7 +89,7 @@ def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
-    m.took(path_of(plan, part))
+    m.took(path_name(plan, part))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
     _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
@@ -98,7 +98,7 @@ def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nest
     f.do("ret void")
 
 
-def path_of(plan: NestPlan, part: Part) -> str:
+def path_name(plan: NestPlan, part: Part) -> str:
     """Return the name of a part's loop shape, for ``Generated.paths``."""
     kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
     marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
@@ -146,7 +146,7 @@ def _emit_tiles(n: Nest, plan: NestPlan) -> None:
         lo, hi = _chunk_range(n, plan.rows, size_of(outer), plan.chunks)
         with n.loop(lo, hi) as row:
             n.split_index(row, outer)
-            ask_ahead(n, outer, axis, row, hi)
+            prefetch_rows(n, outer, axis, row, hi)
             with _skip_unwritten_rows(n, {plan.axis, plan.minor}):
                 _emit_axis(n, plan, axis)
         return
@@ -169,7 +169,7 @@ def _skip_unwritten_rows(n: Nest, within: set[int | None]) -> Iterator[None]:
     if not guard or within & deps or not same_guard:
         yield
         return
-    inside, _ = guards_of(ValueEmitter(n.f, n.m, n.isa, n.env()), stores[0].access)
+    inside, _ = emit_guards(ValueEmitter(n.f, n.m, n.isa, n.env()), stores[0].access)
     if inside is None:
         yield
         return
@@ -192,7 +192,7 @@ def _emit_sheet(n: Nest, plan: NestPlan) -> None:
     if outer:
         n.split_index(n.f.let(f"udiv i64 %chunk, {pieces}", "i"), outer)
         which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
-    sheet = Sheet(n, axis, plan.lanes, plan.piece, which)
+    sheet = Slab(n, axis, plan.lanes, plan.piece, which)
     for stage in n.part.stages:
         sheet.run(stage)
 
@@ -289,7 +289,7 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
                 store_cell(f, t, s, f.element(p, "i64", b), 8)
 
     with n.loop(lo, hi) as b:
-        keep(moving_block(n, stage, lanes, f.mul(b, block), block), b)
+        keep(reduce_moving_block(n, stage, lanes, f.mul(b, block), block), b)
     if full_blocks < blocks:
         with n.when(f.let(f"icmp eq i64 %chunk, {plan.chunks - 1}")):
             keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)

@@ -7,8 +7,8 @@ from math import gcd
 
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.nest.column_reductions import in_blocks, slab_of
-from weft.devices.cpu.nest.nest import cost_of, instructions, lanes_for, strides_along
+from weft.devices.cpu.nest.column_reductions import is_tall_reduction, slab_width
+from weft.devices.cpu.nest.nest import estimate_ns, instructions, lanes_for, strides_along
 from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.ir import Axis, Value, size_of
 from weft.kernel.stages import Part
@@ -51,7 +51,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
     reductions = [r for s in part.stages for r in s.reductions]
-    each = sum(max(size_of(s.axes), 1) * cost_of([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
+    each = sum(max(size_of(s.axes), 1) * estimate_ns([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
                for s in part.stages)
     work = each * max(size_of(part.shared), 1)
     chunks = 1 if work < INLINE_NS or part.ordered else int(min(MAX_CHUNKS, max(8, work / CHUNK_NS)))
@@ -84,14 +84,14 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
         pieces = extent // (COLUMNS * lanes)
         piece = -(-extent // (pieces * lanes)) * lanes
         return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, parallel=True)
-    if chunks > 1 and in_blocks(part, lanes):
+    if chunks > 1 and is_tall_reduction(part, lanes):
         stage = part.stages[0]
         blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
         each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
         while lanes >= 2 * extent:
             lanes //= 2
         return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
-    slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
+    slab = 0 if part.ordered else slab_width(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
     again = again and not part.ordered and not _reads_outputs(part)

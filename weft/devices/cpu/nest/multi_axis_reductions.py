@@ -16,12 +16,12 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, wide
 from weft.devices.cpu.nest.nest import Nest
-from weft.devices.cpu.nest.row_lanes import Joined, Lanes, prefetch, vectors
+from weft.devices.cpu.nest.row_lanes import BlockJoiner, LaneAccumulators, prefetch, vectors
 from weft.kernel.ir import Reduction, Stage, size_of
 
 MAX_STAGED_BYTES = 64 << 10
 MAX_ROW = 256  # elements; in longer rows masked ends cost little
-AHEAD = 8 << 10  # bytes from a load to its prefetch
+PREFETCH_DISTANCE = 8 << 10  # bytes from a load to its prefetch
 
 
 def fits(stage: Stage, lanes: int, total: int) -> bool:
@@ -45,8 +45,8 @@ class _StagedReduction:
         self.types = {r.id: reduce.state_types(r)[0] for r in stage.reductions}
         room = min(total, self.block + self.extent) + lanes
         self.arrays = {r.id: n.f.local(f"[{room} x {cell_type(self.types[r.id])}]", 64) for r in stage.reductions}
-        self.sums = Joined(n, stage, -(-total // self.block))
-        self.acc = Lanes(n, stage, lanes)
+        self.sums = BlockJoiner(n, stage, -(-total // self.block))
+        self.acc = LaneAccumulators(n, stage, lanes)
 
     def run(self) -> dict[int, list[str]]:
         n, f, stage, axis = self.n, self.n.f, self.stage, self.stage.axes[-1]
@@ -88,7 +88,7 @@ class _StagedReduction:
         n, axis = self.n, self.stage.axes[-1]
         start = n.f.add(at, n.base.axes[axis.id])
         values = [r.value for r in self.stage.reductions]
-        rows = -(-AHEAD // (axis.extent * 4))
+        rows = -(-PREFETCH_DISTANCE // (axis.extent * 4))
         prefetch(n, values, self.stage.axes[-2], axis, axis, rows, envs)
         for env in envs:
             o = Ops(n.f, n.m, n.isa, self.lanes)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.math import VECTORS
+from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import dependencies, roots, walk
-from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
+from weft.kernel.ir import MACHINE_OPERATIONS, Access, Axis, Reduction, Store, Value
 from weft.kernel.stages import Part
 
 LOAD_NS = 0.15  # of one element from a near cache; MACHINE has the figures of operations
@@ -232,15 +232,15 @@ def lanes_for(isa: ISA, part: Part) -> int:
     return isa.lanes(max(sizes, default=4))
 
 
-def cost_of(values: list[Value]) -> float:
+def estimate_ns(values: list[Value]) -> float:
     """Estimate the nanoseconds per element."""
     def operation_ns(op: str) -> float:
-        return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
+        return LOAD_NS if op == "load" else MACHINE_OPERATIONS[op].ns if op in MACHINE_OPERATIONS else OTHER_NS
 
     return sum(operation_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
 
 
-LONG = VECTORS | {"philox"}
+LONG = VECTOR_FUNCTIONS | {"philox"}
 
 
 def instructions(values: list[Value], axis: int | None) -> int:

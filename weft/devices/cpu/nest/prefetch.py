@@ -12,7 +12,7 @@ from itertools import product
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.nest.nest import Nest, instructions
-from weft.devices.cpu.nest.row_lanes import FAR
+from weft.devices.cpu.nest.row_lanes import MIN_PREFETCH_BYTES
 from weft.kernel.expressions import dependencies, walk
 from weft.kernel.ir import Access, Affine, Axis, Stage, Value, size_of
 
@@ -22,7 +22,7 @@ MAX_ROWS = 16  # per iteration
 MAX_INDEX_COST = 16  # instructions; costlier indices are not computed twice
 
 
-def ask_ahead(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str | int) -> None:
+def prefetch_rows(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str | int) -> None:
     """Prefetch rows that later iterations of ``outer`` read or write along ``axis``; ``end``: the end of the chunk."""
     if len(outer) != 1:
         return
@@ -57,7 +57,7 @@ def _find_rows(n: Nest, outer: Axis, axis: Axis) -> Iterator[tuple[Access, tuple
             at = access.flat()
             inner = _row_axes(n, at, outer, axis, stage)
             size = math.prod(access.buffer.shape) * access.buffer.dtype.bytes
-            if inner is None or access.buffer.scope != "arg" or size < FAR:
+            if inner is None or access.buffer.scope != "arg" or size < MIN_PREFETCH_BYTES:
                 continue
             if size_of(inner) > MAX_ROWS or not SHORTEST <= _row_bytes(access, axis) <= LONGEST:
                 continue

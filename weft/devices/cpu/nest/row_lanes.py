@@ -17,7 +17,7 @@ from weft.devices.cpu.nest.tiles import update
 from weft.kernel.expressions import walk
 from weft.kernel.ir import Affine, Axis, Stage, Value
 
-FAR = 256 << 10  # bytes; larger buffers are not in the nearest caches
+MIN_PREFETCH_BYTES = 256 << 10  # bytes; larger buffers are not in the nearest caches
 
 Hook = Callable[[list[Env], bool], None]
 
@@ -69,7 +69,7 @@ def vectors(
             yield envs
 
 
-class Lanes:
+class LaneAccumulators:
     """The order.lanes accumulators of each reduction, in groups of vectors."""
 
     def __init__(self, n: Nest, stage: Stage, lanes: int, hook: Hook | None = None) -> None:
@@ -127,7 +127,7 @@ class Lanes:
         return out
 
 
-class Joined:
+class BlockJoiner:
     """The scalar results of a stage's blocks, joined pairwise."""
 
     def __init__(self, n: Nest, stage: Stage, blocks: int) -> None:
@@ -150,7 +150,7 @@ def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, r
         at, size = access.flat(), access.buffer.dtype.bytes
         terms = dict(at.terms)
         step = terms.pop(outer.id, 0)
-        if access.guard or at.gather or terms.pop(own.id, 0) != 1 or math.prod(access.buffer.shape) * size < FAR:
+        if access.guard or at.gather or terms.pop(own.id, 0) != 1 or math.prod(access.buffer.shape) * size < MIN_PREFETCH_BYTES:
             continue
         if step < own.extent:
             continue

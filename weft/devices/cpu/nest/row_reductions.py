@@ -9,10 +9,10 @@ from __future__ import annotations
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.nest.multi_axis_reductions import AHEAD, fits, reduce_staged
+from weft.devices.cpu.nest.multi_axis_reductions import PREFETCH_DISTANCE, fits, reduce_staged
 from weft.devices.cpu.nest.nest import Nest
-from weft.devices.cpu.nest.row_lanes import Hook, Joined, Lanes, prefetch, vectors
-from weft.devices.cpu.nest.row_scratch import Kept, keep, recall, shared
+from weft.devices.cpu.nest.row_lanes import BlockJoiner, Hook, LaneAccumulators, prefetch, vectors
+from weft.devices.cpu.nest.row_scratch import RowArray, keep, recall, shared
 from weft.devices.cpu.nest.tiles import emit_stage as emit_tile_stage
 from weft.kernel.ir import Stage, size_of
 
@@ -51,7 +51,7 @@ def _prefetch_next_row(n: Nest, stage: Stage, envs: list[Env]) -> None:
         prefetch(n, [r.value for r in first.reductions], n.part.shared[-1], first.axes[0], stage.axes[0], 1, envs)
 
 
-def _make_hook(n: Nest, k: int, stage: Stage, row: list[Kept], ahead: bool) -> Hook | None:
+def _make_hook(n: Nest, k: int, stage: Stage, row: list[RowArray], ahead: bool) -> Hook | None:
     """Return a function to call before (True) and after (False) a group of vectors is merged, or None."""
     if not ahead and not any(x.maker == k or k in x.users for x in row):
         return None
@@ -97,20 +97,22 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, total: int, hook: Hook | Non
     n.m.took("row" if total <= block else "row of blocks")
     if total <= block:
         return reduce_block(n, stage, lanes, 0, total, hook)
-    sums = Joined(n, stage, -(-total // block))
+    sums = BlockJoiner(n, stage, -(-total // block))
     full_end = total // block * block
     with n.loop(0, full_end, block) as first:
-        states = moving_block(n, stage, lanes, first, block, hook)
+        states = reduce_moving_block(n, stage, lanes, first, block, hook)
         sums.put(n.f.let(f"udiv i64 {first}, {block}"), states)
     if total > full_end:
         sums.put(full_end // block, reduce_block(n, stage, lanes, full_end, total, hook))
     return sums.all()
 
 
-def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> dict[int, list[str]]:
+def reduce_moving_block(
+    n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None
+) -> dict[int, list[str]]:
     """Reduce one whole block whose start is known at run time."""
     axis = stage.axes[0]
-    acc = Lanes(n, stage, lanes, hook)
+    acc = LaneAccumulators(n, stage, lanes, hook)
     acc.reset(acc.groups)
     end = n.f.add(first, length)
     with n.loop(first, end, lanes * acc.groups, axis.id) as k:
@@ -120,7 +122,7 @@ def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hoo
 
 def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: Hook | None = None) -> dict[int, list[str]]:
     """Reduce one block with constant bounds."""
-    acc = Lanes(n, stage, lanes, hook)
+    acc = LaneAccumulators(n, stage, lanes, hook)
     used = min(acc.groups, -(-(end - start) // lanes))
     acc.reset(used)
     for envs in vectors(n, stage.axes[0], lanes, acc.groups, start, end):
@@ -134,15 +136,15 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
     order = stage.reductions[0].order
     axis, width = stage.axes[-1], order.lanes
     outer = size_of(stage.axes[:-1])
-    ahead = -(-AHEAD // (axis.extent * 4))
+    ahead = -(-PREFETCH_DISTANCE // (axis.extent * 4))
 
     def ask(envs: list[Env], before: bool) -> None:
         if before:
             prefetch(n, [r.value for r in stage.reductions], stage.axes[-2], axis, axis, ahead, envs)
 
-    acc = Lanes(n, stage, lanes, ask)
+    acc = LaneAccumulators(n, stage, lanes, ask)
     blocks = -(-total // order.block)
-    sums = Joined(n, stage, blocks)
+    sums = BlockJoiner(n, stage, blocks)
     acc.reset(acc.groups)
     even = axis.extent % width == 0
     with n.loop(0, outer) as row:

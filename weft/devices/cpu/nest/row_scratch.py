@@ -19,7 +19,7 @@ L2_SHARE = 8  # arrays may fill 1 / L2_SHARE of the L2 cache, which also holds t
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RowArray:
     """One array of a row: the stage ``maker`` stores ``value`` in it; users: stage index -> value that a load replaces."""
 
     value: Value
@@ -28,7 +28,7 @@ class Kept:
     array: str
 
 
-class Canon:
+class ValueNumbering:
     """A numbering of values with one axis replaced by a placeholder: equal numbers mean equal values."""
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Canon:
         return (a.buffer.id, a.buffer.scope, self._affine(a.index[0], axis, memo), guards, repr(a.fill))
 
 
-def shared(n: Nest) -> list[Kept]:
+def shared(n: Nest) -> list[RowArray]:
     """Return the arrays of the part's rows: values of reducing stages that later stages over equally long axes use again."""
     stages, max_bytes = n.part.stages, n.isa.l2 // L2_SHARE
-    canon = Canon()
-    out: list[Kept] = []
-    arrays: dict[tuple[int, int], Kept] = {}  # by (extent, number)
+    canon = ValueNumbering()
+    out: list[RowArray] = []
+    arrays: dict[tuple[int, int], RowArray] = {}  # by (extent, number)
     candidates: dict[tuple[int, int], tuple[Value, int]] = {}
     for k, stage in enumerate(stages):
         if len(stage.axes) != 1 or (stage.reductions and stage.reductions[0].order.lanes == 1):
@@ -96,7 +96,7 @@ def shared(n: Nest) -> list[Kept]:
                     type_ = llvm_type(v.dtype)
                     size = (axis.extent + 64) * v.dtype.computed.bytes
                     if sum((x.value.dtype.computed.bytes * axis.extent for x in out), size) <= max_bytes:
-                        entry = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
+                        entry = RowArray(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
                         out.append(entry)
                         arrays[key] = entry
                         continue
@@ -107,13 +107,13 @@ def shared(n: Nest) -> list[Kept]:
     return out
 
 
-def _element_pointer(n: Nest, entry: Kept, axis: int, env: Env) -> tuple[str, str]:
+def _element_pointer(n: Nest, entry: RowArray, axis: int, env: Env) -> tuple[str, str]:
     type_ = llvm_type(entry.value.dtype)
     pointer = n.f.element(entry.array, type_, n.base.axes[axis])
     return n.f.element(pointer, type_, env.offsets.get(axis, 0)), wide(type_, env.lanes)
 
 
-def keep(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
+def keep(n: Nest, index: int, stage: Stage, row: list[RowArray], envs: list[Env]) -> None:
     """Store the values that this stage computes."""
     for entry in row:
         if entry.maker == index:
@@ -123,7 +123,7 @@ def keep(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) ->
                 n.f.store(type_, name, pointer, entry.value.dtype.computed.bytes)
 
 
-def recall(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
+def recall(n: Nest, index: int, stage: Stage, row: list[RowArray], envs: list[Env]) -> None:
     """Bind the values of earlier stages to loads."""
     for entry in row:
         value = entry.users.get(index)

@@ -10,7 +10,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, load_scalar, to_memory
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
-from weft.kernel.expressions import access_values, dependencies, each, uppermost
+from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
 from weft.kernel.ir import Access, Kernel, Store, Value
 from weft.kernel.product import Product
 
@@ -150,7 +150,7 @@ class Epilogue:
             deps = dependencies(value, self.deps)
             return axis.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
 
-        for value in uppermost([s.value for s in self.p.stores], depends_on_axis):
+        for value in iterate_topmost([s.value for s in self.p.stores], depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
     def _store(self, f: Function, env: Env, acc: str, live: int) -> None:

@@ -18,7 +18,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
-from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
+from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Kernel
@@ -138,7 +138,7 @@ class _Driver:
         a_row, a_k = p.a.free, p.a.k
         if plan.pack_a:
             a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
-        micro = Micro(
+        micro = MicrokernelSpec(
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
             self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,

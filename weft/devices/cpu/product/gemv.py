@@ -195,7 +195,7 @@ class _Driver:
             self._join(f, pairwise.rows(f, levels, count * bytes_, places), number, last, type_, cells)
         return [f.load(type_, cell) for cell in cells]
 
-    def _join(self, f: Function, at: pairwise.Places, number: str, last: str, type_: str, cells: list[str]) -> None:
+    def _join(self, f: Function, at: pairwise.LevelPointers, number: str, last: str, type_: str, cells: list[str]) -> None:
         """Join a block's sums with those of earlier blocks; store the result unless the block is the last."""
         merge = pairwise.adder(f, type_)
         pairwise.add_block(self.module, f, at, number, last, [type_] * len(cells), cells, merge, self.size)

@@ -22,7 +22,7 @@ UNROLL = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Micro:
+class MicrokernelSpec:
     """One microkernel. Strides in elements of ``scalar`` ("float" or "double").
 
     k: all steps of k; block: steps of one chain. piece: steps of one call, 2**n blocks or a part of one; 0: all of k.
@@ -74,7 +74,7 @@ PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
 def emit_microkernel(
-    module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
+    module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None],
     fetch: Callable[[Function], None] | None = None,
 ) -> None:
     """Emit ``@name``.
@@ -110,7 +110,7 @@ def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
     return [[f.load(vec, cell, width) for cell in row] for row in cells]
 
 
-def _prefetch_sums(module: Module, f: Function, micro: Micro) -> None:
+def _prefetch_sums(module: Module, f: Function, micro: MicrokernelSpec) -> None:
     """Prefetch the stored sums of the next tile: the level that its blocks go to, and the lowest one they are joined with."""
     tile = micro.rows * micro.vectors * micro.lanes * micro.size
     slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {max(micro.block, micro.piece)}"))
@@ -126,7 +126,7 @@ def _prefetch_sums(module: Module, f: Function, micro: Micro) -> None:
         prefetch_tile("%T")
 
 
-def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
+def _emit_blocks(module: Module, f: Function, micro: MicrokernelSpec, loop: _Loop, cells: list[str]) -> None:
     """Emit the blocks of a piece, joined. The function returns unless all of k is done.
 
     A piece of 2**local_levels blocks joins them in local memory: only its result goes to %T, whose levels then count pieces.
@@ -140,7 +140,7 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
     near_at = pairwise.rows(f, local_sums, level_bytes, places)
     far_at = pairwise.rows(f, "%T", micro.levels, places)
 
-    def join(at: pairwise.Places, mask: str) -> None:
+    def join(at: pairwise.LevelPointers, mask: str) -> None:
         pairwise.join(module, f, at, mask, types, cells, pairwise.adder(f, vec), width)
 
     if micro.partial:
@@ -186,7 +186,7 @@ def _emit_blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: 
 class _Loop:
     """The k loop, UNROLL steps a turn, then the rest. A second run continues where the first stopped."""
 
-    def __init__(self, f: Function, micro: Micro, steps: _Steps) -> None:
+    def __init__(self, f: Function, micro: MicrokernelSpec, steps: _Steps) -> None:
         self.f, self.micro, self.steps = f, micro, steps
         self.unroll = 64 // micro.size if micro.conflict else UNROLL
         self.places = [f.local("ptr") for _ in range(3)]
@@ -217,7 +217,7 @@ class _Loop:
 class _Steps:
     """Emit k steps on the accumulators."""
 
-    def __init__(self, module: Module, f: Function, micro: Micro, cells: Tile) -> None:
+    def __init__(self, module: Module, f: Function, micro: MicrokernelSpec, cells: Tile) -> None:
         self.module, self.f, self.micro, self.cells = module, f, micro, cells
         vec = self.vector = micro.vector
         self.suffix = micro.suffix

@@ -6,7 +6,7 @@ A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* i
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.storage_formats import widened
+from weft.devices.cpu.emit.storage_formats import to_accumulator
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
 from weft.dtypes.formats import Format
@@ -30,7 +30,7 @@ class Packer:
 
     def read(self, f: Function, pointer: str, n: int) -> str:
         value = f.load(wide(memory_type(self.source), n or None), pointer, self.size_in)
-        return widened(f, value, self.source, self.out, n or None)
+        return to_accumulator(f, value, self.source, self.out, n or None)
 
     def write(self, f: Function, value: str, pointer: str, n: int) -> None:
         f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)

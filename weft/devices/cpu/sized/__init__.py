@@ -6,4 +6,4 @@ They are called like kernels, with an array of 8-byte words: addresses, extents,
 
 # copies of a product's operand: bytes per step of the sum (two of the widest registers); up to NEAR steps they are on the stack,
 # for more the caller passes memory
-SCRATCH, NEAR = 128, 512
+SCRATCH_BYTES_PER_STEP, MAX_STACK_STEPS = 128, 512

@@ -1,15 +1,15 @@
 """Products c[m, n] = sum over k of a[m, k] * b[k, n] of any extents and strides: one function per dtype.
 
 If b is not contiguous along n, and in the last columns, it is copied into a panel as wide as the registers of a tile: k rows of
-them, in memory that the caller passes if it is large (``SCRATCH`` bytes per step of k). If there are few columns and more rows,
-the operands are exchanged, so that lanes are in use.
+them, in memory that the caller passes if it is large (``SCRATCH_BYTES_PER_STEP`` bytes per step of k). If there are few columns
+and more rows, the operands are exchanged, so that lanes are in use.
 """
 
 from __future__ import annotations
 
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.sized import SCRATCH, chains
+from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP, chains
 from weft.devices.cpu.sized.vectors import Vectors, at_least_one
 from weft.dtypes.formats import Format
 from weft.kernel.target import Orders
@@ -40,7 +40,7 @@ def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool, quick:
         word[name] = f.mul(word[name], v.size)
     places = {name: f.let(f"inttoptr i64 {word[name]} to ptr") for name in ("a", "b", "c", "scratch")}
     has_scratch = f.let(f"icmp ne i64 {word['scratch']}, 0", "c")
-    own = f.let(f"select i1 {has_scratch}, i64 0, i64 {f.mul(word['k'], SCRATCH)}")
+    own = f.let(f"select i1 {has_scratch}, i64 0, i64 {f.mul(word['k'], SCRATCH_BYTES_PER_STEP)}")
     own = f.let(f"alloca i8, i64 {own}, align 64")
     scratch = _select(f, has_scratch, "ptr", places["scratch"], own)
     rest = ", ".join(f"i64 {word[name]}" for name in ("m", "n", "k", "a_m", "a_k", "b_k", "b_n"))

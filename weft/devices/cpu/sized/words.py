@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import four_words
+from weft.devices.cpu.emit.philox import consecutive_words
 from weft.devices.cpu.emit.text import Module
 
 
@@ -22,7 +22,7 @@ def words_text(isa: ISA) -> str:
     ops, room = Ops(f, module, isa, lanes), f.local(f"<{lanes} x i32>", 64)
     with f.loop(0, count, lanes) as i:
         counter = f.let(f"add i64 {base}, {f.let(f'lshr i64 {i}, 2')}")
-        words = four_words(ops, key, counter)
+        words = consecutive_words(ops, key, counter)
         left = f.let(f"sub i64 {count}, {i}")
         short, place = f.let(f"icmp slt i64 {left}, {lanes}", "c"), f.element(target, "i32", i)
         f.store(f"<{lanes} x i32>", words, f.let(f"select i1 {short}, ptr {room}, ptr {place}"), 4)
