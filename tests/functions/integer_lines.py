@@ -252,6 +252,7 @@ def answer_calls(library: str, calls: list[str], start: int, place: mmap.mmap, s
                 answer = ["gave", told(space["l"] if found is None else found, calls[k])]
             except Exception as error:
                 answer = ["raised", [kind.__name__ for kind in type(error).__mro__], str(error)[:300]]
+        signal.setitimer(signal.ITIMER_REAL, 0)  # an answer is printed as a whole
         print(json.dumps([calls[k], *answer]), flush=True)
 
 

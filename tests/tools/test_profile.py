@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices import get_device
+from weft.devices.cache import Cache
 from weft.devices.cpu.emit.math import has_vectors
 from weft.errors import DataError, TraceError
 from weft.placement import device_figures as profile_machine
@@ -320,6 +322,9 @@ def test_files_that_cannot_be_written_are_refused_at_once(capsys, tmp_path: Path
 
 
 def test_the_machine_is_measured_once_and_can_be_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = get_device("cpu")
+    monkeypatch.setattr(device.compiler, "cache", Cache(tmp_path / "cache"))  # other processes measure, too
+    monkeypatch.setattr(profile_machine, "_KNOWN", {})
     found = profile_machine.machine()
     assert found.flops > 1e8 and all(b > 1e7 for _, b in found.bandwidth) and found.threads == wf.get_num_threads()
     sizes = np.geomspace(1, 1e12, 50)
