@@ -48,7 +48,7 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
     begin = time.monotonic()
     result = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
     before = result["seconds"]
-    result.update(status=record.WORKING, reason="", remaining=[], quick=setting.quick)
+    result.update(status=record.WORKING, reason="", left=[], quick=setting.quick)
 
     def update(**more: Any) -> None:
         result.update(more, seconds=round(before + time.monotonic() - begin, 2))

@@ -93,7 +93,7 @@ def test_training_in_the_interpreter_is_said_to_be_slow(device: str, monkeypatch
         assert cli.main(["train", "digits", "--device", device]) == 1
     finally:
         wf.set_device("cpu")
-    assert ("so slow that an epoch takes minutes" in capsys.readouterr().out) == (device == SIM)
+    assert ("which is slow: an epoch takes minutes" in capsys.readouterr().out) == (device == SIM)
 
 
 def test_beside_an_interpreter_pytorchs_time_is_no_share() -> None:

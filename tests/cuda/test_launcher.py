@@ -348,7 +348,7 @@ def test_a_program_without_memory_names_the_users_line(monkeypatch: pytest.Monke
         large = x[:500] + x[:200, None]
         wf.eval(large)
         arrays = r"float32 \(200, 500\), float32 \(1000,\)"
-        said = rf"test_launcher.py:\d+.*: a stub of a card has no .*, among them {arrays}, others .*the largest result here"
+        said = rf"test_launcher.py:\d+.*: a stub of a card has no .*, among them {arrays}, other .*the largest result here"
         with pytest.raises(MemoryError, match=said):
             wf.eval(x[:, None] * x + 1)
         assert float(large[0, 0]) == 2.0

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_placed_on_the_cpu(card: Card, capsys: pytest.Captu
 
 def test_it_is_asked_again_when_there_may_be_memory(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     _, driver = card
-    monkeypatch.setattr(auto_device, "_AGAIN", 5)
+    monkeypatch.setattr(auto_device, "_RETRY_RUNS", 5)
     f = wf.jit(lambda x: wf.tanh(x) * 2)
     x = wf.array(np.ones((100, 1000), np.float32))
     monkeypatch.setattr(driver, "free", lambda: 1000)

@@ -139,6 +139,14 @@ def test_all_of_them_compute_the_same(what: str) -> None:
         np.testing.assert_allclose(result, found[0], rtol=1e-2 if form is BFLOAT16 else 1e-5, atol=1e-4)
 
 
+def without_added_zeros(text: str) -> str:
+    """Return PTX without the additions of 0.0 behind a loop over k; capability 10.0 adds two floats at once."""
+    text = re.sub(r"add\.rn\.f32\s+%\w+, %\w+, 0f00000000;", "", text)
+    zeros = re.findall(r"mov\.[bf]32\s+(%\w+), (?:0f00000000|0);", text)
+    pairs = [pair for pair, low, high in re.findall(r"mov\.b64\s+(%\w+), \{(%\w+), (%\w+)\};", text) if {low, high} <= {*zeros}]
+    return re.sub(rf"add\.rn\.f32x2\s+%\w+, %\w+, (?:{'|'.join(map(re.escape, pairs)) or 'none'});", "", text)
+
+
 @pytest.mark.parametrize("capability", [80, 90, 100])
 def test_compiled_code_adds_up_in_the_same_order(capability: int) -> None:
     """float32: chains of fma in a thread, nothing is exchanged and added. Tensor cores: one instruction, with as much of k."""
@@ -147,7 +155,7 @@ def test_compiled_code_adds_up_in_the_same_order(capability: int) -> None:
         others = launch.alternatives[:: 2 if capability == 90 else 4]
         kinds = set()
         for each in (launch, *others):
-            text = re.sub(r"add\.rn\.f32\s+%\w+, %\w+, 0f00000000;", "", adapter.compiled(each, capability).assembly)  # sum + 0.0
+            text = without_added_zeros(adapter.compiled(each, capability).assembly)
             assert not re.search(r"\badd(\.rn|\.ftz)*\.f32|shfl\.sync\.(bfly|down)|\bred\.", text)
             assert form is BFLOAT16 or len(re.findall(r"\bfma\.rn[.\w]*f32", text)) >= 16
             found = set(re.findall(r"\b((?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[.\w:]*)", text))
