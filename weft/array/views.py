@@ -356,7 +356,9 @@ def reshape_strides(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[
 
 def unused_memory(shape: Shape, dtype: Format) -> np.ndarray:
     """Return a NumPy array without memory of its own. Only its addresses may be used."""
-    return np.lib.stride_tricks.as_strided(np.empty((), dtype.numpy), shape, [s * dtype.bytes for s in row_major(shape)])
+    element = np.empty((), f"V{dtype.bytes}")  # NumPy's ``as_strided`` does not take 8-bit floats
+    memory = np.lib.stride_tricks.as_strided(element, shape, [s * dtype.bytes for s in row_major(shape)])
+    return memory.view(dtype.numpy)
 
 
 def overlap(shape: Shape, dtype: Format, first: ViewPath, second: ViewPath) -> bool:
