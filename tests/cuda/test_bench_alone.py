@@ -29,7 +29,8 @@ def started(folder: Path, rows: str, *more: str) -> subprocess.Popen[str]:
     with pytest.MonkeyPatch.context() as patch:
         over_the_stub(patch, rows)
         code = (
-            "import sys; from benchmarks.gpu import command; command.why_not = lambda name: None; "
+            "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # ignored under nohup
+            "from benchmarks.gpu import command; command.why_not = lambda name: None; "
             f"command._PACKING = 0.3; command.CHILD = {STUB!r}; from weft.tools.cli import main; "
             f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder), *more]!r}))"
         )
