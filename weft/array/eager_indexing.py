@@ -46,7 +46,7 @@ def read(array: Any, index: Any) -> Node | None:
 def written(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
     """Write or accumulate where an index with arrays selects. Return whether it was done; if not, nothing was written.
 
-    The caller holds ``WRITING``. put : called with NumPy's array, index and value
+    The caller holds ``WRITE_LOCK``. put : called with NumPy's array, index and value
     """
     key = _numpy_key(index, compute_masks=False)
     if key is None:

@@ -45,7 +45,7 @@ def written(cell: Any, path: ViewPath, value: Node) -> bool:
 
 def write_part(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
-    whether it was done. NumPy broadcasts the value. The caller holds ``WRITING``."""
+    whether it was done. NumPy broadcasts the value. The caller holds ``WRITE_LOCK``."""
     new = castless_value(value, viewed_dtype(array))
     if new is None:
         return False

@@ -240,7 +240,7 @@ class EagerDevice(Device, Protocol):
 
 @runtime_checkable
 class HasOwnMemory(Protocol):
-    """A device with its own memory. It raises ``OutOfRoom`` if the memory is full."""
+    """A device with its own memory. It raises ``OutOfDeviceMemory`` if the memory is full."""
 
     def room(self) -> int:
         """Return the free bytes for arrays and programs."""

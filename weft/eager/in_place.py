@@ -29,7 +29,7 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     whether it wrote. A pending content is computed first.
 
     Only the written part is touched, however large the array is. Meanwhile the cell holds a leaf without a value; a thread that
-    reads it waits for ``WRITING``, which the caller must hold. Since the cell no longer leads to the buffer, no thread can take a
+    reads it waits for ``WRITE_LOCK`` (the caller holds it). Since the cell no longer leads to the buffer, no thread can take a
     new reference to it, and earlier views are read again from the new leaf. It does nothing where eager work is off.
     """
     if not is_enabled():

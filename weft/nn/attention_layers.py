@@ -144,7 +144,7 @@ class MultiHeadAttention(Module):
         return linear(x, weight, None if self.in_proj_bias is None else self.in_proj_bias[rows])
 
     def _masks(self, n: int, length: int, keys: int, padding: Any, attention: Any) -> list[Array]:
-        """Return the masks as :func:`attend` expects them: four-dimensional, True where attention takes place."""
+        """Return the masks as :func:`compute_attention_and_weights` expects them: 4-d, True where attention takes place."""
         masks = []
         if padding is not None:
             padding = _invert(padding)

@@ -84,7 +84,7 @@ class _Local(threading.local):
 
     def __setattr__(self, name: str, value: Any) -> None:
         _set(self, name, value)
-        if name in _EAGER_SETTINGS:  # every operator reads ``small``, so it is computed here
+        if name in _EAGER_SETTINGS:  # every operator reads ``eager_limit``, so it is computed here
             disabled = self.transform_depth or self.flush_denormals or self.profiler is not None or self.device is not None
             _set(self, "eager_limit", 0 if disabled else self.max_eager_bytes)
 

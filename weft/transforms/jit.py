@@ -294,7 +294,7 @@ _slow = Jitted.__call__
 
 
 def _run_of(traced: TracedCall) -> Run | PlacedProgram:
-    """Return a callable that runs the graph: on this thread's device, or a ``Placed`` that chooses a device at each call."""
+    """Return a callable that runs the graph: on this thread's device, or a ``PlacedProgram``, which chooses one at each call."""
     graph = traced.graph
     if CONTEXT.placement is CONTEXT.device or CONTEXT.profiler is not None:
         return execute.with_source_lines(execute.executable(graph), graph, traced.written)
