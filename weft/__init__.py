@@ -101,7 +101,9 @@ _NAMES: dict[str, str] = {
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
-    "weft.transforms.control": "fori_loop scan",
+    "weft.transforms.control": "fori_loop scan while_loop",
+    "weft.transforms.conditions": "cond switch",
+    "weft.transforms.mapped_loops": "associative_scan map",
     "weft.transforms.settings": """
         flush_denormals default_dtype get_default_dtype set_default_dtype deterministic get_deterministic
         set_deterministic get_matmul_precision matmul_precision set_matmul_precision device set_device""",

@@ -25,15 +25,15 @@ class Mover(Protocol):
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None: ...
 
-
-class Worker(Mover, Protocol):
-    """A Mover that also runs steps."""
-
     def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
         """Return the content of a slot as a NumPy array that is valid until the next step."""
 
     def put(self, array: np.ndarray, memory: Any) -> None:
         """Copy an array into memory, in row-major order."""
+
+
+class Worker(Mover, Protocol):
+    """A Mover that also runs steps."""
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> tuple[int, int] | None:
         """Run a kernel. If an index is out of range, write nothing and return (position in ``call.sites``, index)."""
@@ -130,17 +130,23 @@ def turns(
 
     xs, ys = [stacked(i) for i in loop.xs], [stacked(i) for i in loop.ys]
     tapes = {k: stacked(c.tape) for k, c in enumerate(loop.carries) if c.tape >= 0}
-    for step in range(loop.length):
-        t = loop.length - 1 - step if loop.reverse else step
+    condition, done = slots[loop.carries[0].init] if loop.until else None, 0
+    count = loop.length if loop.count < 0 else min(max(int(worker.fetch(memory(loop.count), slots[loop.count])), 0), loop.length)
+    while done < count and (condition is None or worker.fetch(state[0], condition)):
+        t = count - 1 - done if loop.reverse else done
+        done += 1
         for k, (whole, each) in tapes.items():  # the tape records the carry each iteration reads
             recorded = worker.piece(whole, t * each, each)
             worker.copy(state[k], recorded, size[k])
             state[k] = recorded
-        odd = (loop.length - 1 - step) % 2  # the last iteration writes ``last``
+        odd = (count - done) % 2  # the last iteration writes ``last``
         after = [pair[odd] for pair in targets]
         operands = [*state, *[worker.piece(whole, t * each, each) for whole, each in xs], *constants]
         body(operands, [*after, *[worker.piece(whole, t * each, each) for whole, each in ys]], arena)
         state = after
-    if not loop.length:
+    if done < count or not done:  # else the last iteration wrote the last carries
         for k, carry in enumerate(loop.carries):
             worker.copy(state[k], memory(carry.last), size[k])
+    for whole, each in ys if done < loop.length else ():
+        rows = np.zeros((loop.length - done) * each, np.uint8)
+        worker.put(rows, worker.piece(whole, done * each, rows.nbytes))

@@ -108,8 +108,9 @@ def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> 
 class NotDifferentiable(TypeError):
     """The derivative of an operation without one was requested."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(f"grad: {node.op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
+    def __init__(self, node: Node, reason: str = "") -> None:
+        what = "a loop" if node.op.kind == "loop" else f"{node.op.name} of {node.dtype.name}{list(node.shape)}"
+        super().__init__(f"grad: {what} has no derivative{reason}.")
 
 
 def _accumulate(sums: dict[Node, Node], node: Node, part: Node) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from weft.dtypes.formats import INT64
 from weft.graph.batching import Batched, batch
-from weft.graph.loops import SCAN, Body, every
+from weft.graph.loops import SCAN, Body, every, is_dynamic
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, constant, input_leaf
 from weft.graph.primitives.call import call
@@ -59,6 +59,8 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     """
     body, changed = _hoist(scan.params["body"].graph)  # innermost loops first
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
+    if is_dynamic(scan):  # a step that is not run must not raise
+        return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.where) if changed else scan.on(operands)
     ORIGIN.where = scan.where
     available: dict[Node, Batched] = {}  # inputs of the body: stacked along 0, or one for all steps
     for k, (node, operand) in enumerate(zip(body.inputs, operands, strict=True)):

@@ -6,6 +6,11 @@ A node has one shape and dtype and a scan has many results, so the ``scan`` node
 Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry before every step. Results that are not
 read are not computed (see :func:`prune_loops`), so the tape costs nothing unless a derivative reads it.
 
+The number of steps may depend on values. A loop with ``counted`` has a last operand, an int64: it runs that many steps, at most
+``length``. A loop with ``until`` ends before a step in which its first carry, a bool, is False; its second carry, an int64, is
+the number of steps done. Rows of stacked outputs that were not computed are 0, rows of the tape are undefined. So conditions are
+loops of 0 or 1 steps, and the derivative of a loop with ``until`` is a counted one.
+
 A body that may raise makes the loop a check, so what a jitted call writes outside stays as it was. An error of a host step
 names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
 """
@@ -14,20 +19,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dtypes.formats import BOOL, INEXACT, Format
+from weft.dtypes.formats import BOOL, INEXACT, INT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
-from weft.graph.gradient import backward
+from weft.graph.gradient import NotDifferentiable, backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, permute
-from weft.graph.primitives.common import front
+from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
-from weft.graph.primitives.table import bind, input_leaf
+from weft.graph.primitives.table import bind, constant, input_leaf
 
 Dims = tuple[int | None, ...]
 
@@ -63,8 +68,41 @@ class Body:
         return f"<body of {len(self.graph.order)} nodes>"
 
 
-def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool) -> tuple[Shape, Format]:
+UNBOUNDED = 1 << 62  # the length of a loop without a largest number of steps
+
+
+def loop(
+    carries: Sequence[Node], xs: Sequence[Node], constants: Sequence[Node], *, body: Body, length: int, reverse: bool = False,
+    count: Node | None = None, until: bool = False,
+) -> Node:
+    """Return the token of a loop; ``count``: the operand of a counted one."""
+    operands = (*carries, *xs, *constants, *(() if count is None else (count,)))
+    return bind(
+        SCAN, *operands, body=body, carries=len(carries), xs=len(xs), length=length, reverse=reverse,
+        counted=count is not None, until=until,
+    )
+
+
+def count_of(scan: Node) -> tuple[Node, ...]:
+    """Return the operand with the number of steps, or an empty tuple."""
+    return scan.inputs[-1:] if scan.params["counted"] else ()
+
+
+def is_dynamic(scan: Node) -> bool:
+    """Return whether the number of steps depends on values."""
+    return scan.params["counted"] or scan.params["until"]
+
+
+def _rule(
+    *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool, counted: bool, until: bool,
+) -> tuple[Shape, Format]:
     graph = body.graph
+    if counted:
+        *operands, count = operands  # type: ignore[assignment]
+        if count.shape or count.dtype is not INT64:
+            raise ShapeError(f"scan: the number of steps is {count!r}, but must be one int64.")
+    if until and [(n.shape, n.dtype) for n in graph.inputs[: min(carries, 2)]] != [((), BOOL), ((), INT64)]:
+        raise ShapeError("scan: a loop with a condition carries one bool and one int64 first.")
     if length < 1:
         raise ShapeError(f"scan: length is {length}, but a loop has at least one step.")
     if len(operands) != len(graph.inputs):
@@ -107,11 +145,21 @@ def tape(scan: Node, carry: int) -> Node:
     return item(scan, len(scan.params["body"].graph.outputs) + carry)
 
 
-def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool) -> list[np.ndarray]:
+def _reference(
+    *operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool, counted: bool, until: bool,
+) -> list[np.ndarray]:
     """Run the loop step by step with the NumPy references."""
+    if counted:
+        *operands, count = operands  # type: ignore[assignment]
+    steps = min(max(int(count), 0), length) if counted else length
     state, stacked, constants = list(operands[:carries]), operands[carries : carries + xs], operands[carries + xs :]
-    rows: list[Any] = [None] * length
-    for t in reversed(range(length)) if reverse else range(length):
+    first_row = [np.zeros(n.shape, n.dtype.numpy) for n in (*body.graph.outputs[carries:], *body.graph.inputs[:carries])]
+    rows: list[Any] = [first_row] * (length if length < UNBOUNDED else 1)
+    for t in reversed(range(steps)) if reverse else range(steps):
+        if until and not state[0]:
+            break
+        if t == len(rows):
+            rows.append(None)
         before = state
         out = interpret(body.graph, [*before, *(x[t] for x in stacked), *constants])
         state = out[:carries]
@@ -120,12 +168,17 @@ def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length:
 
 
 def _vjp(
-    cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
+    cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool,
+    counted: bool, until: bool,
 ) -> tuple[Node | None, ...]:
     """Return the derivative of a scan: a loop in the other direction over the tape.
 
-    Its carries are the cotangents of the carries and of the constants.
+    Its carries are the cotangents of the carries and of the constants. It is counted if the number of steps depends on values.
     """
+    if length == UNBOUNDED:
+        raise NotDifferentiable(scan, ": its number of steps has no bound, so its states cannot be kept; give max_steps")
+    count = item(scan, 1) if until else operands[-1] if counted else None
+    operands = operands[: len(body.graph.inputs)]
     graph = body.graph
     stacked = len(graph.outputs) - carries
     missing = [k for k in cotangents if k >= len(graph.outputs)]
@@ -147,7 +200,9 @@ def _vjp(
     slices: dict[Node, Node] = {n: tape(scan, k) for k, n in enumerate(graph.inputs[:carries])}
     slices.update(zip(graph.inputs[carries : carries + xs], operands[carries : carries + xs], strict=True))
     slices.update(zip(d_out, (cotangents[k] for k in read), strict=True))
-    after = {k: product for k in fixed if (product := _product(derivatives[k], {*slices, *d_carry})) is not None}
+    after = {} if count is not None else {  # the rows of steps that were not run are undefined
+        k: product for k in fixed if (product := _product(derivatives[k], {*slices, *d_carry})) is not None
+    }
     kept = [n for n in dict.fromkeys(n for product in after.values() for n in product.inputs) if n not in slices]
     d_fixed = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed if k not in after}
     inputs = [
@@ -157,15 +212,12 @@ def _vjp(
         *(derivatives[k] for k in moving), *(call.add(d, derivatives[k]) for k, d in d_fixed.items()),
         *(derivatives[k] for k in sliced), *kept,
     ]
-    back = bind(
-        SCAN,
-        *(cotangents[k] if k in cotangents else full(0, operands[k].shape, operands[k].dtype) for k in moving),
-        *(full(0, operands[k].shape, operands[k].dtype) for k in d_fixed),
-        *slices.values(), *(cotangents[k] for k in missing), *operands[carries + xs :],
-        body=Body(Graph(inputs, outputs)), carries=len(moving) + len(d_fixed), xs=carries + xs + len(read) + len(missing),
-        length=length, reverse=not reverse,
+    zeros = {k: full(0, operands[k].shape, operands[k].dtype) for k in (*moving, *d_fixed)}
+    back = loop(
+        [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed)], [*slices.values(), *(cotangents[k] for k in missing)],
+        operands[carries + xs :], body=Body(Graph(inputs, outputs)), length=length, reverse=not reverse, count=count,
     )
-    parts: list[Node | None] = [None] * len(operands)
+    parts: list[Node | None] = [None] * len(scan.inputs)
     places = (*moving, *d_fixed, *sliced)
     for position, k in enumerate(places):
         parts[k] = item(back, position)
@@ -200,13 +252,20 @@ def _sum_over_steps(node: Node, product: Node, slices: dict[Node, Node]) -> Node
 
 
 def _batch(
-    operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool
+    operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool,
+    counted: bool, until: bool,
 ) -> tuple[Node, Any]:
-    """Return one loop for all examples, with a batched body. The token's "dimension" is a tuple with one entry a result."""
+    """Return one loop for all examples, with a batched body.
+
+    The token's "dimension" is a tuple with one entry a result: (number of the result in the new loop, batch dimension).
+    """
     graph = body.graph
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
-    many = {k for k, d in enumerate(dims) if d is not None}
+    many = {k for k, d in enumerate(dims[: len(graph.inputs)]) if d is not None}
+    ends_differ = counted and dims[-1] is not None
     while True:  # a carry that starts equal for all examples may differ between them after a step
+        ends_differ = ends_differ or (until and 0 in many)
+        many |= set(range(carries)) if ends_differ else set()
         inputs = [input_leaf((size, *n.shape), n.dtype) if k in many else n for k, n in enumerate(graph.inputs)]
         done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], 0) for k in sorted(many)})
         more = {k for k in range(carries) if done[k][1] is not None} - many
@@ -215,31 +274,84 @@ def _batch(
         many |= more
     outputs = []
     for k, (node, dim) in enumerate(done):
-        if dim is None and k in many and k < carries:
-            node = broadcast_to(call.reshape(node, shape=(1, *node.shape)), (size, *node.shape))
+        if dim is None and (ends_differ or (k in many and k < carries)):
+            node, dim = spread(node, None, size), 0
         outputs.append(front(node, dim) if dim is not None else node)
     batched = []
-    for k, (x, d) in enumerate(zip(operands, dims, strict=True)):
+    for k, (x, d) in enumerate(zip(operands[: len(graph.inputs)], dims, strict=False)):
         if k not in many:
             batched.append(x)
         elif carries <= k < carries + xs:  # the loop's own axis stays first
             assert d is not None
             moved = front(x, d)
             batched.append(permute(moved, (1, 0, *range(2, len(moved.shape)))))
-        elif d is None:
-            batched.append(broadcast_to(call.reshape(x, shape=(1, *x.shape)), (size, *x.shape)))
         else:
-            batched.append(front(x, d))
-    new = bind(SCAN, *batched, body=Body(Graph(inputs, outputs)), carries=carries, xs=xs, length=length, reverse=reverse)
-    last = tuple([0 if k in many else None for k in range(carries)])
-    stacked = tuple([None if dim is None else 1 for _, dim in done[carries:]])
-    return new, (*last, *stacked, *(None if d is None else 1 for d in last))
+            batched.append(spread(x, d, size))
+    split = carries, carries + xs
+    starts, rows, constants = batched[: split[0]], batched[split[0] : split[1]], batched[split[1] :]
+    count, added = operands[-1] if counted else None, 0
+    if ends_differ:
+        own = _until_all_end(starts[0], inputs[0], outputs[0]) if until else _count_longest(front(operands[-1], dims[-1]), reverse)
+        first, holders, after, going = own.starts, own.inputs, own.outputs, own.going
+        zeros = [full(0, n.shape, n.dtype) for n in outputs[carries:]]
+        kept = zip(outputs, [*inputs[:carries], *zeros], strict=True)
+        outputs = [*after, *(call.where(front(going, 0, len(n.shape) - 1), n, old) for n, old in kept)]
+        added = len(first)
+        starts, inputs = [*first, *starts], [*holders, *inputs, *own.constants]
+        constants, count = [*constants, *own.values], own.count
+    new = loop(
+        starts, rows, constants, body=Body(Graph(inputs, outputs)), length=length, reverse=reverse, count=count, until=until,
+    )
+    last = [0 if k in many else None for k in range(carries)]
+    stacked = [1 if ends_differ or dim is not None else None for _, dim in done[carries:]]
+    tapes = [None if d is None else 1 for d in last]
+    numbers = [k + added * (2 if k >= len(done) else 1) for k in range(len(done) + carries)]
+    return new, tuple(zip(numbers, [*last, *stacked, *tapes], strict=True))
+
+
+class _Ends(NamedTuple):
+    """What a loop over examples that end after different numbers of steps carries and reads besides.
+
+    starts, inputs, outputs : first values, placeholders and next values of leading carries
+    constants, values : placeholders and operands
+    count : the number of steps of all, None for a loop with ``until``
+    going : whether each example takes part in a step; the others keep their carries
+    """
+
+    starts: list[Node]
+    inputs: list[Node]
+    outputs: list[Node]
+    constants: list[Node]
+    values: list[Node]
+    count: Node | None
+    going: Node
+
+
+def _until_all_end(start: Node, before: Node, after: Node) -> _Ends:
+    """Return a loop that runs while one of its examples does. start, before, after : the examples' own conditions"""
+    def some(x: Node) -> Node:
+        return call.reduce_max(x, axes=(0,), keepdims=False)
+
+    holders = [input_leaf((), BOOL), input_leaf((), INT64)]
+    kept = call.where(before, after, before)
+    following = [some(kept), call.add(holders[1], constant(1, INT64))]
+    return _Ends([some(start), constant(0, INT64)], holders, following, [], [], None, before)
+
+
+def _count_longest(counts: Node, reverse: bool) -> _Ends:
+    """Return a loop with the number of steps of the example that has most. counts : the numbers of all"""
+    limits, step = input_leaf(counts.shape, INT64), input_leaf((), INT64)
+    count = call.reduce_max(counts, axes=(0,), keepdims=False)
+    one = constant(1, INT64)
+    start = call.subtract(count, one) if reverse else constant(0, INT64)
+    following = call.subtract(step, one) if reverse else call.add(step, one)
+    return _Ends([start], [step], [following], [limits], [counts], count, call.less(step, limits))
 
 
 SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
 ITEM = Primitive(
     "item", "result", lambda scan, index: results(scan)[index], lambda values, index: values[index],
-    batch=lambda inputs, dims, index: (item(inputs[0], index), dims[0][index]),
+    batch=lambda inputs, dims, index: (item(inputs[0], dims[0][index][0]), dims[0][index][1]),
 )
 
 
@@ -277,7 +389,7 @@ def _prune_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple
     total = len(body.outputs)
     stacked = [k for k in range(carries, total) if k in read]
     number = {n: k for k, n in enumerate(body.inputs)}
-    kept = {k for k in range(carries) if k in read or total + k in read}
+    kept = {k for k in range(carries) if k in read or total + k in read or (k < 2 and scan.params["until"])}
     while True:
         order = Graph(body.inputs, [body.outputs[k] for k in (*sorted(kept), *stacked)]).order
         needed = {number[n] for n in order if n in number}
@@ -291,7 +403,8 @@ def _prune_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple
     params = {
         **scan.params, "body": Body(graph), "carries": len(kept), "xs": sum(carries <= k < carries + xs for k in places),
     }
-    node = Node(SCAN, tuple([operands[k] for k in places]), params, scan.shape, scan.dtype, scan.where)
+    count = operands[len(body.inputs) :]
+    node = Node(SCAN, (*[operands[k] for k in places], *count), params, scan.shape, scan.dtype, scan.where)
     where = {k: j for j, k in enumerate((*staying, *stacked))}
     where.update({total + k: len(where) + j for j, k in enumerate(staying)})
     return node, where

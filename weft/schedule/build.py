@@ -111,6 +111,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     in_place = set(program.donate)
     result_slots = {f.params["index"]: slots.slot_of(f, f.shape) for f in fused.outputs}
     inputs = [slots.slot_of(i, i.shape) for i in scan.inputs]
+    count = inputs.pop() if scan.params["counted"] else -1
     carries = []
     for k, node in enumerate(body.outputs[:n]):
         last = result_slots[k] if k in result_slots else slots.add("arena", node.shape, node.dtype)
@@ -121,7 +122,8 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     ys = tuple([result_slots[k] for k in range(n, total)])
     arena = slots.add("arena", (program.arena,), UINT8) if program.arena else -1
     return Loop(
-        program, length, scan.params["reverse"], tuple(carries), tuple(inputs[n : n + xs]), tuple(inputs[n + xs :]), ys, arena
+        program, length, scan.params["reverse"], tuple(carries), tuple(inputs[n : n + xs]), tuple(inputs[n + xs :]), ys, arena,
+        count, scan.params["until"],
     )
 
 

@@ -100,6 +100,8 @@ class Carry(NamedTuple):
 class Loop:
     """Run a Program ``length`` times: natively, or step by step if ``find_hosts(body)`` is not empty.
 
+    ``count``: the slot with the number of steps, at most ``length``, or -1. ``until``: end before a step in which the first
+    carry, a bool, is False.
     Code size does not depend on the length. ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``.
     ``body.outputs``: the carries, a slice of each of ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot
     of the body's temporaries, or -1.
@@ -113,6 +115,8 @@ class Loop:
     constants: tuple[int, ...]
     ys: tuple[int, ...]
     arena: int = -1
+    count: int = -1
+    until: bool = False
 
     @property
     def in_place(self) -> tuple[int, ...]:
@@ -122,13 +126,20 @@ class Loop:
 
     @property
     def reads(self) -> tuple[int, ...]:
-        return (*(c.init for c in self.carries), *self.xs, *self.constants)
+        return (*(c.init for c in self.carries), *self.xs, *self.constants, *((self.count,) if self.count >= 0 else ()))
+
+    @property
+    def expected(self) -> int:
+        """Return the number of steps, or an estimate."""
+        return min(self.length, EXPECTED_STEPS) if self.count >= 0 or self.until else self.length
 
     @property
     def writes(self) -> tuple[int, ...]:
         own = (s for c in self.carries for s in (c.last, c.spare, c.tape) if s >= 0)
         return (*own, *self.ys, *((self.arena,) if self.arena >= 0 else ()))
 
+
+EXPECTED_STEPS = 64  # estimate for loops whose number of steps depends on values
 
 Step = Call | HostCall | Copy | Loop
 

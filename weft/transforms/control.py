@@ -1,4 +1,4 @@
-"""scan and fori_loop: loops that are one step of a Program and run natively, except for steps in NumPy.
+"""scan, fori_loop and while_loop: loops that are one step of a Program and run natively, except for steps in NumPy.
 
 The function is called with placeholders, and its graph is the body. Arrays from outside that it reads are constants of the
 loop; those that it writes become part of the carry.
@@ -6,17 +6,19 @@ loop; those that it writes become part of the carry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.array import Array, Scalar, own, wrap
 from weft.array.convert import as_node
 from weft.array.indexing import resolve_scalar_indices
-from weft.dtypes.formats import INT64, promote, weak
+from weft.dtypes.formats import BOOL, INT64, promote, weak
 from weft.eager.materialise import proven
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.graph.loops import SCAN, Body, item
+from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
+from weft.graph.primitives.call import call
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.graph.source_lines import user_frame, user_line
@@ -28,7 +30,7 @@ from weft.transforms.tree import flatten, flatten_results, is_container, unflatt
 
 
 class _LoopTrace(Trace):
-    looks = "the body of a loop (wf.scan, wf.fori_loop)"
+    looks = "the body of a loop (wf.scan, wf.fori_loop, wf.while_loop) or a branch (wf.cond, wf.switch)"
     fixes_numbers = True
 
     def __init__(self, f: Callable) -> None:
@@ -37,7 +39,8 @@ class _LoopTrace(Trace):
 
 
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+    unroll: int = 1, remat: bool | int = False,
 ) -> tuple[Any, Any]:
     """Run ``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, as one native loop.
 
@@ -56,6 +59,9 @@ def scan(
     xs : tree of Arrays with equal first extents, or None: then ``f`` receives None in each of ``length`` steps
     length : int, the number of steps; required without ``xs``, else it must equal their first extent
     reverse : run from the last step to the first; ``ys`` stay in the order of ``xs``
+    unroll : number of steps in one iteration of the native loop. More steps make longer kernels and fewer of them
+    remat : a derivative keeps the carry before each step, and computes all else of a step again. With a number k, or True for
+        the square root of the number of steps, it keeps the carry before every k-th step only, and runs each k steps again
 
     Returns
     -------
@@ -96,11 +102,70 @@ def scan(
     >>> wf.scan(lambda u, _: (wf.linalg.solve(wf.eye(2) - 0.1 * m, u), None), wf.array([1.0, 0.0]), length=10)[0].round(3)
     array([ 0.517, -0.799], dtype=float32)
     """
-    return _scan(f, init, xs, length, reverse, Rebinding(f, "wf.scan"))
+    names = Rebinding(f, "wf.scan")
+    each = _steps_of_iteration(unroll, remat, xs, length)
+    if each > 1:
+        return _scan_in_groups(f, init, xs, length, reverse, names, each, unrolled=not remat)
+    return run_loop(f, init, xs, length, reverse, names)
 
 
-def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding) -> tuple[Any, Any]:
-    """Implement :func:`scan`. names : the places that the user's function rebinds"""
+def _steps_of_iteration(unroll: Any, remat: Any, xs: Any, length: int | None) -> int:
+    """Return the number of steps of one iteration of the outer loop."""
+    for name, value in (("unroll", unroll), ("remat", remat)):
+        if not isinstance(value, int) or value < (name == "unroll"):
+            raise ValueError(f"scan: {name} is {value!r}, but must be a number of steps, at least 1")
+    if unroll > 1 and remat:
+        raise ValueError("scan: give unroll or remat, not both")
+    if not remat:
+        return int(unroll)
+    steps = _count_steps([as_node(x) for x in _flatten(xs)[0]], length)
+    return max(1, math.isqrt(steps)) if remat is True else min(int(remat), steps)
+
+
+def _scan_in_groups(
+    f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding, each: int, unrolled: bool,
+) -> tuple[Any, Any]:
+    """Run ``each`` steps in one iteration, as code without a loop or as a loop inside, then the remaining steps."""
+    leaves, structure = _flatten(xs)
+    rows = [wrap(as_node(x)) for x in leaves]
+    steps = _count_steps([x.node for x in rows], length)
+    groups = steps // each
+    at = steps - groups * each if reverse else 0  # the remaining steps are the last to be run
+
+    def group(carry: Any, slices: Any) -> tuple[Any, Any]:
+        if not unrolled:
+            return run_loop(f, carry, slices, each, reverse, Rebinding(f, "wf.scan"))
+        parts, ys = _flatten(slices), [None] * each
+        for k in reversed(range(each)) if reverse else range(each):
+            carry, ys[k] = f(carry, _unflatten(structure, [as_node(x[k]) for x in parts[0]]))
+        return carry, _join(ys, new_axis=True)
+
+    def part(start: int, stop: int, shape: tuple[int, ...]) -> Any:
+        return _unflatten(structure, [as_node(x[start:stop].reshape(*shape, *x.shape[1:])) for x in rows])
+
+    carry, ys = init, []
+    if groups:
+        carry, grouped = run_loop(group, init, part(at, at + groups * each, (groups, each)), groups, reverse, names)
+        ys.append(_map_trees(lambda y: wrap(call.reshape(y, shape=(groups * each, *y.shape[2:]))), grouped))
+    if rest := steps - groups * each:
+        start = 0 if reverse else groups * each
+        carry, last = run_loop(f, carry, part(start, start + rest, (rest,)), rest, reverse, Rebinding(f, "wf.scan"))
+        ys.append(last)
+    ys = ys[::-1] if reverse else ys
+    return carry, _join(ys)
+
+
+def run_loop(
+    f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, names: Rebinding, count: Node | None = None,
+    until: bool = False,
+) -> tuple[Any, Any]:
+    """Run the loop of :func:`scan`.
+
+    names : the places that the user's function rebinds
+    count : the number of steps, at most ``length``, if it depends on values
+    until : end before a step in which the first of the carries, a bool, is False; the second carry counts the steps
+    """
+    dynamic = count is not None or until
     x_leaves, x_tree = _flatten(xs)
     rows = [as_node(x) for x in x_leaves]
     steps = _count_steps(rows, length)
@@ -114,6 +179,8 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         state_nodes = [input_leaf(a.shape, a.node.dtype) for a in state]
         call_arguments = (holders[:own_starts], c_tree, starts[:own_starts]), (slices, x_tree)
         step = _call(f, *call_arguments, list(zip(state, state_nodes, strict=True)), names, holders[own_starts:])
+        if dynamic and names.binds:
+            names.refuse_all()
         after = step.carry
         if names.starts:
             names.refuse_written([*state, *step.written])
@@ -125,7 +192,7 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         starts = [*starts, *fresh]
         state += step.written
     outs, state_results = step.outputs, step.state
-    _check_carry(carries, after, [names.name(key) for key in names.starts])
+    _check_carry(carries, after, [names.name(key) for key in names.starts], names.loop, 2 * until)
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
         return _unflatten(c_tree, carries[:own_starts], starts[:own_starts]), _unflatten(step.structure, zero)
@@ -134,10 +201,8 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
     body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs)
     first = len(carries)
     carries += [a.node for a in state]
-    loop = bind(
-        SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
-    )
-    results = [item(loop, k) for k in range(len(carries) + len(outs))]
+    token = loop(carries, rows, constants, body=body, length=steps, reverse=bool(reverse), count=count, until=until)
+    results = [item(token, k) for k in range(len(carries) + len(outs))]
     if state or names.binds:  # a loop that fails must not have written anything
         proven(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
@@ -184,7 +249,99 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
 
     first = wrap(constant(int(lower), INT64))
     names = Rebinding(body, "wf.fori_loop")
-    return _scan(step, (init, first), None, max(0, int(upper) - int(lower)), False, names)[0][0]
+    return run_loop(step, (init, first), None, max(0, int(upper) - int(lower)), False, names)[0][0]
+
+
+def while_loop(
+    condition: Callable[[Any], Any], body: Callable[[Any], Any], init: Any, max_steps: int | None = None,
+) -> Any:
+    """Run ``value = body(value)`` while ``condition(value)`` is true, as one native loop.
+
+    Parameters
+    ----------
+    condition : function (value) -> bool, an Array of shape () or a Python bool. It is called twice: before the loop, and in the
+        body, which computes it for the next step
+    body : function (value) -> value; see the function of :func:`scan` for what it may read and write outside. It cannot rebind
+        attributes and variables from outside
+    init : tree of Arrays or numbers; each step keeps its structure, shapes and dtypes
+    max_steps : int, the largest number of steps: the loop then ends although the condition holds. Derivatives in reverse need
+        it, since they keep the value before each step. The memory for them is reserved for ``max_steps`` steps, but only steps
+        that run use it
+
+    Returns
+    -------
+    tree like ``init`` : the first value for which the condition is false
+
+    Raises
+    ------
+    TypeError
+        ``max_steps`` is not an int; a derivative of a loop without ``max_steps``.
+    ShapeError, DTypeError
+        The condition is not one bool, or a step changes the shape or dtype of a value.
+    TraceError, LinAlgError
+        As :func:`scan`.
+
+    Examples
+    --------
+    Newton's method for the square root, and its derivative:
+
+    >>> import weft as wf
+    >>> def root(x):
+    ...     far = lambda r: abs(r * r - x) > 1e-4
+    ...     return wf.while_loop(far, lambda r: 0.5 * (r + x / r), x, max_steps=50)
+    >>> root(wf.array(2.0)).round(3), wf.grad(root)(wf.array(2.0)).round(3)
+    (Scalar(1.414, dtype=float32), Scalar(0.354, dtype=float32))
+    """
+    if max_steps is None:
+        length = UNBOUNDED
+    else:
+        length = resolve_scalar_indices(max_steps)
+        if not isinstance(length, int) or isinstance(max_steps, bool):
+            raise TypeError(f"while_loop: max_steps is {max_steps!r} ({type(max_steps).__name__}), but must be a Python int or None")
+        if length < 0:
+            raise ValueError(f"while_loop: max_steps is {length}, but cannot be negative")
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        _, done, value = carry
+        after = body(value)
+        if (before := _flatten(value)[1]) != (structure := _flatten(after)[1]):
+            raise TypeError(
+                f"while_loop: the body changes the structure of the value from {_structure_name(before)} to "
+                f"{_structure_name(structure)}"
+            )
+        return (_truth(condition(after)), done + 1, after), None
+
+    start = (_truth(condition(init)), wrap(constant(0, INT64)), init)
+    return run_loop(step, start, None, min(length, UNBOUNDED), False, Rebinding(body, "wf.while_loop"), until=True)[0][2]
+
+
+def _truth(x: Any) -> Array:
+    """Return the result of a loop's condition as one bool."""
+    node = as_node(x)
+    if node.shape:
+        raise ShapeError(f"while_loop: the condition has shape {node.shape}, but must be one bool: reduce it with .any() or .all()")
+    if node.dtype is not BOOL:
+        raise DTypeError(f"while_loop: the condition is {node.dtype.name}, but must be a bool: compare it, for example x != 0")
+    return wrap(node)
+
+
+def _map_trees(f: Callable[..., Array], *trees: Any) -> Any:
+    """Return a tree of ``f(*nodes)`` for corresponding leaves of trees of one structure; None stays None."""
+    if trees[0] is None:
+        return None
+    lists = [flatten(tree) if is_container(tree) else ([tree], None) for tree in trees]
+    out = [None if row[0] is None else f(*map(as_node, row)) for row in zip(*[leaves for leaves, _ in lists], strict=True)]
+    structure = lists[0][1]
+    return out[0] if structure is None else unflatten(structure, out)
+
+
+def _join(trees: Sequence[Any], new_axis: bool = False) -> Any:
+    """Return a tree whose leaves are those of all trees, joined along their first axis or stacked along a new one."""
+    def join(*nodes: Node) -> Array:
+        parts = [call.reshape(n, shape=(1, *n.shape)) for n in nodes] if new_axis else nodes
+        return wrap(parts[0] if len(parts) == 1 else call.concat(*parts, axis=0))
+
+    return _map_trees(join, *trees)
 
 
 def _flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -258,12 +415,12 @@ def _call(
         finally:
             names.restore()
         if not (isinstance(out, tuple) and len(out) == 2):
-            raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
+            raise TypeError(f"{names.loop}: the function must return (carry, y), not {type(out).__name__}; y may be None")
         carry, y = out
         leaves, structure = _flatten(carry)
         if structure != c_tree:
             before, now = _structure_name(c_tree), _structure_name(structure)
-            raise TypeError(f"scan: a step changes the structure of the carry from {before} to {now}")
+            raise TypeError(f"{names.loop}: a step changes the structure of the carry from {before} to {now}")
         after = [as_node(x) for x in (*leaves, *[names.after[key] for key in keys])]
         outs, y_tree = ([], "none") if y is None else flatten_results(y, is_made_in(trace), modules=True)
         nodes = [as_node(x) for x in outs]
@@ -290,8 +447,12 @@ def _adapt_first_carry(start: Any, before: Node, after: Node) -> Node:
     return as_node(start, after.dtype) if fits else before
 
 
-def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str]) -> None:
-    """Raise if a step changes a shape or dtype. rebound : names of the rebound places, which are the last carries"""
+def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequence[str], name: str, first: int) -> None:
+    """Raise if a step changes a shape or dtype.
+
+    rebound : names of the rebound places, which are the last carries
+    first : the number of the user's first carry
+    """
     for k, (b, a) in enumerate(zip(before, after, strict=True)):
         n = k - len(before) + len(rebound)
         if n >= 0 and (a.shape, a.dtype) != (b.shape, b.dtype):
@@ -301,12 +462,12 @@ def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequenc
             )
         if a.shape != b.shape:
             raise ShapeError(
-                f"scan: carry {k} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"
+                f"{name}: carry {k - first} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"
             )
         if a.dtype != b.dtype:
             other = a.dtype if a.dtype.alone or b.dtype.alone else promote(a.dtype, b.dtype)
             advice = f"start from one of {other.name} or cast it with astype('{b.dtype.name}')"
-            raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {advice}")
+            raise DTypeError(f"{name}: carry {k - first} is {b.dtype.name} before a step and {a.dtype.name} after it: {advice}")
 
 
 def _extract_body(

@@ -179,6 +179,11 @@ class Rebinding:
                 self._refuse(self._records[n], k, indices, "and writes the array that it holds in place, too")
 
     @property
+    def loop(self) -> str:
+        """Return the name of the function that runs the loop, as errors about its arguments begin."""
+        return self._what.removeprefix("wf.")
+
+    @property
     def binds(self) -> bool:
         """Return whether the loop rebinds anything outside."""
         return bool(self.starts or self.numbers or self._grown)

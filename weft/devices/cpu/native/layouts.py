@@ -58,7 +58,8 @@ UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
 CALL = _words("ni no na nc ns flags workers total name most allocator home nd left hot", pointers="name allocator home hot")
 # The descriptor of a loop. every: iterations between two checks for signals, 0: never
 # Lists: (has a tape, bytes) per carry, strides of stacked operands, of stacked results, arena offsets, constants, steps
-LOOP = _words("length reverse carries xs ys constants na numbers ns total most every")
+# counted: the argument behind the constants is the address of the number of steps. until: see program.Loop
+LOOP = _words("length reverse counted until carries xs ys constants na numbers ns total most every")
 STEP = _words("function count check", pointers="function")  # function: address of the cell with the function's address
 FAULT = _words("site index")  # the fault record of a run, see tables.py
 

@@ -1,7 +1,8 @@
 """Loops in emitted code: one function executes the steps of a loop body, for the iterations given by a descriptor.
 
 ``weft_loop`` is called like a kernel. Its arguments: the descriptor (a table, see ``layouts.LOOP``), scratch, the body's arena,
-the run's fault record, then (init, last, spare or tape) of each carry, each stacked operand, stacked result and constant.
+the run's fault record, then (init, last, spare or tape) of each carry, each stacked operand, stacked result and constant, and the
+number of steps of a counted loop.
 
 The body's slots: inputs, outputs, arena offsets, constants, scratch, the fault record. They are on the stack: loops nest, and
 several threads may run one loop at the same time. A fault in the record (see ``tables.py``) ends the loop.
@@ -23,12 +24,18 @@ def loop(f: Body, args: Value) -> None:
     table = arguments[0].to("ptr")
     words = f.record(table, LOOP)
     carries, xs, ys, constants = words["carries"], words["xs"], words["ys"], words["constants"]
-    length, na, numbers, ns, every = words["length"], words["na"], words["numbers"], words["ns"], words["every"]
+    na, numbers, ns, every, until = words["na"], words["numbers"], words["ns"], words["every"], words["until"] != 0
     record = arguments[3].to("ptr")
     # arguments
     carry_arguments = arguments.part(4)
     xs_arguments = carry_arguments.part(carries * 3)
     ys_arguments = xs_arguments.part(xs)
+    constant_arguments = ys_arguments.part(ys)
+    steps = f.variable("i64", words["length"])
+    with f.when(words["counted"] != 0):
+        count = f.array(constant_arguments[constants].to("ptr"))[0]
+        steps.now = (count < 0).pick(0, count.least(words["length"]))
+    length = steps.now
     # lists of the descriptor
     carry_table = f.array(table).part(HEADER)
     stride_xs = carry_table.part(carries << 1)
@@ -48,16 +55,28 @@ def loop(f: Body, args: Value) -> None:
     rest = slot_numbers.part(numbers)
     rest[0] = arguments[1]
     rest[1] = arguments[3]
-    f.copy(slot_constants.pointer, ys_arguments.at(ys), constants << 3)
+    f.copy(slot_constants.pointer, constant_arguments.pointer, constants << 3)
     f.copy(slot_numbers.pointer, literals.pointer, numbers << 3)
     place(f, slot_arena, arguments[2], offsets, na)
 
+    with f.each(carries) as c:
+        slot_out[c] = carry_arguments[c * 3]
+    with f.when(length < words["length"]):
+        f.call(clear, ys_arguments.pointer, stride_ys.pointer, ys, length, words["length"] - length)
+    with f.when(length == 0):
+        f.call(finish, slot_out.pointer, carry_arguments.pointer, carry_table.pointer, carries)
     backward = words["reverse"] != 0
     direction = backward.pick(-1, 1)
     since = f.variable("i64")  # iterations since the last check for signals
     with f.each(length) as t:
         left = length - 1 - t
         index = backward.pick(left, t)
+        with f.when(until):
+            ended = f.array(slot_out[0].to("ptr"), "i8")[0] == 0
+            with f.when(ended):
+                f.call(finish, slot_out.pointer, carry_arguments.pointer, carry_table.pointer, carries)
+                f.call(clear, ys_arguments.pointer, stride_ys.pointer, ys, t, length - t)
+                f.ret()
         with f.each(carries) as c:
             addresses, row = carry_arguments.part(c * 3), carry_table.part(c << 1)
             slots[c], slot_out[c] = _carry(f, addresses, row, t, left, index, index + direction)
@@ -110,4 +129,21 @@ def slices(f: Body, to: Value, from_: Value, strides: Value, count: Value, place
         f.array(to)[k] = f.array(from_)[k] + f.array(strides)[k] * place_
 
 
-ROUTINES = (loop, slices)
+@routine("void weft_finish_carries(ptr now, ptr arguments, ptr table, i64 count)")
+def finish(f: Body, now: Value, arguments: Value, table: Value, count: Value) -> None:
+    """Copy each carry from where the last step left it to ``last``."""
+    with f.each(count) as k:
+        last, source = f.array(arguments)[k * 3 + 1], f.array(now)[k]
+        with f.unless(source == last):
+            f.copy(last.to("ptr"), source.to("ptr"), f.array(table)[(k << 1) + 1])
+
+
+@routine("void weft_clear_rows(ptr results, ptr strides, i64 count, i64 first, i64 rows)")
+def clear(f: Body, results: Value, strides: Value, count: Value, first: Value, rows: Value) -> None:
+    """Set the rows of stacked results that no step computes to 0."""
+    with f.each(count) as k:
+        stride = f.array(strides)[k]
+        f.call("llvm.memset.p0.i64", (f.array(results)[k] + first * stride).to("ptr"), 0, rows * stride, False)
+
+
+ROUTINES = (loop, slices, finish, clear)

@@ -17,11 +17,13 @@ class Descriptor:
     """The descriptor of one loop: see ``layouts.LOOP``. The executable keeps it alive."""
 
     def __init__(
-        self, length: int, reverse: bool, carries: list[tuple[int, int]], xs: list[int], ys: list[int], constants: int,
-        arena: list[int], numbers: list[int], steps: list[TableRow], every: int,
+        self, loop: Loop, carries: list[tuple[int, int]], xs: list[int], ys: list[int], arena: list[int], numbers: list[int],
+        steps: list[TableRow], every: int,
     ) -> None:
+        constants = len(loop.constants)
         words = header(LOOP, dict(
-            length=length, reverse=int(reverse), carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,
+            length=loop.length, reverse=int(loop.reverse), counted=int(loop.count >= 0), until=int(loop.until),
+            carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,
             na=len(arena), numbers=len(numbers), ns=len(steps), most=most_arguments(steps), every=every,
             total=2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 2,
         ))
@@ -64,10 +66,9 @@ def describe(loop: Loop, kernels: Iterator[tuple[LoadedKernel, int]], native: Ma
         steps.append(TableRow(function, args, check=False, first=site))
     n, xs = len(loop.carries), len(loop.xs)
     outermost = Descriptor(
-        loop.length, loop.reverse,
-        [(int(c.tape >= 0), nbytes(*o)) for c, o in zip(loop.carries, program.outputs, strict=False)],
+        loop, [(int(c.tape >= 0), nbytes(*o)) for c, o in zip(loop.carries, program.outputs, strict=False)],
         [nbytes(*i) for i in program.inputs[n : n + xs]], [nbytes(*o) for o in program.outputs[n:]],
-        len(loop.constants), slots.arena, slots.constants, steps, every,
+        slots.arena, slots.constants, steps, every,
     )
     return [outermost, *(d for descriptors in inner for d in descriptors)]
 
@@ -86,7 +87,7 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
                 out.append(sum(size[a] for a in step.args) / bytes_per_us)
             k += 1
         elif isinstance(step, Loop):
-            out.append(step.length * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
+            out.append(step.expected * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
         else:
             out.append(0.0)
     return out
@@ -99,5 +100,5 @@ def estimate_kernel_times(program: Program, flops_per_us: float, bytes_per_us: f
         if isinstance(step, Call):
             out.append(us)
         elif isinstance(step, Loop):
-            out += [step.length * inner for inner in estimate_kernel_times(step.body, flops_per_us, bytes_per_us)]
+            out += [step.expected * inner for inner in estimate_kernel_times(step.body, flops_per_us, bytes_per_us)]
     return out

@@ -87,7 +87,7 @@ class Slots:
         """Return the argument slots of the native loop: see loop_ir.py."""
         arena = self.index(step.arena) if step.arena >= 0 else self.scratch()
         carries = [s for c in step.carries for s in (c.init, c.last, _alternate_slot(c.tape, c.spare, c.last))]
-        rest = (*carries, *step.xs, *step.ys, *step.constants)
+        rest = (*carries, *step.xs, *step.ys, *step.constants, *((step.count,) if step.count >= 0 else ()))
         return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 
     def address(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int) -> int:

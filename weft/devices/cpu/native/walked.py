@@ -9,10 +9,12 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from weft.devices.cpu.native.allocator import Allocator
+import numpy as np
+
+from weft.devices.cpu.native.allocator import Allocator, at
 from weft.devices.cpu.native.slots import Slots
 from weft.devices.steps import turns
-from weft.schedule.program import Loop
+from weft.schedule.program import Loop, Slot
 
 Part = Callable[[list[Any], list[Any], int], Any]  # of a run: inputs, outputs, arena
 
@@ -34,6 +36,12 @@ class _Mover:
 
     def copy(self, source: Place, target: Place, nbytes: int) -> None:
         ctypes.memmove(target.address, source.address, nbytes)
+
+    def fetch(self, memory: Place, slot: Slot) -> np.ndarray:
+        return at(memory.address, slot.shape, slot.dtype.numpy, memory, False)
+
+    def put(self, array: np.ndarray, memory: Place) -> None:
+        ctypes.memmove(memory.address, array.ctypes.data, array.nbytes)
 
 
 class PythonLoop:
