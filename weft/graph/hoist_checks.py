@@ -59,11 +59,9 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     """
     body, changed = _hoist(scan.params["body"].graph)  # innermost loops first
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
-    if is_dynamic(scan):  # a step that is not run must not raise
-        return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.where) if changed else scan.on(operands)
     ORIGIN.where = scan.where
     available: dict[Node, Batched] = {}  # inputs of the body: stacked along 0, or one for all steps
-    for k, (node, operand) in enumerate(zip(body.inputs, operands, strict=True)):
+    for k, (node, operand) in enumerate(zip(body.inputs, operands, strict=False)):
         if k >= carries:
             available[node] = (operand, 0 if k < carries + xs else None)
         else:
@@ -71,7 +69,8 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
             if steps is not None:
                 available[node] = (steps, 0)
     room = max(MIN_HOIST_BYTES, 2 * sum(o.size * o.dtype.bytes for o in operands[carries:]))
-    checks = [n for n in _available_checks(body, set(available)) if length * n.size * n.dtype.bytes <= room]
+    found = [] if is_dynamic(scan) else _available_checks(body, set(available))  # a step that is not run must not raise
+    checks = [n for n in found if length * n.size * n.dtype.bytes <= room]
     if not checks:
         if not changed and operands == scan.inputs:
             return scan

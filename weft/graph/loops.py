@@ -29,7 +29,7 @@ from weft.graph.batching import batch
 from weft.graph.gradient import NotDifferentiable, backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
-from weft.graph.primitives.call import broadcast_to, call, full, permute
+from weft.graph.primitives.call import call, full, permute
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import bind, constant, input_leaf
@@ -214,8 +214,9 @@ def _vjp(
     ]
     zeros = {k: full(0, operands[k].shape, operands[k].dtype) for k in (*moving, *d_fixed)}
     back = loop(
-        [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed)], [*slices.values(), *(cotangents[k] for k in missing)],
-        operands[carries + xs :], body=Body(Graph(inputs, outputs)), length=length, reverse=not reverse, count=count,
+        [*(cotangents.get(k, zeros[k]) for k in moving), *(zeros[k] for k in d_fixed)],
+        [*slices.values(), *(cotangents[k] for k in missing)], operands[carries + xs :],
+        body=Body(Graph(inputs, outputs)), length=length, reverse=not reverse, count=count,
     )
     parts: list[Node | None] = [None] * len(scan.inputs)
     places = (*moving, *d_fixed, *sliced)
@@ -291,14 +292,16 @@ def _batch(
     starts, rows, constants = batched[: split[0]], batched[split[0] : split[1]], batched[split[1] :]
     count, added = operands[-1] if counted else None, 0
     if ends_differ:
-        own = _until_all_end(starts[0], inputs[0], outputs[0]) if until else _count_longest(front(operands[-1], dims[-1]), reverse)
-        first, holders, after, going = own.starts, own.inputs, own.outputs, own.going
+        if until:
+            ends = _until_all_end(starts[0], inputs[0], outputs[0])
+        else:
+            ends = _count_longest(front(operands[-1], dims[-1]), reverse)
         zeros = [full(0, n.shape, n.dtype) for n in outputs[carries:]]
         kept = zip(outputs, [*inputs[:carries], *zeros], strict=True)
-        outputs = [*after, *(call.where(front(going, 0, len(n.shape) - 1), n, old) for n, old in kept)]
-        added = len(first)
-        starts, inputs = [*first, *starts], [*holders, *inputs, *own.constants]
-        constants, count = [*constants, *own.values], own.count
+        outputs = [*ends.outputs, *(call.where(front(ends.going, 0, len(n.shape) - 1), n, old) for n, old in kept)]
+        added = len(ends.starts)
+        starts, inputs = [*ends.starts, *starts], [*ends.inputs, *inputs, *ends.constants]
+        constants, count = [*constants, *ends.values], ends.length
     new = loop(
         starts, rows, constants, body=Body(Graph(inputs, outputs)), length=length, reverse=reverse, count=count, until=until,
     )
@@ -314,7 +317,7 @@ class _Ends(NamedTuple):
 
     starts, inputs, outputs : first values, placeholders and next values of leading carries
     constants, values : placeholders and operands
-    count : the number of steps of all, None for a loop with ``until``
+    length : the number of steps of all, None for a loop with ``until``
     going : whether each example takes part in a step; the others keep their carries
     """
 
@@ -323,7 +326,7 @@ class _Ends(NamedTuple):
     outputs: list[Node]
     constants: list[Node]
     values: list[Node]
-    count: Node | None
+    length: Node | None
     going: Node
 
 

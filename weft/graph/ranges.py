@@ -56,7 +56,8 @@ def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) ->
     params = node.params
     if node.op is SCAN:
         body, carries = params["body"].graph, params["carries"]
-        inner = _remove_certain_checks(body, [None if k < carries else ranges.get(i) for k, i in enumerate(inputs[: len(body.inputs)])])
+        known = [None if k < carries else ranges.get(i) for k, i in enumerate(inputs[: len(body.inputs)])]
+        inner = _remove_certain_checks(body, known)
         params = params if inner is body else {**params, "body": Body(inner)}
     elif node.op is IN_BOUNDS:
         ORIGIN.where = node.where

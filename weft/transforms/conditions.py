@@ -21,7 +21,7 @@ from weft.graph.primitives.table import constant
 from weft.process.docstrings import complete_docs
 from weft.transforms.control import run_loop
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.tree import flatten_results, flatten, is_container, unflatten
+from weft.transforms.tree import flatten, is_container, unflatten
 
 
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -111,8 +111,8 @@ def _choose(
     for (leaves, other), c, name in zip(rest, chosen[1:], names[1:], strict=True):
         if other != structure:
             raise TypeError(
-                f"{what}: {names[0]} returns {_text(structure)} and {name} returns {_text(other)}, but their results must have one "
-                "structure"
+                f"{what}: {names[0]} returns {_text(structure)} and {name} returns {_text(other)}, but their results must have "
+                "one structure"
             )
         out = [_where(c, b, a, f"{what}: {names[0]} and {name}", k) for k, (a, b) in enumerate(zip(out, leaves, strict=True))]
     arrays = [None if n is None else wrap(reshape(n, n.shape[1:])) for n in out]

@@ -36,6 +36,12 @@ class _LoopTrace(Trace):
     def __init__(self, f: Callable) -> None:
         super().__init__()
         self.where = getattr(f, "__code__", None), -1
+        self.outside: set[Node] = set()  # contents of arrays from outside that were read
+
+    def outer(self, cell: Any) -> Node:
+        node = super().outer(cell)
+        self.outside.add(node)
+        return node
 
 
 def scan(
@@ -198,7 +204,8 @@ def run_loop(
         return _unflatten(c_tree, carries[:own_starts], starts[:own_starts]), _unflatten(step.structure, zero)
     places, numbers, ends = names.play(steps, bool(reverse))
     slices, rows = [*slices, *places], [*rows, *numbers]
-    body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs)
+    outside = step.outside if count is not None else None
+    body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs, outside)
     first = len(carries)
     carries += [a.node for a in state]
     token = loop(carries, rows, constants, body=body, length=steps, reverse=bool(reverse), count=count, until=until)
@@ -297,7 +304,7 @@ def while_loop(
     else:
         length = resolve_scalar_indices(max_steps)
         if not isinstance(length, int) or isinstance(max_steps, bool):
-            raise TypeError(f"while_loop: max_steps is {max_steps!r} ({type(max_steps).__name__}), but must be a Python int or None")
+            raise TypeError(f"while_loop: max_steps is {max_steps!r} ({type(max_steps).__name__}), but must be an int or None")
         if length < 0:
             raise ValueError(f"while_loop: max_steps is {length}, but cannot be negative")
 
@@ -319,7 +326,7 @@ def _truth(x: Any) -> Array:
     """Return the result of a loop's condition as one bool."""
     node = as_node(x)
     if node.shape:
-        raise ShapeError(f"while_loop: the condition has shape {node.shape}, but must be one bool: reduce it with .any() or .all()")
+        raise ShapeError(f"while_loop: the condition has shape {node.shape}, but must be one bool: use .any() or .all()")
     if node.dtype is not BOOL:
         raise DTypeError(f"while_loop: the condition is {node.dtype.name}, but must be a bool: compare it, for example x != 0")
     return wrap(node)
@@ -387,6 +394,7 @@ class _Step(NamedTuple):
     state : nodes of the carried arrays from outside
     written : further arrays from outside that the step writes
     rebinds : whether the step rebinds further places
+    outside : nodes from outside that the step reads
     """
 
     carry: list[Node]
@@ -395,6 +403,7 @@ class _Step(NamedTuple):
     state: list[Node]
     written: list[Array]
     rebinds: bool
+    outside: set[Node]
 
 
 def _call(
@@ -431,7 +440,7 @@ def _call(
         changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
     if trace.tape is not None:
         trace.tape.over = True
-    return _Step(after, nodes, y_tree, state_nodes, changed, rebinds)
+    return _Step(after, nodes, y_tree, state_nodes, changed, rebinds, trace.outside)
 
 
 def _structure_name(structure: Any) -> str:
@@ -462,7 +471,8 @@ def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequenc
             )
         if a.shape != b.shape:
             raise ShapeError(
-                f"{name}: carry {k - first} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"
+                f"{name}: carry {k - first} has shape {b.shape} before a step and {a.shape} after it: each step must keep the "
+                "shape"
             )
         if a.dtype != b.dtype:
             other = a.dtype if a.dtype.alone or b.dtype.alone else promote(a.dtype, b.dtype)
@@ -471,15 +481,21 @@ def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequenc
 
 
 def _extract_body(
-    holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node]
+    holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node], outside: set[Node] | None
 ) -> tuple[Body, list[Node]]:
-    """Return the body as a graph of its own, and the nodes from outside that it reads."""
+    """Return the body as a graph of its own, and the nodes that it reads.
+
+    outside : where the body begins, if it has to compute all that it may not need. Otherwise what is equal in all steps is
+        computed before the loop
+    """
     own = frozenset((*holders, *slices))
-    order = topological_order((*after, *outs), stop=own)
+    order = topological_order((*after, *outs), stop=own if outside is None else own | outside)
     inside: set[Node] = set(own)
     text: set[Node] = set()  # computed from constants alone: recomputed in the body instead of passed in
     for node in order:
-        if node.value is None and any(i in inside for i in node.inputs):
+        if outside is not None and node not in outside and node.value is None and node.op.kind != "leaf":
+            inside.add(node)
+        elif node.value is None and any(i in inside for i in node.inputs):
             inside.add(node)
         elif _is_computed_from_constants(node, text):
             text.add(node)

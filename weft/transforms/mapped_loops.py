@@ -11,7 +11,6 @@ from weft.errors import AxisError, ShapeError
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, flip, slice_axis
 from weft.transforms.control import scan
-from weft.transforms.rebinding import Rebinding
 from weft.transforms.tree import flatten, is_container, unflatten
 from weft.transforms.vmap import vmap
 
@@ -104,8 +103,8 @@ def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = Fals
         out, tree = _nodes(f(_tree(a, structure), _tree(b, structure)))
         if tree != structure or [n.shape for n in out] != [n.shape for n in a]:
             raise ShapeError(
-                f"associative_scan: f returns {[n.shape for n in out]} for operands of shapes {[n.shape for n in a]}; it must keep "
-                "structure and shapes"
+                f"associative_scan: f returns {[n.shape for n in out]} for operands of shapes {[n.shape for n in a]}; it must "
+                "keep structure and shapes"
             )
         return out
 
@@ -137,12 +136,10 @@ def _running(combine: Callable[[list[Node], list[Node]], list[Node]], xs: list[N
 
 def _strided(x: Node, axis: int, start: int, stop: int) -> Node:
     """Return every second part along an axis."""
-    rank = len(x.shape)
-    count = max(0, -(-(stop - start) // 2))
-    return call.slice(
-        x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=tuple([2 if d == axis else 1 for d in range(rank)]),
-        shape=tuple([count if d == axis else n for d, n in enumerate(x.shape)]),
-    )
+    part = slice_axis(x, axis, start, stop)
+    step = tuple([2 if d == axis else 1 for d in range(len(x.shape))])
+    shape = tuple([-(-n // s) for n, s in zip(part.shape, step, strict=True)])
+    return call.slice(part, start=(0,) * len(shape), step=step, shape=shape)
 
 
 def _interleave(a: Node, b: Node, axis: int) -> Node:

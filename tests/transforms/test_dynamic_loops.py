@@ -1,0 +1,258 @@
+"""Loops and branches whose number of steps depends on values: random programs beside the same programs run by Python."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import DTypeError, ShapeError, TraceError
+
+
+class Python:
+    """The control flow of weft on NumPy arrays, by Python's own."""
+
+    sin, tanh, abs, where = np.sin, np.tanh, np.abs, np.where
+
+    @staticmethod
+    def while_loop(condition: Callable, body: Callable, value: Any, max_steps: int | None = None) -> Any:
+        steps = 0
+        while condition(value) and (max_steps is None or steps < max_steps):
+            value, steps = body(value), steps + 1
+        return value
+
+    @staticmethod
+    def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any) -> Any:
+        return (true_fun if pred else false_fun)(*operands)
+
+    @staticmethod
+    def switch(index: Any, branches: list[Callable], *operands: Any) -> Any:
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+
+    @staticmethod
+    def scan(f: Callable, init: Any, xs: Any, **options: Any) -> Any:
+        ys, reverse = [], options.get("reverse", False)
+        for x in xs[:: -1 if reverse else 1]:
+            init, y = f(init, x)
+            ys.append(y)
+        return init, np.stack(ys[:: -1 if reverse else 1])
+
+
+def expression(rng: random.Random, depth: int, variables: str) -> str:
+    """The text of a function of vectors of 3 elements; no value comes near the threshold of a condition by accident."""
+    def inner() -> str:
+        return expression(rng, depth - 1, variables)
+
+    v = rng.choice(variables)
+    if depth == 0:
+        return rng.choice([v, f"{v} * 0.5", f"k.sin({v})", f"k.tanh({v} + 0.3)", f"({v} - 0.2 * {rng.choice(variables)})"])
+    kind = rng.randrange(8)
+    fresh = "abcdefgh"[len(variables)] if len(variables) < 8 else v
+    if kind == 0:
+        return f"({inner()} + {inner()})"
+    if kind == 1:
+        return f"k.cond(({inner()}).sum() > {rng.uniform(-1, 1):.3f}, lambda: {inner()}, lambda: {inner()})"
+    if kind == 2:
+        body = expression(rng, depth - 1, variables + fresh)
+        other = expression(rng, depth - 1, variables + fresh)
+        return f"k.cond({v}[0] > {rng.uniform(-1, 1):.3f}, lambda {fresh}: {body}, lambda {fresh}: {other}, {inner()})"
+    if kind == 3:
+        branches = ", ".join(f"lambda: {inner()}" for _ in range(rng.randrange(1, 4)))
+        return f"k.switch({rng.randrange(-1, 4)} + ({v}.sum() > 0), [{branches}])"
+    if kind in (4, 5):
+        limit, most = rng.choice([0, 1, 2, 3, 7]), rng.choice([1, 2, 5, 20])
+        body = expression(rng, depth - 1, variables + fresh)
+        condition = f"(s[0] < {limit}) & (k.abs(s[1]).sum() < {rng.uniform(1, 9):.3f})"
+        step = f"lambda s: (s[0] + 1, (lambda {fresh}: {body})(s[1]))"
+        return f"k.while_loop(lambda s: {condition}, {step}, (0, {inner()}), max_steps={most})[1]"
+    options = rng.choice(["", ", reverse=True", ", unroll=2", ", remat=True", ", remat=2, reverse=True", ", unroll=3"])
+    body = expression(rng, depth - 1, variables + fresh)
+    last = rng.choice(["[0]", "[1].sum(axis=0)"])
+    return f"k.scan(lambda z, {fresh}: (k.tanh(z + {fresh}), {body} * z), {inner()}, rows{options}){last}"
+
+
+def program(seed: int) -> Callable[[Any, Any, Any], Any]:
+    rng = random.Random(seed)
+    text = f"lambda k, a, rows: ({expression(rng, rng.choice([1, 2, 3]), 'a')})"
+    f = eval(text)
+    f.text = text
+    return f
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_random_programs(part: int) -> None:
+    for seed in range(12):
+        seed = random.randrange(1 << 40)
+        f = program(seed)
+        print(f"seed {seed}: {f.text}")  # shown if the test fails
+        rng = np.random.default_rng(seed)
+        a, rows = rng.standard_normal(3), rng.standard_normal((rng.integers(1, 6), 3))
+
+        def value(a: Any, k: Any = wf, rows: Any = rows, f: Any = f) -> Any:
+            return f(k, a, rows if k is Python else wf.array(rows)).sum() + 0.0 * a.sum()
+
+        want = float(value(a, Python))
+        bound = dict(rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(float(value(wf.array(a))), want, **bound)
+        jitted = wf.jit(value)
+        np.testing.assert_allclose(float(jitted(wf.array(a))), want, **bound)
+        slope = np.asarray(wf.grad(value)(wf.array(a)))
+        np.testing.assert_allclose(np.asarray(wf.jit(wf.grad(value))(wf.array(a))), slope, **bound)
+        many = np.stack([a, -a, a * 0.3, a + 1])
+        np.testing.assert_allclose(
+            np.asarray(wf.vmap(value)(wf.array(many))), [float(value(x, Python)) for x in many], **bound
+        )
+        each = [np.asarray(wf.grad(value)(wf.array(x))) for x in many]
+        np.testing.assert_allclose(np.asarray(wf.vmap(wf.grad(value))(wf.array(many))), each, **bound)
+        steps = 1e-6 * np.eye(3)
+        ends = [[float(value(a + sign * h, Python)) for h in steps] for sign in (1, -1)]
+        if np.abs(np.subtract(*ends)).max() < 1e-3:  # no step has crossed a condition
+            np.testing.assert_allclose(slope, np.subtract(*ends) / 2e-6, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 10, 1000])
+@pytest.mark.parametrize("most", [0, 1, 2, 10, None])
+def test_numbers_of_steps(steps: int, most: int | None) -> None:
+    start = np.zeros(3)
+    got = wf.while_loop(lambda v: v[0] < steps, lambda v: (v[0] + 1, v[1] * 0.5 + 1), (0, wf.array(start)), max_steps=most)
+    want = Python.while_loop(lambda v: v[0] < steps, lambda v: (v[0] + 1, v[1] * 0.5 + 1), (0, start), most)
+    assert int(got[0]) == want[0]
+    np.testing.assert_array_equal(np.asarray(got[1]), want[1])
+
+
+def test_writes_outside() -> None:
+    """Arrays that a body or the chosen branch writes hold the last value; those of the other branch are as they were."""
+    for jit in (lambda f: f, wf.jit):
+        total, other = wf.zeros(3), wf.ones(3)
+
+        def f(x: Any, total: Any = total, other: Any = other) -> Any:
+            def body(k: Any) -> Any:
+                total[...] = total + x * k
+                return k + 1
+
+            def write(value: float) -> Any:
+                other[...] = value
+                return x
+
+            k = wf.while_loop(lambda k: k < 4, body, 0)
+            return k + wf.cond(x.sum() > 0, lambda: write(5.0), lambda: write(7.0)).sum()
+
+        g = jit(f)
+        assert float(g(wf.ones(3))) == 7
+        np.testing.assert_array_equal(np.asarray(total), [6, 6, 6])
+        np.testing.assert_array_equal(np.asarray(other), [5, 5, 5])
+        g(-wf.ones(3))
+        np.testing.assert_array_equal(np.asarray(other), [7, 7, 7])
+        np.testing.assert_array_equal(np.asarray(total), [0, 0, 0])
+
+
+def test_operands_are_copies() -> None:
+    x = wf.ones(3)
+
+    def add(y: Any) -> Any:
+        y += 1
+        return y
+
+    assert wf.cond(x.sum() > 0, add, add, x).tolist() == [2, 2, 2]
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_an_index_that_is_out_of_range_in_a_branch_not_run() -> None:
+    x = wf.arange(4.0)
+    for jit in (lambda f: f, wf.jit):
+        f = jit(lambda i: wf.cond(i < 4, lambda: x[i], lambda: wf.array(-1.0)))
+        assert float(f(wf.array(2))) == 2
+        assert float(f(wf.array(9))) == -1
+        with pytest.raises(IndexError):
+            float(jit(lambda i: wf.cond(i < 20, lambda: x[i], lambda: wf.array(-1.0)))(wf.array(9)))
+
+
+def test_steps_in_numpy() -> None:
+    """A loop with steps that NumPy runs is driven from Python."""
+    a = wf.array(np.diag([1.0, 2.0, 4.0]))
+    for jit in (lambda f: f, wf.jit):
+        f = jit(lambda x: wf.while_loop(lambda s: s[1].sum() > 1e-3, lambda s: (s[0] + 1, wf.linalg.solve(a * 2, s[1])), (0, x)))
+        steps, _ = f(wf.ones(3, dtype="float64"))
+        want = Python.while_loop(
+            lambda s: s[1].sum() > 1e-3, lambda s: (s[0] + 1, np.linalg.solve(np.asarray(a) * 2, s[1])), (0, np.ones(3))
+        )
+        assert int(steps) == want[0]
+
+
+def test_one_program_for_all_numbers_of_steps() -> None:
+    @wf.jit
+    def f(x: Any, n: Any) -> Any:
+        return wf.while_loop(lambda v: v[0] < n, lambda v: (v[0] + 1, v[1] * 2), (0, x))[1]
+
+    for n in range(20):
+        assert float(f(wf.array(1.0), wf.array(n))) == 2.0**n
+    assert f.traces == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scan(axis: int, reverse: bool) -> None:
+    rng = np.random.default_rng()
+    for n in (1, 2, 3, 4, 5, 8, 17, 33):
+        x = rng.standard_normal((n, n))
+        flipped = np.flip(x, axis) if reverse else x
+        for f, g in ((lambda a, b: a + b, np.cumsum), (wf.maximum, np.maximum.accumulate)):
+            want = g(flipped, axis=axis)
+            got = wf.associative_scan(f, wf.array(x), reverse=reverse, axis=axis)
+            np.testing.assert_allclose(np.asarray(got), np.flip(want, axis) if reverse else want, rtol=1e-12, atol=1e-12)
+    rows = {"a": rng.standard_normal((9, 2, 2))}  # products of matrices do not commute
+    got = wf.associative_scan(lambda x, y: {"a": x["a"] @ y["a"]}, {"a": wf.array(rows["a"])})["a"]
+    want = np.stack([np.linalg.multi_dot(rows["a"][:k]) if k > 1 else rows["a"][0] for k in range(1, 10)])
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [None, 1, 2, 3, 5, 6, 100])
+def test_map(size: int | None) -> None:
+    x = np.random.default_rng().standard_normal((6, 3))
+    got = wf.map(lambda row: {"sum": row["x"].sum(), "twice": row["x"] * 2}, {"x": wf.array(x)}, batch_size=size)
+    np.testing.assert_allclose(np.asarray(got["sum"]), x.sum(axis=1))
+    np.testing.assert_array_equal(np.asarray(got["twice"]), x * 2)
+
+
+def test_bad_input() -> None:
+    x = wf.ones(3)
+    with pytest.raises(ShapeError, match=r"the condition has shape \(3,\)"):
+        wf.while_loop(lambda v: v < 1, lambda v: v, x)
+    with pytest.raises(DTypeError, match="the condition is float32"):
+        wf.while_loop(lambda v: v.sum(), lambda v: v, x)
+    with pytest.raises(ShapeError, match="while_loop: carry 0 has shape"):
+        wf.while_loop(lambda v: v.sum() < 1, lambda v: v[:2], x)
+    with pytest.raises(TypeError, match="changes the structure of the value"):
+        wf.while_loop(lambda v: v.sum() < 1, lambda v: (v, v), x)
+    for steps in (-1, 1.5, True, "3"):
+        with pytest.raises((TypeError, ValueError), match="max_steps"):
+            wf.while_loop(lambda v: v.sum() < 1, lambda v: v, x, max_steps=steps)
+    with pytest.raises(TypeError, match="give max_steps"):
+        wf.grad(lambda x: wf.while_loop(lambda v: v.sum() < 9, lambda v: v * 2, x).sum())(x)
+    with pytest.raises(ShapeError, match="pred has shape"):
+        wf.cond(x > 0, lambda: x, lambda: x)
+    with pytest.raises(DTypeError, match="pred is int32|pred is int64"):
+        wf.cond(wf.array(1), lambda: x, lambda: x)
+    with pytest.raises(ShapeError, match=r"shapes \(3,\) and \(2,\)"):
+        wf.cond(x.sum() > 0, lambda: x[:2], lambda: x)
+    with pytest.raises(TypeError, match="one structure"):
+        wf.cond(x.sum() > 0, lambda: x, lambda: (x, x))
+    with pytest.raises(ValueError, match="branches is empty"):
+        wf.switch(0, [])
+    with pytest.raises(DTypeError, match="index is float32"):
+        wf.switch(wf.array(1.0), [lambda: x])
+    holder = {"x": x}
+
+    def bind() -> Any:
+        holder["x"] = x + 1
+        return x
+
+    with pytest.raises(TraceError, match="rebinds"):
+        wf.cond(x.sum() > 0, bind, lambda: x)
+    for options in ({"unroll": 0}, {"unroll": 2, "remat": 2}, {"remat": -1}, {"unroll": 1.5}):
+        with pytest.raises(ValueError, match="unroll|remat"):
+            wf.scan(lambda c, x: (c, x), x, wf.ones((4, 2)), **options)
