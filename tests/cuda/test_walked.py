@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import weft as wf
 from tests.transforms import test_walked_loops
+from tests.transforms.dynamic_programs import Python, program
 from tests.transforms.walked_loops import BODIES, Case, drawn
 from weft.devices import get_device
 
@@ -54,6 +56,23 @@ def test_results_are_those_of_the_cpu(body: str, device: Any) -> None:
         case = drawn(body, steps)
         for here, there in both(case, device):
             np.testing.assert_allclose(there, here, rtol=1e-7, atol=1e-9, err_msg=str(case))
+
+
+def test_loops_whose_steps_depend_on_values(device: Any) -> None:
+    for _ in range(4):
+        seed = random.randrange(1 << 40)
+        f = program(seed)
+        print(f"seed {seed}: {f.text}")  # type: ignore[attr-defined]  # shown if the test fails
+        rng = np.random.default_rng(seed)
+        a, rows = rng.standard_normal(3), rng.standard_normal((2, 3))
+
+        def slope(a: Any, f: Any = f, rows: Any = rows) -> Any:
+            return wf.jit(wf.grad(lambda a: f(wf, a, wf.array(rows)).sum() + a.sum()))(a)
+
+        here = slope(wf.array(a)).numpy()
+        with wf.device(device.name):
+            np.testing.assert_allclose(f(wf, wf.array(a), wf.array(rows)).numpy(), f(Python, a, rows), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(slope(wf.array(a)).numpy(), here, rtol=1e-9, atol=1e-9)
 
 
 def test_refusals_and_wrong_indices_name_the_line(device: Any) -> None:

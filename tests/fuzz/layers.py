@@ -222,7 +222,7 @@ BODIES = (
 
 
 def loop(g: Growth) -> str:
-    """scan or fori_loop over the rows of a value."""
+    """scan or fori_loop over the rows of a value, with groups of steps or without."""
     r, x = g.r, g.float(1)
     shape, dtype = g.shape(x), g.values[x].dtype.name
     h = g.input(shape[1:], dtype)
@@ -235,7 +235,27 @@ def loop(g: Growth) -> str:
         w = g.input((shape[1], shape[1]), dtype)
         body = f"wf.tanh(h @ {w} + t)"
     end = "[1][0]" if out == "(h, t)" else r.choice(("[0]", "[1]"))
-    return f"wf.scan(lambda h, t: ({body}, {out}), {h}, {x}{reverse}){end}"
+    groups = r.choice(("", "", "", ", unroll=2", ", remat=True", ", remat=2"))
+    return f"wf.scan(lambda h, t: ({body}, {out}), {h}, {x}{reverse}{groups}){end}"
+
+
+def branches(g: Growth) -> str:
+    """while_loop, cond and switch on a value. No condition is decided by rounding: integers are counted, or NaN decides."""
+    r, x = g.r, g.float(1, 2)
+    shape, dtype = g.shape(x), g.values[x].dtype.name
+    h = g.input(shape, dtype)
+    body = r.choice(BODIES).format(h="h", t="t")
+    if r.random() < 0.5:
+        most = r.choice((1, 2, 3, 8))
+        step = f"lambda s: (s[0] + {r.choice((1, 2))}, (lambda h, t: {body})(s[1], {x}))"
+        text = f"wf.while_loop(lambda s: s[0] < {r.choice((0, 1, 4, 5))}, {step}, (0, {h}), max_steps={most})[1]"
+        return text if r.random() < 0.7 else f"wf.grad(lambda h: wf.sin({text.replace(f'(0, {h})', '(0, h)')}).sum())({h})"
+    chosen = r.choice((f"wf.isnan({x}).any()", f"wf.isfinite({x}).all()", f"wf.array({r.choice(('True', 'False'))})"))
+    parts = [f"lambda h: {r.choice(BODIES).format(h='h', t=x)}" for _ in range(3)]
+    if r.random() < 0.3:
+        return f"wf.switch({chosen}.astype('int32') * {r.choice((1, 2, -1, 5))}, [{', '.join(parts)}], {h})"
+    text = f"wf.cond({chosen}, {parts[0]}, {parts[1]}, {h})"
+    return text if r.random() < 0.7 else f"wf.grad(lambda h: wf.sin(wf.cond({chosen}, {parts[0]}, {parts[1]}, h)).sum())({h})"
 
 
 def state(g: Growth) -> str | None:
@@ -291,7 +311,9 @@ def mapped(g: Growth) -> str:
         "t.sum()",
         "wf.take(t, wf.argmax(t, axis=-1), axis=-1)", "wf.nn.softmax(t)", "wf.grad(lambda s: (s * wf.sin(s)).sum())(t)",
         "t[::-1]",
-        "wf.scan(lambda h, s: (h + s, h * s), t.sum(axis=0) * 0, t)[1]",
+        "wf.scan(lambda h, s: (h + s, h * s), t.sum(axis=0) * 0, t)[1]", "wf.map(lambda s: wf.tanh(s), t)",
+        "wf.cond(wf.isnan(t).any(), lambda s: s * 2, lambda s: wf.sin(s), t)", "wf.associative_scan(wf.maximum, t)",
+        "wf.while_loop(lambda s: s[0] < 3 - 2 * wf.isnan(t).any(), lambda s: (s[0] + 1, s[1] * 0.5 + t), (0, t))[1]",
     )).format(w=w)
     axis = r.choice(("", ", in_axes=-1", ", out_axes=-1", ", in_axes=1"))
     if r.random() < 0.25:
@@ -320,7 +342,7 @@ NETS = [
     (2.5, normalised), (1.0, pooled_norm),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
-LOOPS = [(2.0, loop), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]
+LOOPS = [(2.0, loop), (1.0, branches), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]
 
 
 # layers with parameters drawn from the hidden random state, which a line seeds before

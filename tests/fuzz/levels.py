@@ -124,10 +124,15 @@ def node_by_node(graph: Graph, values: Sequence[Any], check: bool = True) -> dic
 def _loop(scan: Node, operands: list[np.ndarray], check: bool) -> list[np.ndarray]:
     """What a loop gives, step by step: last carries, stacked outputs, the tape."""
     body, carries, xs = scan.params["body"].graph, scan.params["carries"], scan.params["xs"]
+    count = int(operands.pop()) if scan.params["counted"] else scan.params["length"]
     state, stacked, constants = operands[:carries], operands[carries: carries + xs], operands[carries + xs:]
     length = scan.params["length"]
-    rows: list[Any] = [None] * length
-    for t in reversed(range(length)) if scan.params["reverse"] else range(length):
+    count = min(max(count, 0), length)
+    nothing = [np.zeros(n.shape, n.dtype.numpy) for n in (*body.outputs[carries:], *body.inputs[:carries])]
+    rows: list[Any] = [nothing] * min(length, 64)
+    for t in reversed(range(count)) if scan.params["reverse"] else range(count):
+        if scan.params["until"] and not state[0]:
+            break
         before = state
         known = node_by_node(body, [*before, *(x[t] for x in stacked), *constants], check)
         out = [known[o] for o in body.outputs]
@@ -181,8 +186,13 @@ def perform(program: Program, values: Sequence[Any], watch: Watch | None = None)
 def _perform_loop(step: Loop, memory: Callable[[int], np.ndarray], watch: Watch | None) -> None:
     state = [memory(c.init).copy() for c in step.carries]
     xs, constants = [memory(x).copy() for x in step.xs], [memory(c).copy() for c in step.constants]
-    order = range(step.length - 1, -1, -1) if step.reverse else range(step.length)
+    count = step.length if step.count < 0 else min(max(int(memory(step.count)), 0), step.length)
+    order = range(count - 1, -1, -1) if step.reverse else range(count)
+    for y in step.ys if count < step.length or step.until else ():
+        memory(y)[...] = 0
     for t in order:
+        if step.until and not state[0]:
+            break
         for carry, value in zip(step.carries, state, strict=True):
             if carry.tape >= 0:
                 memory(carry.tape)[t] = value

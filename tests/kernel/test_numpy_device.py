@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ import weft as wf
 from tests import oracle
 from tests.kernel.numpy_device import NumpyDevice
 from tests.kernel.samples.table import draw_samples
+from tests.transforms.dynamic_programs import Python, program
 from weft.devices import get_device
 from weft.devices.base import Device, Measuring, ReadsCode, Timing, WarmCalls
 from weft.functions.random import stream
@@ -62,6 +64,17 @@ def test_primitives(op, rng: np.random.Generator) -> None:
             oracle.assert_close(result, want, node.dtype, terms=64, ulps=16)
         else:
             np.testing.assert_array_equal(result, want)
+
+
+def test_loops_whose_steps_depend_on_values(on_numpy: None) -> None:
+    for _ in range(6):
+        seed = random.randrange(1 << 40)
+        f = program(seed)
+        print(f"seed {seed}: {f.text}")  # type: ignore[attr-defined]  # shown if the test fails
+        rng = np.random.default_rng(seed)
+        a, rows = rng.standard_normal(3), rng.standard_normal((2, 3))
+        np.testing.assert_allclose(f(wf, wf.array(a), wf.array(rows)).numpy(), f(Python, a, rows), rtol=1e-9, atol=1e-9)
+        wf.grad(lambda a, f=f, rows=rows: f(wf, a, wf.array(rows)).sum() + a.sum())(wf.array(a)).numpy()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
