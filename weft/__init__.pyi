@@ -171,7 +171,9 @@ from weft.functions.sorting.sort_search import (
 from weft.transforms.jit import jit as jit
 from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
 from weft.transforms.vmap import vmap as vmap
-from weft.transforms.control import fori_loop as fori_loop, scan as scan
+from weft.transforms.control import fori_loop as fori_loop, scan as scan, while_loop as while_loop
+from weft.transforms.conditions import cond as cond, switch as switch
+from weft.transforms.mapped_loops import associative_scan as associative_scan, map as map
 from weft.transforms.settings import (
     flush_denormals as flush_denormals, default_dtype as default_dtype, get_default_dtype as get_default_dtype,
     set_default_dtype as set_default_dtype, deterministic as deterministic, get_deterministic as get_deterministic,
