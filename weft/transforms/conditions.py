@@ -76,8 +76,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     Raises
     ------
+    ShapeError, DTypeError
+        ``index`` is not one integer, or shapes of the results differ.
     ValueError
         There are no branches.
+    TypeError, TraceError
+        As :func:`cond`.
 
     Examples
     --------

@@ -281,8 +281,8 @@ def while_loop(
 
     Raises
     ------
-    TypeError
-        ``max_steps`` is not an int; a derivative of a loop without ``max_steps``.
+    TypeError, ValueError
+        ``max_steps`` is not an int, or negative; a derivative of a loop without ``max_steps``.
     ShapeError, DTypeError
         The condition is not one bool, or a step changes the shape or dtype of a value.
     TraceError, LinAlgError
