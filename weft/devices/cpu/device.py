@@ -289,9 +289,9 @@ class CPUDevice:
 
     def measure(self) -> dict[str, Any]:
         """Measure this machine with all of weft's threads, for about half a second."""
-        from weft.devices.cpu.native.measure import measure
+        from weft.devices.cpu.native.describe import measure_speed
 
-        return measure(self)
+        return measure_speed(self, self.threads)
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return a note from the cache folder, or None."""
