@@ -21,7 +21,7 @@ from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
-from weft.devices.cpu.native import emission, optimisation_levels, recompile, sized
+from weft.devices.cpu.native import emission, recompile, sized
 from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
@@ -68,7 +68,7 @@ def test_what_is_called_often_gets_better_code(be: CPUDevice, tmp_path: Path) ->
     be.compiler.again.settle()
     after = be.counters()
     assert after["improved"] == 1 and ex._kernels[0].later is None and ex._kernels[0].address != old
-    assert optimisation_levels.MIN_RUNS <= ex._hot.runs <= optimisation_levels.MANY and runs >= ex._hot.runs
+    assert recompile.MIN_RUNS <= ex._hot.runs <= recompile.MANY and runs >= ex._hot.runs
     assert all(after[k] == before[k] for k in ("compiles", "loads", "cache_hits"))
     assert np.array_equal(be.download(ex(a)[0], (40, 40), F32), first)
     other = device(tmp_path, threads=1)  # another process gets the better code from disk
@@ -84,8 +84,8 @@ def test_one_call_asks_for_nothing_and_counts_decide(be: CPUDevice) -> None:
     for run in range(1, ex._hot.runs + 3):
         ex(a)
         assert asked == ([1] if run >= ex._hot.runs else [])
-    assert optimisation_levels.runs_until([1e9], 1.0) == optimisation_levels.MANY
-    assert optimisation_levels.runs_until([1.0], 1e9) == optimisation_levels.MIN_RUNS > 1
+    assert recompile.runs_until([1e9], 1.0) == recompile.MANY
+    assert recompile.runs_until([1.0], 1e9) == recompile.MIN_RUNS > 1
 
 
 def test_what_runs_for_long_is_compiled_well_at_once(be: CPUDevice) -> None:
@@ -114,7 +114,7 @@ def test_an_entry_of_lesser_code_serves_until_better_code_is_asked_for(be: CPUDe
 def _multiply(be: CPUDevice) -> np.ndarray:
     """By the function of any size, whose code is there when the first is asked for."""
     x, out = X.reshape(64, 64), np.empty((64, 64), np.float32)
-    be.sized.product(F32, x.ctypes.data, x.ctypes.data, out.ctypes.data, 64, 64, 64, 64, 1, 64, 1)
+    be.sized.product(F32, 64, 64, 64, 64, 1, 64, 1)(x.ctypes.data, x.ctypes.data, out.ctypes.data)
     return out
 
 

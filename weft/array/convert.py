@@ -239,9 +239,9 @@ def numpy_node(array: np.ndarray) -> Node:
 
 def shared_node(array: np.ndarray) -> Node:
     """Return a leaf over the memory of a contiguous NumPy array. Raise BufferError if the device has memory of its own."""
-    buffer = execute.over(array) if array.size else execute.to_buffer(array)
-    if buffer is None:
+    if array.size and CONTEXT.device is not None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
+    buffer = execute.eager_device().over(array) if array.size else execute.to_buffer(array)
     return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 
 

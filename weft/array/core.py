@@ -39,7 +39,7 @@ from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.eager import compute_now
 from weft.eager import materialise as looking
 from weft.eager.apply import bind
-from weft.eager.limit_pending import add_pending, cut
+from weft.eager.materialise import add_pending, cut
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError

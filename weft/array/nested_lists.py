@@ -76,7 +76,7 @@ def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
         if value is None or n.op is SCALAR:
             value = implementations.number(n.params["value"] if value is None else value, dtype)
         values.append(value)
-    data = execute.together(values)
+    data = execute.eager_device().together(values)
     return None if data is None else _make_leaf(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)
 
 

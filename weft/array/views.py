@@ -133,7 +133,7 @@ def _view_leaf(node: Node, path: ViewPath) -> Node | None:
         return input_leaf(view.shape, dtype, execute.to_buffer(view))
     if view.flags.c_contiguous:
         offset = implementations.address(view) - implementations.address(memory)
-        return input_leaf(view.shape, dtype, execute.window(node.value, offset, nbytes))
+        return input_leaf(view.shape, dtype, execute.eager_device().window(node.value, offset, nbytes))
     return None
 
 

@@ -97,7 +97,7 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
         a = implementations.number(x.params["value"] if a is None else a, x.dtype)
     if b is None or y.op is SCALAR:
         b = implementations.number(y.params["value"] if b is None else b, y.dtype)
-    out = execute.allocator()(size * dtype.bytes or 1)
+    out = execute.device().allocate(size * dtype.bytes or 1)
     if size:
         function(size, out.address, a.address, int(x.shape == like.shape), b.address, int(y.shape == like.shape))
     return out

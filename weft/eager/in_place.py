@@ -46,10 +46,10 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     try:
         memory = None
         if _count_owners(before, buffer) == _SOLE_OWNER:
-            memory = execute.writable(buffer, shape, dtype)
+            memory = execute.eager_device().writable(buffer, shape, dtype)
         if memory is None and before.nbytes <= CONTEXT.max_eager_bytes:
-            buffer = execute.to_buffer(execute.memory(buffer, shape, dtype))
-            memory = execute.writable(buffer, shape, dtype)
+            buffer = execute.to_buffer(execute.eager_device().memory(buffer, shape, dtype))
+            memory = execute.eager_device().writable(buffer, shape, dtype)
         written = memory is not None and write(memory)
     finally:
         if written:
@@ -57,7 +57,7 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
         else:
             cell._node = before
             if _count_references(after) != _UNSHARED:  # another thread took the new leaf, so it needs a buffer of its own
-                after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
+                after.value = execute.to_buffer(execute.eager_device().memory(before.value, shape, dtype))
         NODES_BEING_WRITTEN.discard(after)
     return written
 

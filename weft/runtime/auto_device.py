@@ -233,7 +233,7 @@ def device_of(graph: Graph, values: Sequence[Any]) -> str:
     if choice.device == "cpu" or not CONTEXT.compile_threshold:
         return choice.device
     with execute.on(choice.device):
-        if execute.known(execute.key_of(graph)) is not None:
+        if execute.PROGRAMS.get(execute.key_of(graph)) is not None:
             return choice.device
     placement.lost += choice.gain
     return choice.device if placement.lost > CONTEXT.compile_threshold * _COMPILE_S * placement.kernels else "cpu"

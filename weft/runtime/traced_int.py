@@ -97,7 +97,7 @@ class Tape:
         """Return the node of a run-time number in ``dtype``, which must be able to hold the number."""
         key = number.slot, dtype
         if key not in self._nodes:
-            convert = _CONVERTERS[_python_kind(dtype)] if type(number) is TracedScalar else _converter(dtype)
+            convert = _python_kind(dtype) if type(number) is TracedScalar else _converter(dtype)
             node = self._nodes[key] = scalar_leaf(None, dtype)
             self.nodes.append((self.apply(convert, (number,), convert(number.value)), node))
         return self._nodes[key]
@@ -202,21 +202,6 @@ def _python_kind(dtype: Format) -> type:
     return float if dtype in FLOATS else bool if dtype.kind == "bool" else int
 
 
-def _int(value: Any) -> int:
-    return int(value)
-
-
-def _float(value: Any) -> float:
-    return float(value)
-
-
-def _bool(value: Any) -> bool:
-    return bool(value)
-
-
-_CONVERTERS: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool: _bool}
-
-
 def _plain(x: Any) -> Any:
     return x.value if type(x) in TRACED_TYPES else x
 
@@ -271,30 +256,6 @@ class TracedInt:
     def __getattr__(self, name: str) -> Any:
         getattr(self.value, name)  # raises the AttributeError of the number
         return getattr(self.told(), name)
-
-    def __hash__(self) -> int:
-        return hash(self.told())
-
-    def __repr__(self) -> str:
-        return repr(self.told())
-
-    def __str__(self) -> str:
-        return str(self.told())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.told(), spec)
-
-    def __index__(self) -> int:
-        return operator.index(self.told())
-
-    def __int__(self) -> int:
-        return int(self.told())
-
-    def __float__(self) -> float:
-        return float(self.told())
-
-    def __complex__(self) -> complex:
-        return complex(self.told())
 
     def __copy__(self) -> TracedInt:
         return self
@@ -386,6 +347,11 @@ def _install() -> None:
     def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, other: _combine(function, other, self, self, other)
 
+    def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, *more: function(self.told(), *more)
+
+    for function in (hash, repr, str, format, operator.index, int, float, complex):
+        setattr(TracedInt, f"__{function.__name__}__", plain(function))
     for name in ("neg", "pos", "abs", "invert"):
         setattr(TracedInt, f"__{name}__", unary(getattr(operator, name)))
     for name in ("trunc", "floor", "ceil"):

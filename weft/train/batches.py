@@ -206,7 +206,7 @@ def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Arra
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = parse_dtype(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
+    return lambda rows: holding(execute.device().upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
 
 
 def is_stream(x: Any) -> bool:

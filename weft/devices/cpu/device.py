@@ -22,7 +22,7 @@ from weft.devices.cpu.native.compile import Compiler, LoadedKernel, llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
-from weft.devices.cpu.native.optimisation_levels import runs_until
+from weft.devices.cpu.native.recompile import runs_until
 from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault

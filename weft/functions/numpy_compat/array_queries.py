@@ -199,7 +199,7 @@ def _numpy_memories(x: Any) -> list[Any]:
     if not isinstance(x, Array):
         return [x] if isinstance(x, np.ndarray) else []
     cpu_nodes = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
-    memory = {n: execute.memory(n.value, n.shape, n.dtype) for n in cpu_nodes}
+    memory = {n: execute.eager_device().memory(n.value, n.shape, n.dtype) for n in cpu_nodes}
     return [_view_of_memory(m, x) if n is x.cell._node else m for n, m in memory.items()]
 
 

@@ -26,8 +26,7 @@ from weft.devices.cpu.native.code_key import name_of, sources_unchanged
 from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import HIGH, LOW
 from weft.devices.cpu.native.host_cpu import host
-from weft.devices.cpu.native.optimisation_levels import cost_of, level_of
-from weft.devices.cpu.native.recompile import PATIENCE, Job, Recompiler
+from weft.devices.cpu.native.recompile import PATIENCE, Job, Recompiler, cost_of, level_of
 from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
@@ -112,13 +111,10 @@ class Compiler:
         self.load_generator()  # the recompiling thread generates the text of kernels that came from disk
         return str(host().features)
 
-    def kernel(
-        self, text: str, generate: Callable[[], Any], us: float = math.inf, quick: Callable[[], Any] | None = None,
-    ) -> LoadedKernel:
+    def kernel(self, text: str, generate: Callable[[], Any], us: float = math.inf) -> LoadedKernel:
         """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``.
 
         us : estimated microseconds per run; decides whether to optimise now or later, in :meth:`improve`
-        quick : generates a shorter text of the same function, used if the kernel is recompiled later
         """
         name = name_of("kernel\n" + text)
         entry = self.kernels.get(name)
@@ -135,11 +131,9 @@ class Compiler:
                 return loaded
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
-            first = quick
-            if first is None or not self.again.possible:
-                us, first = us if self.again.possible else math.inf, generate
-            keep = partial(self._as_kernel, generate, first is generate)
-            return self._load_or_build(name, lambda: _text_and_meta(first()), keep, us, kernel=True)
+            us = us if self.again.possible else math.inf
+            make, keep = lambda: _text_and_meta(generate()), partial(self._as_kernel, generate)
+            return self._load_or_build(name, make, keep, us, kernel=True)
 
     def improve(self, kernels: Iterable[LoadedKernel], patience: float = PATIENCE) -> None:
         """Queue kernels for recompilation in the background, unless they have been recompiled; see :meth:`Again.add`."""
@@ -197,13 +191,13 @@ class Compiler:
             return len(dead)
 
     def _as_kernel(
-        self, generate: Callable[[], Any], is_final: bool, name: str, meta: dict[str, Any], ir: str | None,
-        addresses: dict[str, int], give: Callable[[], None],
+        self, generate: Callable[[], Any], name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int],
+        give: Callable[[], None],
     ) -> LoadedKernel:
-        """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
+        """Register a loaded kernel."""
         later = None
         if meta["level"] != HIGH:
-            text = _compress(ir) if is_final and ir is not None else None
+            text = None if ir is None else _compress(ir)
             later = PendingRecompilation(name, meta, (lambda: _compress(generate().ir)) if text is None else lambda: text)
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
         loaded = LoadedKernel(*fields)

@@ -14,13 +14,12 @@ import numpy as np
 
 from weft.devices.cpu.native import call
 from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.call import TableRow
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import FLUSH, RELEASE
-from weft.devices.cpu.native.loops import Descriptor, describe, times
+from weft.devices.cpu.native.loops import Descriptor, Part, Place, PythonLoop, describe, make_row, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
-from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
-from weft.devices.cpu.native.walked import Part, PythonLoop
 from weft.devices.steps import run_host_step
 from weft.dtypes.formats import Format, scalar
 from weft.errors import format_bytes
@@ -106,38 +105,36 @@ class CPUExecutable:
 
     def _build_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
         """Write the tables for this number of threads. Return the callable that runs them and the address for ``direct``."""
-        room, home = self._arena_size(threads)
-        parts = self._segments(threads)
+        room, parts = self._arena_size(threads), self._segments(threads)
         native = [p for p in parts if isinstance(p, list)]
         direct = 0
         if len(parts) == len(native) <= 1:
-            run = self._entry("weft_call", native[0] if native else [], threads, home)
+            run = self._entry("weft_call", native[0] if native else [], threads, room)
             direct = run.__self__  # type: ignore[attr-defined]  # the builtin is bound to the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
-            run = _Sequence(self._allocator, outputs, self._runs(parts, threads), home, room)
+            run = _Sequence(self._allocator, outputs, self._runs(parts, threads), room)
         if self._narrow:
             run = _NarrowScalars(run, {p: self.program.inputs[p][1] for p in self._narrow})
             direct = 0
         return run, direct
 
-    def parts(self, threads: int) -> tuple[list[Part], int, int]:
-        """Return the parts of a run, to be called in order with inputs, outputs and arena, and the arena's home and bytes."""
-        room, home = self._arena_size(threads)
-        return self._runs(self._segments(threads), threads), home, room
+    def parts(self, threads: int) -> tuple[list[Part], int]:
+        """Return the parts of a run, to be called in order with inputs, outputs and arena, and the bytes of the arena."""
+        return self._runs(self._segments(threads), threads), self._arena_size(threads)
 
     def _runs(self, parts: list[list[TableRow] | Part], threads: int) -> list[Part]:
         return [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
 
-    def _arena_size(self, threads: int) -> tuple[int, int]:
-        """Return the bytes of the arena including the kernels' scratch behind it, and the home they come from."""
+    def _arena_size(self, threads: int) -> int:
+        """Return the bytes of the arena including the kernels' scratch behind it."""
         scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
-        room = aligned(self.program.arena) + scratch
-        return room, self._allocator.home(room) if room else 0
+        return aligned(self.program.arena) + scratch
 
-    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
         hot = self._hot if name == "weft_call" else None  # every run calls weft_call once
+        home = self._allocator.home(room) if room else 0
         table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address, hot)
         self._tables.append(table)  # keep old tables: another thread may be using one
         return call.builtin(name, self._native[name], table.address)
@@ -146,9 +143,7 @@ class CPUExecutable:
         """Return lists of adjacent native steps, and the steps between them that need Python."""
         out: list[list[TableRow] | Part] = []
         slots = self._slots
-        since, loop = 0.0, 0
-        extra = slots.scratch()
-        bodies = iter(self._bodies)
+        since, numbers, bodies = 0.0, iter(range(len(self._loops))), iter(self._bodies)
         for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = HostCall("copy", np.array, (step.source,), step.target)
@@ -161,22 +156,10 @@ class CPUExecutable:
                 continue
             if not out or not isinstance(out[-1], list):
                 out.append([])
-            if isinstance(step, Call):
-                args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
-                since += us
-                check = since > CHECK_EVERY_US
-                ((kernel, site),) = own
-                if step.sites:
-                    args += (slots.record(),)
-                native = TableRow(kernel.cell, args, check, site if step.sites else -1)
-                since = 0.0 if check else since
-            elif isinstance(step, Loop):
-                checks = any(c.sites for c in calls(step.body))
-                native = TableRow(cell(self._native["weft_loop"]), slots.loop(step, loop), self._slow, 0 if checks else -1)
-                since, loop = 0.0, loop + 1
-            else:
-                size = slots.constant(slots.nbytes(step.target))
-                native = TableRow(cell(self._native["weft_copy"]), (slots.index(step.source), slots.index(step.target), size))
+            since += us if isinstance(step, Call) else 0.0
+            check = since > CHECK_EVERY_US if isinstance(step, Call) else isinstance(step, Loop) and self._slow
+            since = 0.0 if check or isinstance(step, Loop) else since
+            native = make_row(step, slots, self._native, own[0] if own else None, numbers, check)
             out[-1].append(native)  # type: ignore[union-attr]
         return out
 
@@ -212,24 +195,16 @@ class _HostStep:
 
 
 class _Sequence:
-    """Native segments with Python steps between them."""
+    """Native segments with Python steps between them. arena: its bytes."""
 
-    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], home: int, arena: int) -> None:
-        self.allocator = allocator
-        self.outputs = outputs
-        self.parts = parts
-        self.home = home
-        self.arena = arena
+    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], arena: int) -> None:
+        self.allocator, self.outputs, self.parts, self.arena = allocator, outputs, parts, arena
 
     def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
         outputs = self.outputs(inputs, held)
-        arena = self.allocator.take(self.home, self.arena) if self.home else 0
-        try:
-            for part in self.parts:
-                part(inputs, outputs, arena)
-        finally:
-            if self.home:
-                self.allocator.give(self.home, arena)
+        arena = self.allocator.allocate(self.arena) if self.arena else Place(0)
+        for part in self.parts:
+            part(inputs, outputs, arena.address)
         return outputs
 
 

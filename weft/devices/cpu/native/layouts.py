@@ -2,7 +2,7 @@
 
 A layout maps the fields of a record to their byte offset and type. A table is an array of 8-byte words: named words first, then
 lists, from word ``HEADER`` on. Tables of Programs and of loops end in steps, each (function, number of arguments, checks after
-the step, slots of the arguments): see ``tables.py``.
+the step, slots of the arguments): see ``call.py``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CALL = _words("ni no na nc ns flags workers total name most allocator home nd le
 # Lists: (has a tape, bytes) per carry, strides of stacked operands, of stacked results, arena offsets, constants, steps
 LOOP = _words("length reverse carries xs ys constants na numbers ns total most every")
 STEP = _words("function count check", pointers="function")  # function: address of the cell with the function's address
-FAULT = _words("site index")  # the fault record of a run, see tables.py
+FAULT = _words("site index")  # the fault record of a run, see call.py
 
 # the list of idle blocks of one size class
 HOME = _words("count capacity items size", pointers="items")

@@ -1,4 +1,4 @@
-"""Common parts of the native small operations (``operators_ir.py``, ``elements_ir.py``).
+"""Common parts of the native small operations (``operators_ir.py``).
 
 Each operation is a builtin that Python calls first. It returns None, and Python takes over, for views that have not been read
 yet, pending arrays, traces, other classes, unsuitable dtypes and large results. ``small_tables.py`` writes the tables.

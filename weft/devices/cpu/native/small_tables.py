@@ -1,4 +1,4 @@
-"""Tables for the native small operations of ``operators_ir.py`` and ``elements_ir.py``.
+"""Tables for the native small operations of ``operators_ir.py``.
 
 This module does not import the array layer, which passes the classes and slots (``weft.devices.native_protocols``).
 """
@@ -95,7 +95,7 @@ class CPUShaped:
 
     def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: PreparedCall, result: ResultInfo) -> None:
         """See ``weft.devices.native_protocols``."""
-        if prepared.words[0] > layouts.RELEASE_ABOVE_WORK or result.nbytes > layouts.MAX_SMALL_BYTES:
+        if prepared.needs_scratch or prepared.words[0] > layouts.RELEASE_ABOVE_WORK or result.nbytes > layouts.MAX_SMALL_BYTES:
             return
         words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
         owner = (dtype, tuple(shapes), prepared, result, words, plan)

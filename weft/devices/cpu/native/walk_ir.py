@@ -3,16 +3,16 @@
 The run owns the thread pool if it is free. The table's flags decide whether it releases the interpreter lock and flushes
 denormals. Inputs and outputs are Python lists (``execute``) or are in their slots already (``walk``).
 
-Each run has its own fault record (see ``tables.py``); a fault ends the run after the step that reported it.
+Each run has its own fault record (see ``call.py``); a fault ends the run after the step that reported it.
 """
 
 from __future__ import annotations
 
 from weft.devices.cpu.native import layouts, pool_ir
 from weft.devices.cpu.native.imported_symbols import FLUSH_TO_ZERO
+from weft.devices.cpu.native.loop_ir import call_step, place, where_faulted
 from weft.devices.cpu.native.machine_ir import load_mode, save_mode
 from weft.devices.cpu.native.routine import Array, Body, Value, routine
-from weft.devices.cpu.native.table_ir import call_step, place, where_faulted
 
 
 @routine("i1 weft_item(ptr object, i64 kind, ptr name, ptr slot, ptr buffers)")
