@@ -67,13 +67,6 @@ def native(kernel: Kernel) -> Native:
     return found
 
 
-def quickly(kernel: Kernel) -> Native:
-    """The same kernel as LLVM compiles it at first: with equal bits."""
-    found = native(kernel)
-    loaded = get_device().compiler.kernel(f"quickly\n{kernel_key(kernel)}", lambda: found.generated, us=0.0)
-    return Native(loaded, found.generated)
-
-
 def native_for(kernel: Kernel, processor: str) -> Native:
     """The kernel as an older processor (``avx2``, ``sse``) would get it."""
     isa = isas()[processor]

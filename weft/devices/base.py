@@ -268,14 +268,6 @@ class SharesMemory(Protocol):
 
 
 @runtime_checkable
-class Recompiles(Protocol):
-    """A device that recompiles kernels in the background."""
-
-    def settle(self) -> None:
-        """Wait until all code in memory has the highest optimisation level."""
-
-
-@runtime_checkable
 class ChoosesByMeasuring(Protocol):
     """A device that times bitwise equal variants of a kernel while a program runs, and keeps the fastest."""
 

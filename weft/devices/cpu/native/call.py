@@ -13,7 +13,7 @@ number plus one, or 0, and the index. Kernels number their own sites; native cod
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -36,7 +36,6 @@ def input_kind(dtype: formats.Format) -> int:
 class TableRow(NamedTuple):
     """One native call.
 
-    function : address of the cell with the function's address, which recompilation may replace
     check : whether to check for signals (Ctrl-C) afterwards
     first : number of its first site; -1 if it checks no index, 0 for a loop, whose sites have the Program's numbers already
     """
@@ -45,14 +44,6 @@ class TableRow(NamedTuple):
     args: tuple[int, ...]
     check: bool = False
     first: int = -1
-
-
-@cache
-def cell(address: int) -> int:
-    """Return the address of a permanent cell that holds a function's address."""
-    word = ctypes.c_int64(address)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(word))
-    return ctypes.addressof(word)
 
 
 def most_arguments(steps: Sequence[TableRow]) -> int:
@@ -78,31 +69,22 @@ class TableLayout(NamedTuple):
     constants: tuple[int, ...]
 
 
-class HotCallback(NamedTuple):
-    """A function, called without arguments when a table has run ``runs`` times."""
-
-    runs: int
-    call: Callable[[], None]
-
-
 class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
     def __init__(
-        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int, hot: HotCallback | None = None
+        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int
     ) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(
             ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
             name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
-            left=0 if hot is None else hot.runs, hot=0 if hot is None else id(hot.call),
         ))
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]
         words += [home for _, home in layout.outputs]
         words += [i for pair in layout.donate for i in pair]
         words += [*layout.arena, *layout.constants, *step_words(steps)]
-        self.hot = hot  # keeps the callable alive: the table holds its address
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 

@@ -110,15 +110,14 @@ def copy(f: Body, args: Value) -> None:
 
 @routine("ptr weft_apply" + BUILTIN, exported=True)
 def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """Builtin (words...): call a dynamic kernel with these words. self: the cell with its address; words[0]: amount of work."""
+    """Builtin (words...): call a dynamic kernel with these words. self: its address; words[0]: amount of work."""
     arguments, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
     words[0] = 0
     with f.each(nargs) as k:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
-    cell = f.call("PyLong_AsVoidPtr", self)
+    function = f.call("PyLong_AsVoidPtr", self)
     with f.unless(f.call("PyErr_Occurred").null):
         f.ret(None)
-    function = f.array(cell, "ptr")[0]
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters["sized"] = counters["sized"] + 1
     release = words[0] > RELEASE_ABOVE_WORK

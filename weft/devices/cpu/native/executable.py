@@ -35,7 +35,7 @@ class CPUExecutable:
 
     def __init__(
         self, program: Program, kernels: list[LoadedKernel], pool: Pool, allocator: Allocator, native: dict[str, int],
-        flush_denormals: bool = False, hot: call.HotCallback | None = None, inside: int = -1,
+        flush_denormals: bool = False, inside: int = -1,
     ) -> None:
         """inside: for the body of a loop that Python runs, the number of its first checked index. Such an object has only
         ``parts``; -1 for a whole Program."""
@@ -49,7 +49,6 @@ class CPUExecutable:
         self._native = native
         self._kernels = kernels
         self._flush = flush_denormals
-        self._hot = hot
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
         kernel_sites = zip(kernels, accumulate((len(c.sites) for c in calls(program)), initial=max(inside, 0)), strict=False)
@@ -133,9 +132,8 @@ class CPUExecutable:
 
     def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
-        hot = self._hot if name == "weft_call" else None  # every run calls weft_call once
         home = self._allocator.home(room) if room else 0
-        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address, hot)
+        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
         self._tables.append(table)  # keep old tables: another thread may be using one
         return call.builtin(name, self._native[name], table.address)
 

@@ -53,13 +53,13 @@ RELEASE, FLUSH = 1, 2  # flags of a call: release the interpreter lock; flush de
 UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
 # The table of a Program. ni, no, na, nc, ns, nd: numbers of inputs, outputs, arena offsets, constants, steps, donations.
 # workers: threads it was built for. total: number of slots. most: largest number of arguments of a step. name: the attribute
-# with a buffer's address. home: of the arena, or 0. left: runs until the Python object ``hot`` is called; 0: never.
+# with a buffer's address. home: of the arena, or 0.
 # Lists: kinds of inputs, bytes of outputs, homes of outputs, donations, arena offsets, constants, steps
-CALL = _words("ni no na nc ns flags workers total name most allocator home nd left hot", pointers="name allocator home hot")
+CALL = _words("ni no na nc ns flags workers total name most allocator home nd", pointers="name allocator home")
 # The descriptor of a loop. every: iterations between two checks for signals, 0: never
 # Lists: (has a tape, bytes) per carry, strides of stacked operands, of stacked results, arena offsets, constants, steps
 LOOP = _words("length reverse carries xs ys constants na numbers ns total most every")
-STEP = _words("function count check", pointers="function")  # function: address of the cell with the function's address
+STEP = _words("function count check", pointers="function")
 FAULT = _words("site index")  # the fault record of a run, see call.py
 
 # the list of idle blocks of one size class

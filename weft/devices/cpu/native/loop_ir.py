@@ -33,7 +33,7 @@ def call_step(f: Body, step: Value, slots: Array, packed: Array) -> tuple[Value,
     after = arguments.at(count)
     with f.each(count) as k:
         packed[k] = slots[arguments[k]]
-    f.call_address(f.array(function, "ptr")[0], packed.pointer)
+    f.call_address(function, packed.pointer)
     return check, after
 
 

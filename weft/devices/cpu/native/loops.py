@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.devices.cpu.native.allocator import Allocator
-from weft.devices.cpu.native.call import TableRow, cell, most_arguments, step_words
+from weft.devices.cpu.native.call import TableRow, most_arguments, step_words
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import LOOP, header
 from weft.devices.cpu.native.slots import Slots, nbytes
@@ -64,13 +64,13 @@ def make_row(
         assert kernel is not None
         record = (slots.record(),) if step.sites else ()
         args = (*(slots.index(a) for a in step.args), *step.scalars, slots.scratch(), *record)
-        return TableRow(kernel[0].cell, args, check, kernel[1] if step.sites else -1)
+        return TableRow(kernel[0].address, args, check, kernel[1] if step.sites else -1)
     if isinstance(step, Loop):
         has_sites = any(c.sites for c in calls(step.body))
-        return TableRow(cell(native["weft_loop"]), slots.loop(step, next(numbers)), check, 0 if has_sites else -1)
+        return TableRow(native["weft_loop"], slots.loop(step, next(numbers)), check, 0 if has_sites else -1)
     assert isinstance(step, Copy)
     size = slots.constant(slots.nbytes(step.target))
-    return TableRow(cell(native["weft_copy"]), (slots.index(step.source), slots.index(step.target), size))
+    return TableRow(native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
 
 
 class Place(NamedTuple):
@@ -129,15 +129,4 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
             out.append(step.length * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
         else:
             out.append(0.0)
-    return out
-
-
-def estimate_kernel_times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
-    """Return the estimated microseconds per run of each kernel, over all iterations of loops, in the order of ``calls``."""
-    out: list[float] = []
-    for step, us in zip(program.steps, times(program, flops_per_us, bytes_per_us), strict=True):
-        if isinstance(step, Call):
-            out.append(us)
-        elif isinstance(step, Loop):
-            out += [step.length * inner for inner in estimate_kernel_times(step.body, flops_per_us, bytes_per_us)]
     return out

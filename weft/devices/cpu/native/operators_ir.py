@@ -62,11 +62,11 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     f.ret(f.call(small.node, row["op"], params.now, shape, row["result"], buffer))
 
 
-def _run(f: Body, cell: Value, words: Value) -> None:
-    """Call the dynamic kernel whose address is in ``cell``."""
+def _run(f: Body, function: Value, words: Value) -> None:
+    """Call a dynamic kernel, and count the call."""
     counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
     counters["sized"] = counters["sized"] + 1
-    f.call_address(f.array(cell, "ptr")[0], words)
+    f.call_address(function, words)
 
 
 @routine("ptr weft_one" + BUILTIN, exported=True)

@@ -1,7 +1,4 @@
-"""Dynamic kernels: functions that take sizes as arguments, called from Python. Each is compiled per dtype on first use.
-
-Better code is compiled by the second process when a program has run 0.1 s longer (0.5 s if the first code came from disk).
-"""
+"""Dynamic kernels: functions that take sizes as arguments, called from Python. Each is compiled per dtype on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel
 from weft.devices.cpu.native.host_cpu import host
-from weft.devices.cpu.native.recompile import FROM_DISK, PATIENCE
 from weft.devices.cpu.sized import MAX_STACK_STEPS, SCRATCH_BYTES_PER_STEP
 from weft.devices.native_protocols import PreparedCall
 from weft.dtypes.formats import Format
@@ -95,19 +91,15 @@ class CPUDynamicKernels:
         run(count, out, key, base)
 
     def _compile(self, key: Any, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
-        """Return the function that ``what`` identifies, compiled quickly at first, and queue its recompilation.
-
-        Code from disk is queued too if it was compiled quickly: the process that stored it may have ended before recompiling.
-        """
+        """Compile the function that ``what`` identifies and keep it as ``key``."""
         def generate() -> Any:
             from weft.devices.cpu.emit.generated import Generated
 
             return Generated(symbol, text(), 0, 0)
 
-        loaded = self._compiler.kernel(what, generate, 0.0)
+        loaded = self._compiler.kernel(what, generate)
         self._held.append(loaded)
-        self._compiler.improve([loaded], PATIENCE if self._compiler.counts.compiles else FROM_DISK)
-        return self._functions.setdefault(key, builtin("weft_apply", self._apply, loaded.cell))
+        return self._functions.setdefault(key, builtin("weft_apply", self._apply, loaded.address))
 
 
 def _each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native.call import TableRow, cell
+from weft.devices.cpu.native.call import TableRow
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
 
@@ -50,7 +50,7 @@ class TimedExecutable(CPUExecutable):
     def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         layout = self._layout
         slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
-        stamp = TableRow(cell(self._native["weft_stamp"]), (slot,))
+        stamp = TableRow(self._native["weft_stamp"], (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:
                 steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]

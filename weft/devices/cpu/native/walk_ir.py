@@ -96,12 +96,6 @@ def parts(f: Body, table: Value, ni: Value, no: Value) -> tuple[Array, Array, Ar
 def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     """Run the steps of a table whose slots for inputs and outputs are filled. Return False if an exception is set."""
     words = f.record(table, layouts.CALL)
-    left = words["left"]
-    with f.unless(left == 0):
-        with f.when(left == 1):
-            with f.unless(f.call(tell_hot, words["hot"])):
-                f.ret(False)
-        words["left"] = left - 1
     slots = f.array(slots_)
     record = f.fixed_room("[2 x i64]")
     f.record(record, layouts.FAULT)["site"] = 0
@@ -172,14 +166,4 @@ def tell(f: Body, record: Value) -> None:
     f.call("Py_DecRef", args)
 
 
-@routine("i1 weft_tell_hot(ptr callable)", attributes="cold noinline nounwind")
-def tell_hot(f: Body, callable_: Value) -> None:
-    """Call the table's ``hot`` function. Return False if an exception is set."""
-    result = f.call("PyObject_CallNoArgs", callable_)
-    with f.when(result.null):
-        f.ret(False)
-    f.call("Py_DecRef", result)
-    f.ret(True)
-
-
-ROUTINES = (item, execute, walk, tell, tell_hot)
+ROUTINES = (item, execute, walk, tell)
