@@ -252,7 +252,6 @@ def cache(r: random.Random, times: int, folder: Path) -> Outcome:
     code, exports = emit_object("define i64 @k(i64 %x) nounwind {\n  %y = mul i64 %x, 3\n  ret i64 %y\n}")
     meta: dict[str, Any] = {
         "exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False,
-        "cost": 12.5,
     }
     compiler = Compiler(Cache(folder / "cache"))
     name = name_of("kernel\nk")

@@ -12,20 +12,8 @@ from functools import lru_cache
 from math import prod
 
 from weft.kernel.expressions import access_values, axes_of, dependencies, each, stores_of, values_outside_stores
-from weft.kernel.ir import (
-    LIBRARY_NS,
-    MACHINE_OPERATIONS,
-    Access,
-    Axis,
-    Chain,
-    Contraction,
-    Kernel,
-    Phase,
-    Stage,
-    Store,
-    Value,
-    size_of,
-)
+from weft.kernel.ir import LIBRARY_NS, MACHINE_OPERATIONS, Access, Axis, Chain, Contraction, Kernel, Phase, Stage, Store
+from weft.kernel.ir import Value, size_of
 
 CALL_NS = 2.0  # cost from which an operation is a call for each element and not a vector instruction
 MOVE_NS = 0.015  # reading or writing an element in the nearest cache

@@ -139,10 +139,6 @@ class Tape:
 
 def _fix_operands(function: Callable[..., Any], operands: list[Any], places: list[int]) -> Callable[..., Any]:
     """Return a function of the operands at ``places`` only; the other operands are fixed."""
-    if len(operands) == 2 and len(places) == 1:
-        x, y = operands
-        return (lambda x: function(x, y)) if places == [0] else (lambda y: function(x, y))
-
     def of_some(*some: Any) -> Any:
         full = operands.copy()
         for k, x in zip(places, some, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.devices.base import CodeProperties
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import call, call_tables, small_tables
+from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel, llvm_lock
@@ -111,9 +111,9 @@ class CPUDevice:
     def small_state(self) -> int:
         return permanent(extent(SMALL_STATE))
 
-    def small_work(self, world: SmallOperationContext) -> small_tables.CPUSmall:
+    def small_work(self, world: SmallOperationContext) -> call_tables.CPUSmall:
         """See ``weft.devices.native_protocols``. Supports one ``world`` per process."""
-        return small_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
+        return call_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None:
         """Set the ``__call__`` of ``cls`` to the native warm call. The slot ``table`` of ``cls`` holds a :meth:`warm_table`."""

@@ -108,7 +108,7 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
 MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
 
-# The state of small operations (small_ir.py), written by ``small_tables.CPUSmall``. thread: id of the thread whose dict of
+# The state of small operations (small_ir.py), written by ``call_tables.CPUSmall``. thread: id of the thread whose dict of
 # thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table
 # of FORMAT rows; array to params: classes and offsets of slots; node, result: pairs (offset, object), the initial slots of new
 # nodes and arrays; weak: offset of a node's weak references
