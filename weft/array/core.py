@@ -36,9 +36,8 @@ from weft.array.operators import install
 from weft.array.values import Value
 from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, shown
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
-from weft.eager import compute_now
 from weft.eager import materialise as looking
-from weft.eager.apply import bind
+from weft.eager.apply import bind, computed
 from weft.eager.materialise import add_pending, cut
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
@@ -71,7 +70,7 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
     if trace is not None:
         node.holder = ref = _ref(out)
         trace.made.append(ref)
-    elif node.value is None and not compute_now.computed(node):
+    elif node.value is None and not computed(node):
         node.holder = ref = _ref(out)
         handles = CONTEXT.pending
         handles.append(ref)
@@ -156,7 +155,7 @@ class Array(NumpyMethods):
             if node.value is None and NODES_THAT_MAY_RAISE:
                 looking.proven((node,))
             write(self, node)
-            if node.value is None and not (CONTEXT.trace is None and compute_now.computed(node)):
+            if node.value is None and not (CONTEXT.trace is None and computed(node)):
                 node.holder = ref = _ref(self)
                 if CONTEXT.trace is None:
                     add_pending(ref, node)

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.array import element_access
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
-from weft.eager import compute_now, in_place, policy, tiers
+from weft.eager import apply, in_place, policy, tiers
 from weft.eager.materialise import materialise
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
@@ -97,7 +97,7 @@ def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
 
 
 def _materialised(node: Node, compute_masks: bool) -> bool:
-    if node.value is None and not compute_now.computed(node) and compute_masks and node.dtype is BOOL:
+    if node.value is None and not apply.computed(node) and compute_masks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
 

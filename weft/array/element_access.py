@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array.views import ViewPath, shown, view_dtype
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, Format
-from weft.eager.compute_now import computed
+from weft.eager.apply import computed
 from weft.eager.in_place import write_if_unshared
 from weft.eager.policy import can_run_now
 from weft.eager.tiers import content

@@ -16,8 +16,8 @@ from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy
 from weft.array.matrix_products import matmul
 from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
-from weft.eager import compute_now, implementations
-from weft.eager.apply import bind
+from weft.eager import implementations
+from weft.eager.apply import bind, joined
 from weft.eager.native import NATIVE_ELEMENTS, NativeShaped, Short, call_after_views, never
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
@@ -285,7 +285,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         node.dtype = dtype
         node.holder = node.value = None
         if trace is None and (x.value is not None or x.op is CONSTANT) and (y.value is not None or y.op is CONSTANT):
-            node.value = compute_now.joined(op, x, y, like, dtype)
+            node.value = joined(op, x, y, like, dtype)
         if node.value is None:
             frame = _frame(2)
             code = frame.f_code

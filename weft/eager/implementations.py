@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OFTEN = 128  # NumPy calls before a device function is compiled, which takes 5 ms and saves 5 us a call
 _NO_PARAMS: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
-_MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
+KERNELS: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
 tell: list[Callable[..., None]] = []  # callbacks for new functions: ((primitive, dtypes), function)
 
 
@@ -63,21 +63,16 @@ def elementwise_kernel(
     if params:
         return None if matches_numpy(op) else execute.eager_device().sized.each(op, dtypes, **params)
     key = op, dtypes
-    kernel = _MADE.get(key)
+    kernel = KERNELS.get(key)
     if kernel is None:
         if matches_numpy(op):
             calls = _ASKED[key] = _ASKED.get(key, 0) + 1
             if calls <= OFTEN:
                 return None
-        kernel = _MADE[key] = execute.eager_device().sized.each(op, dtypes)
+        kernel = KERNELS[key] = execute.eager_device().sized.each(op, dtypes)
         for notify in tell:
             notify(key, kernel)
     return kernel
-
-
-def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., None]]]:
-    """Return the compiled elementwise functions, by primitive and operand formats."""
-    return list(_MADE.items())
 
 
 def numpy_function(node: Node) -> Any:

@@ -52,7 +52,7 @@ class Short:
         self.work: SmallOperation | None = None
         _SHORT.append(self)
         if _WORK:
-            for key, function in implementations.made():
+            for key, function in [*implementations.KERNELS.items()]:
                 self.offered(*key, function)
 
     def offered(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
@@ -139,7 +139,7 @@ def start() -> None:
     ))
     _WORK.append(work)
     NATIVE_ELEMENTS.element, NATIVE_ELEMENTS.store, NATIVE_ELEMENTS.number = work.element, work.store, work.number
-    for function in implementations.made():
+    for function in [*implementations.KERNELS.items()]:
         _offer(*function)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
-from weft.eager import policy
 from weft.eager.implementations import IMPLEMENTATIONS, number
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
@@ -40,7 +39,8 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                     return execute.run(graph, values)
             except OutOfDeviceMemory as error:
                 auto_device.refused(graph, name, error)
-    if not (CONTEXT.compile_threshold and policy.can_skip_compiler()):
+    needs_program = CONTEXT.flush_denormals or CONTEXT.profiler is not None or CONTEXT.device is not None
+    if needs_program or not CONTEXT.compile_threshold:
         return execute.run(graph, values)
     key = execute.key_of(graph)
     cached = execute.PROGRAMS.get(key)

@@ -73,7 +73,7 @@ class _Local(threading.local):
     profiler: ProfilerSession | None = None  # the active profile session of this thread
     compile_threshold: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
     refused_export: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
-    max_eager_bytes: int  # bytes of the largest result computed immediately, see ``compute_now.py``; 0 disables it
+    max_eager_bytes: int  # bytes of the largest result computed immediately, see ``eager/apply.py``; 0 disables it
     eager_limit: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
 
     def __init__(self) -> None:

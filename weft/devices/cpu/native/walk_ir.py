@@ -11,8 +11,8 @@ from __future__ import annotations
 from weft.devices.cpu.native import layouts, pool_ir
 from weft.devices.cpu.native.imported_symbols import FLUSH_TO_ZERO
 from weft.devices.cpu.native.loop_ir import call_step, place, where_faulted
-from weft.devices.cpu.native.machine_ir import load_mode, save_mode
 from weft.devices.cpu.native.routine import Array, Body, Value, routine
+from weft.devices.cpu.native.worker_ir import load_mode, save_mode
 
 
 @routine("i1 weft_item(ptr object, i64 kind, ptr name, ptr slot, ptr buffers)")
