@@ -7,17 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from weft.graph.node import Node
-
-
-class Tracing(Protocol):
-    """The interface of a trace that cells use."""
-
-    looks: str  # why a value cannot be read in this trace; empty if it can
-
-    def read(self, cell: Any) -> Node: ...
-    def write(self, cell: Any, node: Node) -> None: ...
-    def scalar(self, value: float, dtype: Any) -> Node | None: ...
+    pass
 
 
 class WriteLog(Protocol):

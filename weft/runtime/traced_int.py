@@ -264,11 +264,11 @@ class TracedInt:
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is None:
-            return _combine(operator.pow, self, other, self, other)
+            return _combine(operator.pow, self, other, other)
         return pow(self.told(), asked(other), asked(modulus))
 
     def __rpow__(self, other: Any) -> Any:
-        return _combine(operator.pow, other, self, self, other)
+        return _combine(operator.pow, other, self, other)
 
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if isinstance(other, Cell) else (self // other, self % other)
@@ -325,7 +325,7 @@ _RESULTS = frozenset((int, float, bool)) | SCALARS
 _NUMBERS = _RESULTS | TRACED_TYPES
 
 
-def _combine(function: Callable[..., Any], x: Any, y: Any, own: TracedInt, other: Any) -> Any:
+def _combine(function: Callable[..., Any], x: Any, y: Any, other: Any) -> Any:
     if type(other) in _NUMBERS:
         return computed(function, x, y)
     if isinstance(other, Cell):
@@ -338,10 +338,10 @@ def _install() -> None:
         return lambda self: computed(function, self)
 
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _combine(function, self, other, self, other)
+        return lambda self, other: _combine(function, self, other, other)
 
     def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _combine(function, other, self, self, other)
+        return lambda self, other: _combine(function, other, self, other)
 
     def plain(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, *more: function(self.told(), *more)

@@ -114,8 +114,8 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 def text() -> str:
     """Return the LLVM text of the native functions for calls, warm calls, buffers, loops and small eager operations."""
-    from weft.devices.cpu.native import call_fast_ir, call_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
+    from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    modules = (walk_ir, call_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir)
+    modules = (walk_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir)
     return text_of_all(r for module in modules for r in module.ROUTINES)

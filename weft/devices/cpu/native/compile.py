@@ -87,7 +87,7 @@ class Compiler:
                 return loaded
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
-            return self._load_or_build(name, lambda: _text_and_meta(generate()), self._as_kernel, kernel=True)
+            return self._load_or_build(name, lambda: _text_and_meta(generate()), kernel=True)
 
     def module(self, ir: str) -> dict[str, int]:
         """Return the addresses of the functions that LLVM text defines. They are never freed."""
@@ -101,7 +101,7 @@ class Compiler:
         name = name_of("module\n" + what)
         with self.lock:
             if name not in self.modules:
-                self._load_or_build(name, lambda: (text(), {}), self._as_module)
+                self._load_or_build(name, lambda: (text(), {}), kernel=False)
             return self.modules[name]
 
     def sweep(self) -> int:
@@ -114,28 +114,15 @@ class Compiler:
             self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
             return len(dead)
 
-    def _as_kernel(
-        self, name: str, meta: dict[str, Any], addresses: dict[str, int], give: Callable[[], None]
-    ) -> LoadedKernel:
-        fields = addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"]
-        loaded = LoadedKernel(*fields)
-        self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
-        return loaded
-
-    def _as_module(self, name: str, meta: dict[str, Any], addresses: dict[str, int], give: Callable[[], None]) -> None:
-        self.modules[name] = addresses
-
-    def _load_or_build(
-        self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], kernel: bool = False,
-    ) -> Any:
-        """Load an object from disk, or build and store it. Return the result of ``keep`` for it.
+    def _load_or_build(self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], kernel: bool) -> Any:
+        """Load an object from disk, or build and store it. Return the kernel, or None for a module.
 
         A cached object that is incomplete or not loadable is rebuilt.
         """
         entry = self.cache.read(name)
         if entry is not None and _is_complete(entry.meta, kernel):
             try:
-                return self._load(name, entry.meta, entry.code, keep, hit=True)
+                return self._load(name, entry.meta, entry.code, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
         ir, meta = make()
@@ -143,23 +130,29 @@ class Compiler:
         meta = {**meta, "exports": exports, "llvm": not elf.supported()}
         self.counts.compiles += 1
         try:
-            result = self._load(name, meta, code, keep)
+            result = self._load(name, meta, code)
         except elf.UnsupportedObject as error:  # LLVM's loader supports more
             meta["llvm"] = True
             try:
-                result = self._load(name, meta, code, keep)
+                result = self._load(name, meta, code)
             except RuntimeError as second:
                 raise RuntimeError(f"compiled code cannot be loaded: {error}") from second
         if sources_unchanged():
             self.cache.write(name, meta, code)
         return result
 
-    def _load(self, name: str, meta: dict[str, Any], code: bytes, keep: Callable[..., Any], hit: bool = False) -> Any:
+    def _load(self, name: str, meta: dict[str, Any], code: bytes, hit: bool = False) -> LoadedKernel | None:
         with uninterrupted():  # Ctrl-C between loading and registering would leak the code
             addresses, give = self._place(name, meta, code)
             self.counts.loads += 1
             self.counts.cache_hits += hit
-            return keep(name, meta, addresses, give)
+            if "symbol" not in meta:
+                self.modules[name] = addresses
+                return None
+            fields = addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"]
+            loaded = LoadedKernel(*fields)
+            self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
+            return loaded
 
     def _place(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
         if meta["llvm"]:

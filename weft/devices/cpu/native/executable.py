@@ -21,7 +21,7 @@ from weft.devices.cpu.native.loops import Descriptor, Part, Place, PythonLoop, d
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.threads import Pool
 from weft.devices.steps import run_host_step
-from weft.dtypes.formats import Format, scalar
+from weft.dtypes.formats import scalar
 from weft.errors import format_bytes
 from weft.schedule.program import Call, Copy, HostCall, Loop, Program, calls, find_hosts
 
@@ -72,13 +72,22 @@ class CPUExecutable:
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         if self._pool.threads != self._threads:
             self._prepare()
-        return self._run(inputs, held)
+        return self._run(self._round_narrow(inputs) if self._narrow else inputs, held)
+
+    def _round_narrow(self, inputs: list[Any]) -> list[Any]:
+        """Replace run-time numbers of storage-only formats by bit patterns, rounded by NumPy."""
+        inputs = list(inputs)
+        with np.errstate(over="ignore"):  # the array layer has warned about it
+            for position in self._narrow:
+                number = scalar(inputs[position], self.program.inputs[position][1])
+                inputs[position] = int.from_bytes(number.tobytes(), sys.byteorder)
+        return inputs
 
     def direct(self) -> int:
         """Return the address of the only table, for warm calls, or 0 if a run is more than one native call with one output."""
         if self._pool.threads != self._threads:
             self._prepare()
-        return self._direct if len(self.program.outputs) == 1 else 0
+        return self._direct if len(self.program.outputs) == 1 and not self._narrow else 0
 
     def _describe(self) -> list[list[Descriptor]]:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
@@ -113,9 +122,6 @@ class CPUExecutable:
         else:
             outputs = self._entry("weft_call", [], threads, 0)
             run = _Sequence(self._allocator, outputs, self._runs(parts, threads), room)
-        if self._narrow:
-            run = _NarrowScalars(run, {p: self.program.inputs[p][1] for p in self._narrow})
-            direct = 0
         return run, direct
 
     def parts(self, threads: int) -> tuple[list[Part], int]:
@@ -204,18 +210,3 @@ class _Sequence:
         for part in self.parts:
             part(inputs, outputs, arena.address)
         return outputs
-
-
-class _NarrowScalars:
-    """Passes run-time numbers of storage-only formats to the wrapped run as bit patterns, rounded by NumPy."""
-
-    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, Format]) -> None:
-        self.run = run
-        self.dtypes = dtypes
-
-    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
-        inputs = list(inputs)
-        with np.errstate(over="ignore"):  # the array layer has warned about it
-            for position, dtype in self.dtypes.items():
-                inputs[position] = int.from_bytes(scalar(inputs[position], dtype).tobytes(), sys.byteorder)
-        return self.run(inputs, held)
