@@ -241,12 +241,6 @@ def evaluate(*trees: Any) -> None:
     >>> a = wf.ones(3) * 2
     >>> wf.eval(a, {"b": [a + 1]})
     """
-    if len(trees) == 1 and isinstance(trees[0], Cell):
-        node = trees[0].node  # type: ignore[attr-defined]
-        if node.value is None:
-            values((node,))
-        execute.wait_for((node,))
-        return
     nodes = []
     stack = list(trees)
     seen: set[int] = set()

@@ -65,14 +65,6 @@ def _sweep_requested(requested: Set[Node]) -> PendingList:
     """Return the list without dead and requested entries: its new end is swept, and all of it once it has doubled."""
     handles = CONTEXT.pending
     begin = handles.swept
-    if not begin:  # usually only requested nodes and intermediate results were added
-        for ref in handles:
-            cell = ref()
-            if cell is not None and cell._node.value is None and cell._node not in requested:
-                break
-        else:
-            keep(handles, 0, [])
-            return handles
     handles.came += len(handles) - begin
     if handles.came > begin:
         begin = handles.came = 0

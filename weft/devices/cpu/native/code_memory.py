@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from bisect import bisect_left
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 PAGE = mmap.PAGESIZE
 UNIT = 64  # granularity of data in bytes; no section of a kernel needs more alignment
@@ -143,12 +142,5 @@ def _take_place(region: Region, pages: int, units: int) -> Place | None:
     return Place(region, code, pages, data, units)
 
 
-@lru_cache(maxsize=1)
-def _mprotect() -> Any:
-    mprotect = ctypes.CDLL(None).mprotect
-    mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return mprotect
-
-
 def _protect(address: int, size: int, flags: int) -> int:
-    return _mprotect()(address, size, flags)
+    return ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), flags)

@@ -23,8 +23,9 @@ _ROUNDS = 1 << 15  # 0.1 ms: short enough to run undisturbed now and then on a b
 
 def describe(device: Any, measure: bool = False) -> dict[str, Any]:
     """Describe the CPU. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (half a second)."""
-    isa = host()
-    cache = device.compiler.cache
+    import llvmlite.binding as llvm
+
+    isa, cache = host(), device.compiler.cache
     entries, size = cache.size()
     out = {
         "device": "cpu",
@@ -42,7 +43,7 @@ def describe(device: Any, measure: bool = False) -> dict[str, Any]:
         "cache_bytes": size,
         "memory_idle_bytes": device.allocator.idle_bytes(),
         "versions": {name: _version(name) for name in ("weft", "numpy", "llvmlite", "ml_dtypes")} | {
-            "python": platform.python_version(), "llvm": _llvm_version(),
+            "python": platform.python_version(), "llvm": ".".join(map(str, llvm.llvm_version_info)),
         },
     }
     if measure:
@@ -161,9 +162,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _llvm_version() -> str:
-    import llvmlite.binding as llvm
-
-    return ".".join(map(str, llvm.llvm_version_info))

@@ -67,15 +67,11 @@ class ObjectLayout(NamedTuple):
     size: int
 
 
-class LoadedObject(NamedTuple):
-    """An object in memory: the address of each exported symbol, and the place to return to ``CodeMemory.give``."""
+def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> tuple[dict[str, int], Place]:
+    """Load an object file into memory. Return the address of each exported symbol, and the place to return to ``memory.give``.
 
-    exports: dict[str, int]
-    place: Place
-
-
-def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> LoadedObject:
-    """Load an object file into memory. ``resolve(name)`` returns the address of an imported symbol."""
+    ``resolve(name)`` returns the address of an imported symbol.
+    """
     place = None
     try:
         if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
@@ -85,7 +81,7 @@ def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> Load
         place = memory.take(layout.split, layout.size - layout.split)
         image, exports = _build_image(code, parsed, layout, place, resolve)
         memory.fill(place, image[: layout.split], image[layout.split :])
-        return LoadedObject(exports, place)
+        return exports, place
     except BaseException as error:
         if place is not None:
             memory.give(place)

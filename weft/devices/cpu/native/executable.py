@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, islice
 from typing import Any
 
@@ -121,8 +122,18 @@ class CPUExecutable:
             direct = run.__self__  # type: ignore[attr-defined]  # the builtin is bound to the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
-            run = _Sequence(self._allocator, outputs, self._runs(parts, threads), room)
+            run = partial(self._run_parts, outputs, self._runs(parts, threads), room)
         return run, direct
+
+    def _run_parts(
+        self, make_outputs: Callable[..., list[Any]], parts: list[Part], room: int, inputs: list[Any], held: list[bool] | None
+    ) -> list[Any]:
+        """Run native segments with Python steps between them. room : bytes of the arena"""
+        outputs = make_outputs(inputs, held)
+        arena = self._allocator.allocate(room) if room else Place(0)
+        for part in parts:
+            part(inputs, outputs, arena.address)
+        return outputs
 
     def parts(self, threads: int) -> tuple[list[Part], int]:
         """Return the parts of a run, to be called in order with inputs, outputs and arena, and the bytes of the arena."""
@@ -196,17 +207,3 @@ class _HostStep:
         if result.shape != target.shape:
             raise RuntimeError(f"host step {step.name} returned shape {result.shape}, its slot has {target.shape}")
         target[...] = result if result.dtype is target.dtype else result.astype(target.dtype, copy=False)
-
-
-class _Sequence:
-    """Native segments with Python steps between them. arena: its bytes."""
-
-    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], arena: int) -> None:
-        self.allocator, self.outputs, self.parts, self.arena = allocator, outputs, parts, arena
-
-    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
-        outputs = self.outputs(inputs, held)
-        arena = self.allocator.allocate(self.arena) if self.arena else Place(0)
-        for part in self.parts:
-            part(inputs, outputs, arena.address)
-        return outputs
