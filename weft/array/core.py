@@ -38,7 +38,7 @@ from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, fol
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.eager import materialise as looking
 from weft.eager.apply import bind, computed
-from weft.eager.materialise import add_pending, cut
+from weft.eager.materialise import add_pending
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
 from weft.errors import DTypeError, ShapeError
@@ -72,10 +72,7 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
         trace.made.append(ref)
     elif node.value is None and not computed(node):
         node.holder = ref = _ref(out)
-        handles = CONTEXT.pending
-        handles.append(ref)
-        if len(handles) >= handles.limit:
-            cut(node)
+        add_pending(ref, node)
     return out
 
 

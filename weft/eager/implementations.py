@@ -176,7 +176,7 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
         left, right, order = as_matrices(node, *operands)
         left, right = left.astype(register.numpy, copy=False), right.astype(register.numpy, copy=False)
         result = out if node.dtype is register else np.empty(out.shape, register.numpy)
-        prepared = execute.eager_device().sized.product(register, *extents_and_strides(left, right), order)
+        prepared = execute.eager_device().sized.product(register, *extents_and_strides(left, right), order=order)
         prepared(address(left), address(right), address(result))
         if result is not out:
             out[...] = result
@@ -387,7 +387,7 @@ def _prepare_product(node: Node) -> PreparedCall | None:
     left, right, order = as_matrices(node, a, b)
     if address(left) != address(a) or address(right) != address(b):
         return None
-    return execute.eager_device().sized.product(dtype, *extents_and_strides(left, right), order)
+    return execute.eager_device().sized.product(dtype, *extents_and_strides(left, right), order=order)
 
 
 def _specialise_random(node: Node) -> Run:

@@ -76,7 +76,8 @@ def proven(nodes: Iterable[Node]) -> None:
         return
     order = topological_order(pending)
     fallible = [n for n in order if n in NODES_THAT_MAY_RAISE and n.value is None]
-    loops = {n for n in fallible if n.op is SCAN and _may_fail(n.params["body"].graph)}
+    scans = [n for n in fallible if n.op is SCAN]
+    loops = {n for n in scans if any([b.op.raises and b.op is not SCAN for b in every(n.params["body"].graph)])}
     requested = [n for n in fallible if n.op is not SCAN]
     if loops:  # a loop must run to show whether it fails, so the nodes that read it are computed in the same run
         dependent = loops
@@ -85,10 +86,6 @@ def proven(nodes: Iterable[Node]) -> None:
                 dependent.add(n)
         requested += [n for n in pending if n in dependent]
     materialise(requested)
-
-
-def _may_fail(body: Graph) -> bool:
-    return any([n.op.raises and n.op is not SCAN for n in every(body)])
 
 
 def noted(cell: Cell) -> None:
