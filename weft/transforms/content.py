@@ -145,24 +145,13 @@ class StaticKey:
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (StaticKey, self._seen[id(x)])
 
-    def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> list[Any]:
+    def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> tuple[Any, ...]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
         record.deep = deep
-        record.names, record.values = record.read()
-        parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
-        paths: list[records.Path] = []
-        for k, value in enumerate(record.values):
-            if not whole and (type(value) in CONSTANTS or isinstance(value, Array)):
-                parts.append(True)
-                paths.append((k, ()))
-                continue
-            by_value = whole and (not record.writable or not isinstance(value, Array))
-            part, index_paths = (self.of(value, deep), ()) if by_value else self._part(value, deep)
-            parts.append(part)
-            paths += [(k, indices) for indices in index_paths]
-        record.paths = tuple(paths)
-        self.records.append(record)
-        return parts
+        names, values = record.read()
+        by_value = [whole and (not record.writable or not isinstance(value, Array)) for value in values]
+        parts = [(self.of(x, deep), ()) if whole else self._part(x, deep) for x, whole in zip(values, by_value, strict=True)]
+        return self._add_record(record, names, list(zip(values, parts, strict=True)))
 
     def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
         """Return the key of a value of a record, and the tuple indices of the leaves in it."""
@@ -221,6 +210,10 @@ class StaticKey:
                 self._namespace(value)
             if isinstance(value, types.ModuleType) or imported:
                 return
+        self._note(owner, name)
+
+    def _note(self, owner: records.Record, name: str) -> None:
+        """Register a variable or an attribute of a class."""
         self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
 
     def _is_library(self, module: Any) -> bool:
@@ -269,22 +262,23 @@ class StaticKey:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for method in reach.find_methods(cls, self._words):
-                if id(method) not in methods:
-                    methods[id(method)] = self.of(method)
-            for base, name in reach.find_attributes(cls, self._words):
-                self._variables.setdefault(id(base), (records.ClassRecord(base), {}))[1][name] = None
+            for owners, name, value in reach.find_attributes(cls, self._words):
+                for owner in owners:
+                    self._note(records.ClassRecord(owner), name)
+                for method in reach.functions_in(value):
+                    if id(method) not in methods:
+                        methods[id(method)] = self.of(method)
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
-                    self._variables.setdefault(id(cls), (records.ClassRecord(cls), {}))[1][name] = None
+                    self._note(records.ClassRecord(cls), name)
         unread = any([(key, name) not in parts_by_place for key, (_, names) in self._variables.items() for name in names])
         return unread or len(parts_by_place) + len(methods) > before
 
     def _add_record(self, record: records.Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
-        """Add a record of variables or attributes that have been read, and return their names and keys."""
+        """Add a record of values that have been read, and return its names and the keys of the values."""
         paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
         self.records.append(record.again(names, tuple([value for value, _ in values]), paths))
-        return (names, *[part for _, (part, _) in values])
+        return (tuple([name if type(name) is str else self.of(name) for name in names]), *[part for _, (part, _) in values])
 
     def _update_values(self) -> None:
         """Update the values and what depends on them. The values come first: another thread may be reading."""

@@ -24,7 +24,7 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits
 from weft.transforms.content import StaticKey
-from weft.transforms.reach import closure_contents, is_library, may_rebind, names_in
+from weft.transforms.reach import closure_contents, is_library, names_in
 from weft.transforms.records import ListRecord, Record, at, form_of, leaf_indices, replaced, same_constant
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
@@ -320,15 +320,15 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
     """Return whether a function, or a function that it calls, may rebind more than its own variables."""
     if not isinstance(f, types.FunctionType) or id(f) in seen:
         return not isinstance(f, types.FunctionType)
-    code = may_rebind(f.__code__)
-    if not code.calls and not code.stores:
+    names = names_in(f.__code__)
+    if not names.calls and not names.rebinds:
         return False
     seen |= {id(f)}
     if is_library(f.__globals__.get("__name__")):
         return any([not _is_plain(x, seen) for x in closure_contents(f)])
-    if code.stores:
+    if names.rebinds:
         return True
-    global_values = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
+    global_values = [f.__globals__[n] for n in names.variables if n in f.__globals__]
     reachable = (*global_values, *closure_contents(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
     return any([not _is_plain(x, seen) for x in reachable])
 
