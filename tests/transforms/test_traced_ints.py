@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.transforms.call import Call
-from weft.transforms.ints import numbers_of
+from weft.transforms.call import Call, numbers_of
 from weft.transforms.jit import MAX_VARIANTS
 
 VALUES = [3, 4, 0, -1, 1, 7, 127, 128, -128, -129, 255, 256, 1000, 65504, 70000, 2**24 + 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1,

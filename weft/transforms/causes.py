@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
-from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
+from weft.transforms.records import EXACT, CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
 from weft.transforms.traced import TracedCall, numbered
-from weft.transforms.values import EXACT
 
 OFTEN = 3  # traces for one cause before the user is warned
 MOST = 100  # previous values kept per cause
@@ -104,7 +103,7 @@ def _causes(
                 return [*filter(None, changed), _owner_cause(name, kind is other, old, new)]
         if len(before.values) == len(now.values) == len(places):
             changed += [
-                _leaf_cause(places[k], old, new, call.values[k], pinned.get(k + len(names)))
+                _leaf_cause(places[k], old, new, call.content.values[k], pinned.get(k + len(names)))
                 for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)) if old != new
             ]
     causes = [cause for cause in changed if cause is not None]
@@ -190,7 +189,7 @@ def _owner_cause(name: str, same: bool, old: Any, new: Any) -> Cause:
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:
     settings, values, *keys = key[len(call.kind):]
-    records = tuple([(type(r.owner), _record_outline(r)) for r in call.records()])
+    records = tuple([(type(r.owner), _record_outline(r)) for r in call.content.records])
     return Outline(call.kind, call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
 
 
@@ -234,7 +233,7 @@ def _owner_names_by_id(f: Callable, call: Any) -> dict[int, str]:
         names[id(owner)] = "self"
     for name, leaf in zip(argument_names(f, call.structure), call.leaves, strict=True):
         names.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
-    _name_owners(names, call.records())
+    _name_owners(names, call.content.records)
     return names
 
 
@@ -277,17 +276,16 @@ _KINDS = {CellsRecord: "the closure variable", VariablesRecord: "the global vari
 def place_names(f: Callable, call: Any) -> Iterator[str]:
     """Yield the name of each value in messages: ``the attribute `self.n```, ``the global variable `scale```."""
     names = _owner_names_by_id(f, call)
-    for content in call.contents:
-        for record, k, indices in content.places():
-            inner = "".join([f"[{part}]" for part in indices])
-            kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
-            yield f"{kind} `{_value_name(record, k, names)}{inner}`"
+    for record, k, indices in call.content.places():
+        inner = "".join([f"[{part}]" for part in indices])
+        kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
+        yield f"{kind} `{_value_name(record, k, names)}{inner}`"
 
 
 def owner_names(f: Callable, call: Any) -> Iterator[str]:
     """Yield the name of the owner of each record in messages."""
     names = _owner_names_by_id(f, call)
-    for record in call.records():
+    for record in call.content.records:
         if isinstance(record, _VARIABLES):
             yield "the variables that it names"
         else:
@@ -300,7 +298,7 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[in
     where = ""
     arrays = [cell for cell, _, _ in traced.survivors]
     lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
-    for record in [record for record in call.records() if record.writable]:
+    for record in [record for record in call.content.records if record.writable]:
         names, values = record.read()
         fresh = record.again(names, values)
         for k, value in enumerate(values):

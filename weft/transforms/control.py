@@ -22,8 +22,8 @@ from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_l
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.results import is_made_in
 from weft.transforms.trace import Trace
+from weft.transforms.traced import is_made_in
 from weft.transforms.tree import flatten, flatten_results, is_container, unflatten
 
 

@@ -22,11 +22,10 @@ from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
 from weft.transforms import fast_call
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
-from weft.transforms.call import Call
+from weft.transforms.call import Call, Numbers, numbers_of
 from weft.transforms.causes import RetraceCauses, leak_warning
 from weft.transforms.compiled_call import MISS, CompiledCall
 from weft.transforms.content import StaticKey
-from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
@@ -126,7 +125,7 @@ class Jitted:
         entries = self._entries.get(full) or []
         for k, cached in enumerate(entries):
             check_writes(call.given, cached.lands, self.f)
-            entry = cached.bound(call.leaves, call.contents)
+            entry = cached.bound(call.leaves, call.content)
             out = entry.run_with(call.leaves)
             if out is not MISS:
                 if entry is not cached and k < len(entries):
@@ -146,9 +145,8 @@ class Jitted:
         like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # a garbage collection at each trace is slow
-        traced, dynamic, retraced = trace_with_numbers(
-            moving, self.f, leaves, call.rebuild, states, groups, collect, call.contents
-        )
+        records = call.content.records
+        traced, dynamic, retraced = trace_with_numbers(moving, self.f, leaves, call.rebuild, states, groups, collect, records)
         self.traces += retraced
         captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
         if not groups:
@@ -160,7 +158,7 @@ class Jitted:
             states = states | captured
             groups = shared(leaves, written, states)
             numbers.pin(traced.needed)
-            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
+            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, records)
         numbers.pin(traced.needed)
         changed_variables = self._find_changed_variables(call)
         if changed_variables:
@@ -173,7 +171,7 @@ class Jitted:
             materialise_argument(cell)
         materialise([cell._node for cell in traced.captured])
         run = _run_of(traced)
-        entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.contents)
+        entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
         fast_call.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
@@ -203,7 +201,7 @@ class Jitted:
             same.append(entry)
             return len(same)
         self._entries.put(key, [entry])
-        if any([content.records for content in entry.held.contents]):
+        if entry.held.content.records:
             alike = self._alike.get(like) or []
             alike.append(key)
             self._alike.put(like, alike)
@@ -213,7 +211,7 @@ class Jitted:
 
     def _find_changed_variables(self, call: Call) -> list[Any]:
         """Return the lists and dicts in variables whose items the function has added or removed while it was traced."""
-        records = [record for content in call.contents for record in content.records if not record.deep]
+        records = [r for r in call.content.records if not r.deep]
         return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
     def _skip_variables(
@@ -228,9 +226,9 @@ class Jitted:
         reduced = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
         values = {name: k for k, name in enumerate(reduced.named())}
-        records, places = call.records(), reduced.places()
+        records, places = call.content.records, reduced.places()
         sets = [records[n].place(k) for n, k in traced.sets]
-        owners = {id(record.owner): n for n, record in enumerate(reduced.records())}
+        owners = {id(record.owner): n for n, record in enumerate(reduced.content.records)}
         places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
                    and (owner, name) not in places}
         if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):

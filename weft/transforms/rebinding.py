@@ -25,12 +25,10 @@ from weft.graph.source_lines import file_name, user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import closure_contents, is_library, names_in
-from weft.transforms.records import ListRecord, Record, at, form_of, leaf_indices, replaced, same_constant
+from weft.transforms.records import CONSTANTS, ListRecord, Place, Record, at, form_of, leaf_indices, put_leaves, same_constant
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
-from weft.transforms.values import CONSTANTS
 
-Key = tuple[int, int, tuple[int, ...]]  # number of the record, of the value in it, and the indices into nested tuples
 MAX_STACKED = 64  # steps up to which run-time numbers of a jitted function stay inputs; in longer loops they become static
 _NUMBERS = (int, float)
 
@@ -63,11 +61,11 @@ class Rebinding:
         """what : the name of the loop in messages"""
         self.body, self._what = f, what
         self._records: list[Record] = []
-        self.starts: dict[Key, Any] = {}
-        self.numbers: dict[Key, Any] = {}
-        self.after: dict[Key, Any] = {}
-        self._fresh: set[Key] = set()  # places that hold an array made by the body
-        self._placed: dict[int, dict[int, Any]] = {}
+        self.starts: dict[Place, Any] = {}
+        self.numbers: dict[Place, Any] = {}
+        self.after: dict[Place, Any] = {}
+        self._fresh: set[Place] = set()  # places that hold an array made by the body
+        self._placed: dict[tuple[int, int], Any] = {}
         self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
@@ -81,25 +79,14 @@ class Rebinding:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
         self.after, self._fresh = {}, set()
-        placeholders: dict[Key, Any] = {}
+        placeholders: dict[Place, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
             placeholders[key] = own(node) if writable else wrap(node)
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
             placeholders[key] = self._tape.number(_plain(start), slot)
-        self._placed = {}
-        self._put(placeholders, self._placed)
-
-    def _put(self, values: Mapping[Key, Any], placed: dict[int, dict[int, Any]] | None = None) -> None:
-        changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
-        for (n, k, indices), value in values.items():
-            changes.setdefault((n, k), {})[indices] = value
-        for (n, k), by_indices in changes.items():
-            value = replaced(self._records[n].values[k], by_indices)
-            if placed is not None:
-                placed.setdefault(n, {})[k] = value
-            self._records[n].put(k, value)
+        self._placed = put_leaves(self._records, placeholders)
 
     def take(self, trace: Trace) -> bool:
         """Read the values that the body has bound. Return whether it rebinds further places.
@@ -109,9 +96,9 @@ class Rebinding:
         if not self._records:
             return False
         before_counts = len(self.starts), len(self.numbers)
+        with_placeholders = {n for n, _ in self._placed}
         for n, record in enumerate(self._records):
-            placed = self._placed.get(n, {})
-            if not placed and record.unchanged():
+            if n not in with_placeholders and record.unchanged():
                 continue
             names, values = record.read()
             if isinstance(record, ListRecord) and self._take_growth(n, record, values):
@@ -123,7 +110,7 @@ class Rebinding:
                 self._kept.add(n)
                 continue
             for k, (old, new) in enumerate(zip(record.values, values, strict=True)):
-                if new is placed.get(k, old) and k not in placed:
+                if new is old and (n, k) not in self._placed:
                     continue
                 form = form_of(new)
                 if form is None or form != form_of(old):
@@ -151,7 +138,7 @@ class Rebinding:
         self._grown[n] = list(appended)
         return True
 
-    def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
+    def _take_leaf(self, key: Place, old: Any, new: Any) -> None:
         before, after = type(_plain(old)), type(_plain(new))
         if isinstance(new, Array) and (isinstance(old, Array) or before in _NUMBERS):
             self.numbers.pop(key, None)
@@ -190,7 +177,7 @@ class Rebinding:
             old = at(self._records[n].values[k], indices)
             self._refuse(self._records[n], k, indices, f"from {_value_text(old)} to {_value_text(self.after[n, k, indices])}")
 
-    def name(self, key: Key) -> str:
+    def name(self, key: Place) -> str:
         """Return the name of a place in messages."""
         return self._name(self._records[key[0]], key[1], key[2])
 
@@ -214,7 +201,7 @@ class Rebinding:
             how = f"adds to or removes from {name}"
         raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {how}; {_advice(self._what)}")
 
-    def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Key, Any]]:
+    def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Place, Any]]:
         """Compute the numbers of every step.
 
         Return the placeholders of the body, their stacked values, and the value of each place after the loop.
@@ -259,12 +246,12 @@ class Rebinding:
             slots.append(result)
         return slots
 
-    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], length: int) -> None:
+    def finish(self, results: Mapping[Place, Node], numbers: Mapping[Place, Any], length: int) -> None:
         """Bind every place to its value after the last step."""
         for n, constants in self._grown.items():
             self._records[n].owner.extend(constants * length)
         arrays: dict[int, Array] = {}
-        ends: dict[Key, Any] = dict(numbers)
+        ends: dict[Place, Any] = dict(numbers)
         for key, node in results.items():
             after = self.after[key]
             if key not in self._fresh:
@@ -273,7 +260,7 @@ class Rebinding:
             if id(after) not in arrays:
                 arrays[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
             ends[key] = arrays[id(after)]
-        self._put(ends)
+        put_leaves(self._records, ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()
 

@@ -25,8 +25,8 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.results import is_made_in
 from weft.transforms.trace import VmapTrace
+from weft.transforms.traced import is_made_in
 from weft.transforms.tree import flatten, flatten_results, is_container, is_module, unflatten
 
 
