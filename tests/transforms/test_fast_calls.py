@@ -308,7 +308,7 @@ def test_a_table_holds_what_it_runs():
     (a, b), (x, y) = arrays((6,), (6,))
     f = wf.jit(lambda a, b: a - b)
     np.testing.assert_array_equal(warm(f, a, b).numpy(), x - y)
-    f._entries, f._last = type(f._entries)(4), None
+    f._entries, f._recent = type(f._entries)(4), ()
     execute.PROGRAMS.newest.clear()
     gc.collect()
     out, names = python_calls(f, a, b)

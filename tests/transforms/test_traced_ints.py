@@ -228,7 +228,7 @@ def test_static_ints_cost_a_call_nothing():
     f = wf.jit(lambda x, n: x.reshape(n, -1) * 2)
     for n in (1, 2, 3, 6):
         assert f(wf.ones(6), n).shape[0] == n
-        assert not f._last._ints  # so native calls are made of it
+        assert not f._recent[0]._ints  # so native calls are made of it
     g = wf.jit(lambda x, n: (x.reshape(n, -1) * n, n + 1))
     for n in (1, 2, 3, 6, 2, 1):
         scaled, more = g(wf.ones(6), n)

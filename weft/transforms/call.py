@@ -63,7 +63,7 @@ class Call:
         objects, leaves = bool(static_arguments) and any([type(x) not in PLAIN for x in static_arguments]), []
         for leaf in self.given:
             static = None
-            if not is_static(leaf) and type(leaf) is not float:
+            if isinstance(leaf, Array) or not (type(leaf) is float or is_static(leaf)):
                 leaf = materialise_argument(leaf)
             elif type(leaf) is not float:
                 static = key_of_constant(leaf)
@@ -76,9 +76,8 @@ class Call:
             words = len(jitted.words)
             reached = self._content(jitted, reached, static_arguments)
             while len(jitted.words) != words:  # methods of the arguments read attributes of other objects
-                jitted.forget()
                 words = len(jitted.words)
-                reached = self._content(jitted, jitted.reach(), static_arguments)
+                reached = self._content(jitted, jitted.reach(again=True), static_arguments)
         self.content = reached
         self.cells: Mapping[int, int] = reached.cells()
         statics = tuple([None if key is None or key[0] in NUMBERS else key for key in self.statics])

@@ -48,13 +48,7 @@ _WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, floa
 def _free_count() -> int:
     """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of an
     Entry."""
-
-    class ModuleTree:
-        node: Any = None
-
-    cell = ModuleTree()
-    cell.node = Node(INPUT, (), {}, (), None)  # type: ignore[arg-type]
-    lists = [cell.node], [cell.node]
+    lists = [[node] * 3 for node in [Node(INPUT, (), {}, (), None)]]  # type: ignore[arg-type]
     return next(map(getrefcount, lists[0]))
 
 
@@ -66,6 +60,7 @@ class CompiledCall:
 
     tree : the structure of the arguments, None if all are positional and none is a tree
     quick : whether :meth:`fast` may be called, which is valid while :meth:`holds` returns True
+    is_plain : whether :meth:`warm` may have a table
     place : ``CONTEXT.placement`` when the call was compiled
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
@@ -75,7 +70,8 @@ class CompiledCall:
 
     __slots__ = (  # noqa: RUF023  in the order of use
         # the guard of a call: its tree and leaves, and the content of function and arguments
-        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers", "_tape_results",
+        "tree", "_specs", "quick", "is_plain", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers",
+        "_tape_results",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -140,6 +136,8 @@ class CompiledCall:
         self._has_writes = bool(self._writes or self._survivors)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
+        plain = self._single and self.quick and self.tree is None and not self._ints and not self._tape
+        self.is_plain = plain and not self._has_writes and not self._returned_inputs
         self._warm: Any = None
         self._watched: Sequence[Record] = ()  # the records from which ``_warm`` was made
 
@@ -235,10 +233,6 @@ class CompiledCall:
 
     def warm(self, structures: int) -> Any:
         """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python."""
-        if self._ints or self._tape or not self._single or self.tree is not None or not self.quick:
-            return None
-        if self._has_writes or self._returned_inputs:
-            return None
         watch = [record.watch() for record in self.held.content.untold]
         if None in watch:
             return None
@@ -273,9 +267,12 @@ class CompiledCall:
                 if type(arg) is np.ndarray and arg.shape == kind and not self.lands:
                     return self.fast([materialise_argument(x) if type(x) is np.ndarray else x for x in args])
                 return MISS
-            if arg._base is not None:
+            if arg._base is None:
+                node = arg._node
+            elif self.lands or id(arg._base) in self._states or lies(arg) is not None:
                 return MISS
-            node = arg._node
+            else:
+                node = arg.node
             value = node.value
             if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR:
                 return MISS
@@ -285,18 +282,14 @@ class CompiledCall:
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in the captured cell
         if self._needs_numbers:
-            cached, numbers = self._tape_results
-            if cached is self.held.numbers:
-                args = [*args, *numbers]
-            else:
-                numbers = self._all_numbers(args)
-                if numbers is None:
-                    return MISS
-                args = numbers
+            numbers = self._all_numbers(args)
+            if numbers is None:
+                return MISS
+            args = numbers
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
-            if list(map(_node_of, self._cells)) != self._nodes and not self._renew():
+            if list(map(_node_of, self._cells)) != self._nodes and not self._read_cells():
                 return MISS
             inputs += self._values
         if self._fixed:
@@ -324,7 +317,7 @@ class CompiledCall:
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with materialised leaves, or return MISS if a captured cell has another shape or dtype now."""
-        if not self._renew():
+        if list(map(_node_of, self._cells)) != self._nodes and not self._read_cells():
             return MISS
         if self._needs_numbers:
             numbers = self._all_numbers(leaves)
@@ -365,7 +358,7 @@ class CompiledCall:
         self._gather()
         return run
 
-    def _renew(self) -> bool:
+    def _read_cells(self) -> bool:
         """Read the captured cells again. Return False if one has another shape or dtype now."""
         changed = False
         for i, cell in enumerate(self._cells):

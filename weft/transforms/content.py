@@ -179,12 +179,12 @@ class StaticKey:
         self._words |= names.words
         self._stores |= names.stores
         for name in names.variables:
-            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, records.MISSING))
+            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
         for name, attribute in names.attributes:
-            owner = f.__globals__.get(name, records.MISSING)
+            owner = f.__globals__.get(name, reach.MISSING)
             if isinstance(owner, types.ModuleType):
                 if not self._is_library(owner.__name__):
-                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, records.MISSING))
+                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, reach.MISSING))
                 continue
             self._words.add(attribute)
             if isinstance(owner, type):
@@ -200,7 +200,7 @@ class StaticKey:
 
     def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
-        if value is records.MISSING:
+        if value is reach.MISSING:
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)

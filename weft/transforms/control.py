@@ -31,10 +31,6 @@ class _LoopTrace(Trace):
     looks = "the body of a loop (wf.scan, wf.fori_loop)"
     fixes_numbers = True
 
-    def __init__(self, f: Callable) -> None:
-        super().__init__()
-        self.where = getattr(f, "__code__", None), -1
-
 
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False

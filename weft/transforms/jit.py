@@ -31,9 +31,7 @@ from weft.transforms.traced import TracedCall, is_static, materialise_argument, 
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
 
-MAX_KEYS_BY_CONTENT = (
-    64  # programs kept that differ only in the contents of objects; each may keep arrays alive that objects held before
-)
+MAX_KEYS_BY_CONTENT = 64  # programs kept that differ only in the contents of objects, which may keep earlier arrays alive
 MAX_VARIANTS = 8  # programs kept that differ only in conditions on numbers; with more, these numbers become part of the key
 KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
@@ -53,8 +51,7 @@ class Jitted:
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
         self._entries = BoundedCache(KINDS)  # lists of Entry
-        self._last: CompiledCall | None = None
-        self._other: CompiledCall | None = None
+        self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
         self._reached: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
         self.objects: Any = None  # ``Objects`` of the last call with objects among its arguments
@@ -70,39 +67,27 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. ``fast_call.install`` puts a native method here, which calls this one if its table does not fit."""
-        entry, count = self._last, Structure.count
-        if entry is not None and not CONTEXT.transform_depth:
-            if entry.place == CONTEXT.placement and entry.holds(count):
-                if entry.tree is None:
-                    out = MISS if kwargs else entry.fast(args)
+        if not CONTEXT.transform_depth:
+            count, recent = Structure.count, self._recent
+            for entry in recent:
+                if entry.place == CONTEXT.placement and entry.holds(count):
+                    if entry.tree is None:
+                        out = MISS if kwargs else entry.fast(args)
+                    else:
+                        leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
+                        out = entry.fast(leaves) if structure == entry.tree else MISS
                     if out is not MISS:
-                        self._warm = entry.warm(count)
+                        if entry is recent[0]:
+                            self._warm = entry.warm(count) if entry.is_plain else None
+                        else:
+                            self._recent = recent[::-1]
                         return out
-                else:
-                    leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
-                    if structure == entry.tree:
-                        out = entry.fast(leaves)
-                        if out is not MISS:
-                            return out
-            other = self._other
-            if (
-                other is not None
-                and other.tree is None
-                and not kwargs
-                and other.place == CONTEXT.placement
-                and other.holds(count)
-            ):
-                out = other.fast(args)
-                if out is not MISS:
-                    self._last, self._other = other, entry
-                    return out
         return self._call(args, kwargs)
 
-    def _remember(self, entry: CompiledCall | None) -> None:
+    def _remember(self, entry: CompiledCall) -> None:
         """Try ``entry`` first at the next call, and the entry that was first until now second."""
-        if entry is None or self._last is not None:
-            self._other = self._last
-        self._last = entry
+        if entry.quick:
+            self._recent = (entry, *[other for other in self._recent if other is not entry][:1])
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind to the instance, which becomes an argument and so part of the key."""
@@ -130,9 +115,8 @@ class Jitted:
             if out is not MISS:
                 if entry is not cached and k < len(entries):
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
-                if entry.quick:
-                    entry.count = call.count
-                    self._remember(entry)
+                entry.count = call.count
+                self._remember(entry)
                 write_back(call.given, call.leaves, entry.lands)
                 return out
         return self._trace_and_run(call, key, numbers)
@@ -160,9 +144,11 @@ class Jitted:
             numbers.pin(traced.needed)
             traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, records)
         numbers.pin(traced.needed)
-        changed_variables = self._find_changed_variables(call)
-        if changed_variables:
-            call, numbers, dynamic = self._skip_variables(changed_variables, call, traced, numbers, dynamic)
+        # lists and dicts in variables whose items the function has added or removed while it was traced
+        variables = [r for r in records if not r.deep and isinstance(r, DictRecord | ListRecord)]
+        changed = [r.owner for r in variables if not r.unchanged() and r.renewed() is None]
+        if changed:
+            call, numbers, dynamic = self._skip_variables(changed, call, traced, numbers, dynamic)
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
@@ -188,7 +174,7 @@ class Jitted:
         if self._store(like, key, entry) > MAX_VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
-        self._remember(entry if entry.quick else None)
+        self._remember(entry)
         message = self._causes.note(self.f, call, key, numbers.pinned, traced)
         if message is not None:
             warn(message)
@@ -208,11 +194,6 @@ class Jitted:
             if len(alike) > MAX_KEYS_BY_CONTENT:
                 self._entries.put(alike.pop(0), [])
         return 1
-
-    def _find_changed_variables(self, call: Call) -> list[Any]:
-        """Return the lists and dicts in variables whose items the function has added or removed while it was traced."""
-        records = [r for r in call.content.records if not r.deep]
-        return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
     def _skip_variables(
         self, containers: list[Any], call: Call, traced: TracedCall, numbers: Numbers, dynamic: frozenset[int],
@@ -247,10 +228,6 @@ class Jitted:
         arguments = [x if is_static(x) or type(x) is float or isinstance(x, Array) else materialise_argument(x) for x in leaves]
         return trace(self.f, arguments, rebuild, moving=floats)
 
-    def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """Return the leaves of the arguments, in the order in which the traced call numbers them."""
-        return self.flat(args, kwargs)[0]
-
     def flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any, list[Any]]:
         """Flatten the arguments.
 
@@ -275,14 +252,13 @@ class Jitted:
 
         return leaves, rebuild, (structure, tuple(static)), list(static.values())
 
-    def forget(self) -> None:
-        """Drop the recorded contents of variables and arguments; the next call reads all objects again."""
-        self._reached = self.objects = None
+    def reach(self, again: bool = False) -> StaticKey:
+        """Return the content of the modules, objects and variables that the function reaches through closures and globals.
 
-    def reach(self) -> StaticKey:
-        """Return the content of the modules, objects and variables that the function reaches through closures and globals."""
+        again : read all of them again
+        """
         reached = self._reached
-        if reached is None or not reached.refresh():
+        if again or reached is None or not reached.refresh():
             reached = StaticKey(self.words, self.skipped, getattr(self.f, "__module__", ""))
             self._reached = reached.close(reached.of(self.f))
         return reached

@@ -17,6 +17,7 @@ from weft.array import Array
 from weft.runtime.traced_int import TRACED_TYPES, Tape
 from weft.transforms import fast_call, records
 from weft.transforms.content import StaticKey
+from weft.transforms.reach import MISSING
 
 _SWAPPING = [threading.RLock()]  # one trace at a time: traces must not read each other's run-time numbers
 if hasattr(os, "register_at_fork"):
@@ -46,7 +47,7 @@ class Swap:
             for place, name in enumerate(record.names or range(len(record.values))):
                 before = self._placed.get((n, place), record.values[place])  # beside a run-time number any constant is new
                 value = now.get(name, before)
-                if value is not before and value is not records.MISSING:
+                if value is not before and value is not MISSING:
                     yield n, place, value
             for name in record.added():
                 yield n, name, now[name]
@@ -60,7 +61,7 @@ class Swap:
             grown = not (record.names or names) and len(values) != len(record.values)
             for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
                 place = places.get(name)
-                if place is not None and (value is self._placed.get((n, place)) or not (grown or value is records.MISSING)):
+                if place is not None and (value is self._placed.get((n, place)) or not (grown or value is MISSING)):
                     if value is not record.values[place]:
                         record.put(place, record.values[place])
                 elif (form := records.form_of(value)) is not None:
@@ -166,7 +167,7 @@ class ObjectState:
         return out
 
     def replacements(self, before: Sequence[Any], contents: Sequence[records.Record]) -> dict[int, Any]:
-        """Map ids of the arrays, cells and owners in values and records of another call to those here. before, contents : these"""
+        """Map ids of the arrays, cells and owners in values and records of another call to those here. before, contents: these"""
         now = {id(old.owner): new.owner for old, new in zip(contents, self.content.records, strict=True)}
         for k in self._arrays:
             now[id(before[k].cell)] = self.values[k].cell

@@ -21,6 +21,7 @@ _ANY_BY_MODULE = frozenset((
 _ANY_BY_VARIABLE = _ANY_BY_MODULE | frozenset(("copy", "delattr", "dir", "eval", "exec", "getattr", "setattr", "vars"))
 _LOCAL = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")  # instructions that bind variables of the function itself
 _OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+MISSING: Any = object()  # the value of a variable that is not bound
 ANY = "*"  # in ``words``: any attribute may be read
 
 
@@ -100,13 +101,15 @@ def _identifiers(constants: Any) -> Iterator[str]:
 
 def closure_contents(f: types.FunctionType) -> list[Any]:
     """Return the contents of the closure of ``f``, without empty cells."""
-    out = []
-    for cell in f.__closure__ or ():
-        try:
-            out.append(cell.cell_contents)
-        except ValueError:
-            continue  # not assigned yet
-    return out
+    return [x for x in map(cell_content, f.__closure__ or ()) if x is not MISSING]
+
+
+def cell_content(cell: types.CellType) -> Any:
+    """Return the content of a closure variable, MISSING if it is not bound."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
 def find_attributes(cls: type, words: Collection[str]) -> Iterator[tuple[Sequence[type], str, Any]]:

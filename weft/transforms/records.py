@@ -10,10 +10,9 @@ from __future__ import annotations
 import gc
 import hashlib
 import itertools
-import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import attrgetter, is_, itemgetter
+from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,15 +23,13 @@ from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
 from weft.transforms.aliases import path_key
-from weft.transforms.reach import ANY
+from weft.transforms.reach import ANY, MISSING, cell_content
 from weft.transforms.tree import attributes_of, slots_of
 
 _SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
 CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None))) | _SCALARS
 EXACT = frozenset((float, complex)) | _SCALARS  # compared by their text: 0.0 and -0.0 differ, NaN equals NaN
-MISSING: Any = object()  # the value of a variable that is not bound
 MAX_TUPLE_LEAVES = 16  # leaves in a tuple; a longer tuple is compared as a whole
-_content = attrgetter("cell_contents")
 
 Form = Any  # True for a leaf; (type of tuple, forms of its items) for a tuple of leaves
 Path = tuple[int, tuple[int, ...]]  # number of the value, and the indices into its nested tuples
@@ -177,10 +174,6 @@ class DictRecord(Record):
     def read(self) -> tuple[tuple, tuple]:
         return tuple(self.owner), tuple(self.owner.values())
 
-    def unchanged(self) -> bool:
-        x = self.owner
-        return len(x) == len(self.names) and all(map(is_, x, self.names)) and all(map(is_, x.values(), self.values))
-
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
 
@@ -201,9 +194,6 @@ class ListRecord(Record):
 
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
-
-    def unchanged(self) -> bool:
-        return len(self.owner) == len(self.values) and all(map(is_, self.owner, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[k] = value
@@ -330,9 +320,6 @@ class ModuleRecord(ObjectRecord):
     def counts(self, name: str, value: Any) -> bool:
         return super().counts(name, value) or not _is_constant(value)
 
-    def put(self, k: int | str, value: Any) -> None:
-        vars(self.owner)[k if isinstance(k, str) else self.names[k]] = value
-
 
 def _is_constant(value: Any) -> bool:
     """Return whether a value is a constant or a tuple, list, dict or set of constants, judged by its first ``_FIRST`` items."""
@@ -353,9 +340,6 @@ class OptimizerRecord(ModuleRecord):
 
     __slots__ = ()
 
-    def counts(self, name: str, value: Any) -> bool:
-        return True
-
     def added(self) -> list[str]:
         return []
 
@@ -370,13 +354,7 @@ class CellsRecord(Record):
     __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
-        return self.names, tuple(map(_cell_content, self.owner))
-
-    def unchanged(self) -> bool:
-        try:
-            return all(map(is_, map(_content, self.owner), self.values))
-        except ValueError:  # an empty cell
-            return all(map(is_, map(_cell_content, self.owner), self.values))
+        return self.names, tuple(map(cell_content, self.owner))
 
     def place(self, k: Any) -> tuple[int, Any]:
         return id(self.owner[k]), None
@@ -390,33 +368,14 @@ class CellsRecord(Record):
         return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
 
 
-def _cell_content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
 class VariablesRecord(Record):
     """The record of global variables: ``owner`` is the dict of a Python module, ``names`` are those in the code of functions."""
 
-    __slots__ = ("_getter",)
-
-    _getter: Any
+    __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
-        get = self.owner.get
+        get = (self.owner if isinstance(self.owner, dict) else vars(self.owner)).get
         return self.names, tuple([get(name, MISSING) for name in self.names])
-
-    def unchanged(self) -> bool:
-        try:
-            values = self._getter(self.owner)
-        except AttributeError:
-            self._getter = itemgetter(*self.names, self.names[0])  # with one name it would return no tuple
-            return self.unchanged()
-        except KeyError:
-            return False
-        return all(map(is_, values, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
@@ -425,14 +384,10 @@ class VariablesRecord(Record):
         return [("variable", self.owner, name, value) for name, value in zip(self.names, self.values, strict=True)]
 
 
-class ClassRecord(Record):
+class ClassRecord(VariablesRecord):
     """The record of the attributes and methods of a class that functions read through its name or its instances."""
 
     __slots__ = ()
-
-    def read(self) -> tuple[tuple, tuple]:
-        attributes = vars(self.owner)
-        return self.names, tuple([attributes.get(name, MISSING) for name in self.names])
 
     def put(self, k: int, value: Any) -> None:
         if value is not MISSING:
