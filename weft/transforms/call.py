@@ -8,7 +8,7 @@ function needs the value itself (as a shape, in a format): then it is pinned to 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,14 +29,6 @@ from weft.transforms.tree import Structure, has_structure
 
 NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
 PLAIN = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
-
-
-class Objects(NamedTuple):
-    """The static leaves of a call, the key of each, and the content of the objects among them."""
-
-    leaves: tuple[Any, ...]
-    statics: tuple[Any, ...]
-    content: StaticKey
 
 
 class Call:
@@ -86,18 +78,18 @@ class Call:
 
     def _content(self, jitted: Any, reached: StaticKey, fixed: Sequence[Any]) -> StaticKey:
         """Return the content of the objects among the arguments: the last call's if objects and structure are the same."""
-        before: Objects | None = jitted.objects
+        leaves, keys, content = jitted.objects or ((), (), None)
         static = tuple([x if is_static(x) else None for x in (*self.leaves, *fixed)])
-        if before is not None and before.content.base is reached and len(before.leaves) == len(static):
-            if all(map(_is_same_leaf, before.leaves, static)) and before.content.refresh():
-                keys = zip(self.leaves, before.statics, strict=True)
-                self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in keys]
-                return before.content
+        if content is not None and content.base is reached and len(leaves) == len(static):
+            if all(map(_is_same_leaf, leaves, static)) and content.refresh():
+                pairs = zip(self.leaves, keys, strict=True)
+                self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in pairs]
+                return content
         content = StaticKey(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*extra_keys)
-        jitted.objects = Objects(static, tuple(self.statics), content)
+        jitted.objects = static, tuple(self.statics), content
         return content
 
     def key(self, states: Collection[int], moving: Collection[int]) -> Any:
@@ -137,10 +129,6 @@ class Call:
     def named(self) -> list[Any]:
         """Return a unique name for each value: its place and the path into its tuple."""
         return [(record.place(k), indices) for record, k, indices in self.content.places()]
-
-    def places(self) -> dict[Any, tuple[int, Any]]:
-        """Map each place to the number of its record and the number of the value in the record."""
-        return {record.place(k): (n, k) for n, record in enumerate(self.content.records) for k in range(len(record.values))}
 
 
 class State:

@@ -135,7 +135,7 @@ def _leaf_cause(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> C
     if isinstance(leaf, Array):
         was, is_ = _array_text(old), _array_text(new)
         if not was or not is_:
-            return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
+            return Cause(f"what shares memory with {name}", "", "", "Let it share memory with the same arrays at each call.")
         if was == is_:
             return Cause(f"the memory layout of {name}", "", "", "Give it arrays of one layout, by `copy()` where they differ.")
         property_ = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
@@ -185,7 +185,7 @@ def _owner_cause(record: Record, owners: Mapping[int, str], before: tuple[type, 
         return Cause(f"the content of {name}", "", "", "It is a constant of the program: make it a wf.array.")
     fresh = [repr(n) for n in new if n not in old] or [repr(n) for n in old if n not in new]
     advice = f"Set them before the first call ({', '.join(fresh[:3])})." if fresh else "Keep their order."
-    return Cause(f"which names {name} holds", "", "", advice)
+    return Cause(f"the set of names in {name}", "", "", advice)
 
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:

@@ -1,12 +1,13 @@
-"""Entry: a traced and compiled call, and the fast path through it.
+"""CompiledCall: a traced and compiled call, and the fast paths through it.
 
-A warm call compares the current state with lists prepared by the call before, one C-level comparison for all captured cells:
-their nodes are those of the last call, the nodes to be written have no other references, the Program wrote in place.
-Each node has a buffer of its own, so every reference to a content is a reference to its node, and a node's reference count
-shows whether its buffer may be donated.
+The second call with plain arrays makes a table that describes arguments, result and captured cells to the device; later calls run
+without Python until a guard fails. Calls that write run in Python. They compare the current state with lists prepared by the call
+before, one C-level comparison for all captured cells: their nodes are those of the last call, the nodes to be written have no
+other references, the Program wrote in place. Each node has a buffer of its own, so every reference to a content is a reference to
+its node, and a node's reference count shows whether its buffer may be donated.
 
-Results that share memory share it as without jit; parts of which nobody can see that they are one array are arrays of their
-own. NumPy arguments are copied in, and get what was written to them after the call.
+Results that share memory share it as without jit. Results that overlap no other result and whose common array is gone become
+arrays of their own. NumPy arguments are copied in, and get what was written to them after the call.
 """
 
 from __future__ import annotations
@@ -23,31 +24,33 @@ import numpy as np
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
 from weft.array.shapes import lies
-from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
+from weft.devices.native_protocols import WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.cell import VIEW_READS
 from weft.runtime.context import CONTEXT
-from weft.runtime.execute import here
-from weft.transforms import fast_call
 from weft.transforms.call import settings
 from weft.transforms.content import StaticKey
 from weft.transforms.object_state import ObjectState
 from weft.transforms.records import Record
 from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
-from weft.transforms.tree import structure_changed, unflatten
+from weft.transforms.tree import Structure, structure_changed, unflatten
 
 MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
 _NONE: Mapping[int, Array] = {}
+_NOTHING: dict[str, Any] = {}
+_installed: set[type] = set()
 _node_of = attrgetter("_node")
 _WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
-    """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of an
-    Entry."""
+    """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of a
+    CompiledCall."""
     lists = [[node] * 3 for node in [Node(INPUT, (), {}, (), None)]]  # type: ignore[arg-type]
     return next(map(getrefcount, lists[0]))
 
@@ -74,7 +77,6 @@ class CompiledCall:
         "_tape_results",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
-        "_inputs",
         # the run; the cells that it changes, and whether their buffers may be donated
         "_run", "_warm", "_watched", "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
         "_state_buffers", "_state_start",
@@ -110,12 +112,18 @@ class CompiledCall:
         self._cells = list(traced.captured)
         self._fixed_nodes = traced.fixed
         self._fixed = [n.value for n in traced.fixed]
-        self._inputs = len(graph.inputs)
         self._start = len(traced.arrays) + len(traced.scalars)
         self._structure = traced.structure
         self.tree: Any = None if isinstance(structure, int) else structure[0]
         static = self.tree is not None and structure[1]
-        self._guard(graph.inputs, leaves, moving)
+        specs: dict[int, Any] = {
+            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
+            for k, n in zip(self._arrays, graph.inputs, strict=False)
+        }
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is float or is_static(leaf):
+                specs[k] = (_NUMBER, type(leaf), None) if k in moving else (_SAME, leaf, None)
+        self._specs: tuple[Any, ...] = tuple([specs.get(k) for k in range(len(leaves))])
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned
@@ -169,17 +177,6 @@ class CompiledCall:
             (same, j, end if same else ((end[0][0], now.get(id(end[0][1]), end[0][1])), end[1])) for same, j, end in self._derived
         ]
 
-    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
-        specs: dict[int, Any] = {
-            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
-            for k, n in zip(self._arrays, inputs, strict=False)
-        }
-        arguments: list[Any] = []
-        for k, leaf in enumerate(leaves):
-            fixed = type(leaf) is float or is_static(leaf)
-            arguments.append(specs.get(k) if not fixed else (_NUMBER, type(leaf), None) if k in moving else (_SAME, leaf, None))
-        self._specs = tuple(arguments)
-
     def _prepare_state(self, traced: TracedCall) -> None:
         """Prepare the lists of captured cells that the Program writes, in the order of their outputs."""
         self._nodes = [cell._node for cell in self._cells]
@@ -198,7 +195,7 @@ class CompiledCall:
         self._keep = None
         if self._state:
             own = {self._start + i for i, _ in self._state}
-            self._keep = [i not in own for i in range(self._inputs)]
+            self._keep = [i not in own for i in range(len(traced.graph.inputs))]
         self._expected_counts, self._followed = [_FREE] * len(self._state), -1
         self._gather()
 
@@ -242,13 +239,29 @@ class CompiledCall:
             return None
         cached, records = self._warm, self.held.content.records
         if cached is None or not cached.serves(program, structures, self._nodes) or records is not self._watched:
-            specs = [None if s[0] is _NUMBER else (s[1],) if s[0] is _SAME else s for s in self._specs]
-            cells = list(zip(self._cells, self._nodes, strict=True))
-            places = (self._arrays, self._scalars)
-            rows = [row for rows in watch for row in rows or ()]
             self._watched = records
-            self._warm = cached = fast_call.table(run, structures, rows, specs, places, cells, self._fixed, self._single[1:])
+            self._warm = cached = self._table(run, structures, [row for rows in watch for row in rows or ()])
         return cached
+
+    def _table(self, run: Run, structures: int, watch: Sequence[WatchRow]) -> WarmTable | None:
+        """Return the table, None if the device makes no warm calls. watch : comparisons that detect changed contents"""
+        device = execute.device()
+        if not isinstance(device, WarmCalls):
+            return None
+        arguments = [
+            ("float", None, None) if s[0] is _NUMBER
+            else ("same", s[1], None) if s[0] is _SAME
+            else ("array" if s[2] is ndarray else "value", *s[:2])
+            for s in self._specs
+        ]
+        inputs = [
+            *[("array", k, None) for k in self._arrays], *[("number", k, None) for k in self._scalars],
+            *[("cell", cell, node) for cell, node in zip(self._cells, self._nodes, strict=True)],
+            *[("fixed", value, None) for value in self._fixed],
+        ]
+        _, shape, dtype, kind = self._single
+        node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
+        return device.warm_table(run, structures, watch, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))
 
     def fast(self, args: Sequence[Any]) -> Any:
         """Run with these Arrays and numbers, or return MISS if anything differs from the compiled call."""
@@ -257,7 +270,7 @@ class CompiledCall:
             return MISS
         run: Any = self._run
         if DEVICE_OF_BUFFER_TYPE:
-            run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
+            run = self._bring([arg for arg in args if isinstance(arg, Array)])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
             if type(arg) is not spec[2]:
@@ -353,7 +366,7 @@ class CompiledCall:
             run = self._run.brought(nodes)
         else:
             run = self._run
-            here(nodes)
+            execute.here(nodes)
         self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
         return run
@@ -418,16 +431,13 @@ class CompiledCall:
 
     def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """Return the nodes of the inputs that are also results, which share them."""
-        return {k: self._node(k, cells, inputs) for k in self._returned_inputs}
-
-    def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
-        """Return the node of input ``k``."""
-        if k < len(self._arrays):
-            return cells[self._arrays[k]].node
-        if k < self._start:
-            return as_node(inputs[k], self._scalar_dtypes[k - len(self._arrays)])
-        k -= self._start
-        return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
+        first, state = len(self._arrays), (*self._nodes, *self._fixed_nodes)
+        return {
+            k: cells[self._arrays[k]].node if k < first
+            else as_node(inputs[k], self._scalar_dtypes[k - first]) if k < self._start
+            else state[k - self._start]
+            for k in self._returned_inputs
+        }
 
     def _pack(
         self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], nodes: dict[int, Node],
@@ -466,3 +476,12 @@ def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs
     if node is None:
         node = nodes[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
     return node
+
+
+def install(cls: type, slow: Callable[..., Any]) -> None:
+    """Replace ``cls.__call__`` by the device's native call, which calls ``slow`` if the table in ``_warm`` does not fit."""
+    device = execute.device()
+    if cls not in _installed and isinstance(device, WarmCalls):
+        _installed.add(cls)
+        world = WarmCallContext(CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
+        device.install_warm_calls(cls, "_warm", world)

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from importlib.util import resolve_name
 from typing import Any
 
@@ -49,27 +49,15 @@ class StaticKey:
     moving : numbers of the values that are run-time numbers from the first call on
     """
 
-    __slots__ = (
-        "_base_values", "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package",
-        "_records", "_seen", "_skipped", "_stores", "_untold", "_variables", "_words", "base", "count", "held", "key", "moving",
-        "numbers", "records", "untold", "values",
-    )
-
     def __init__(
         self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", base: StaticKey | None = None,
     ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
         self.base = base
-        self._cells_of_values: dict[int, int] | None = None
-        self._keys_of_values: dict[frozenset[int], Hashed] = {}
         self._records: list[records.Record] = []  # without those of ``base``
-        self.records: Sequence[records.Record] = self._records
-        self.values: tuple[Any, ...] = ()
         self.moving: frozenset[int] = frozenset()
-        self.numbers = False
         self.count = Structure.count
-        self.untold: Sequence[records.Record] = ()
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
@@ -80,6 +68,7 @@ class StaticKey:
         self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user, by id
         self._words: set[str] = set() if words is None else words
         self._stores: set[str] = set()  # names of attributes that functions may set
+        self._update_values()
 
     def of(self, x: Any, deep: bool = True) -> Any:
         """Return the key of ``x``: constants by value, functions by code, objects by class and structure, Arrays by identity.
@@ -283,10 +272,11 @@ class StaticKey:
 
     def _update_values(self) -> None:
         """Update the values and what depends on them. The values come first: another thread may be reading."""
-        self._cells_of_values, self._keys_of_values = None, {}
         base = self.base
+        self._cells_of_values: dict[int, int] | None = None
+        self._keys_of_values: dict[frozenset[int], Hashed] = {}
         self._base_values = () if base is None else base.values
-        self.values = (*self._base_values, *[x for record in self._records for x in record.leaves()])
+        self.values: tuple[Any, ...] = (*self._base_values, *[x for record in self._records for x in record.leaves()])
         self.numbers = not RUN_TIME_TYPES.isdisjoint(map(type, self.values))
         self._untold = self.untold = [record for record in self._records if not record.told]
         self.records = self._records
@@ -312,7 +302,7 @@ class StaticKey:
         if base is not None and not base.refresh():
             return False
         if count != self.count or not all([record.unchanged() for record in self._untold]):
-            current: list[records.Record | None] = [
+            current: list[Any] = [
                 record if (record.told and count == self.count) or record.unchanged() else record.renewed()
                 for record in self._records
             ]

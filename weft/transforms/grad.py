@@ -60,6 +60,7 @@ class _Argument:
                 node = as_node(leaf)
                 fresh = bind(_IDENTITY, node)
                 if id(leaf) in in_modules:
+                    assert isinstance(leaf, Array)
                     fresh_nodes[id(leaf)] = fresh
                     self.swapped.append((leaf, node, fresh))
                 else:

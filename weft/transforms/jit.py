@@ -20,11 +20,10 @@ from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
-from weft.transforms import fast_call
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
 from weft.transforms.call import Call, Numbers, numbers_of
 from weft.transforms.causes import RetraceCauses, leak_warning
-from weft.transforms.compiled_call import MISS, CompiledCall
+from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
@@ -41,7 +40,7 @@ class Jitted:
 
     __slots__ = ("__dict__", "__weakref__", "_warm")
 
-    _warm: Any  # the table of the native call (see ``fast_call.py``), or None
+    _warm: Any  # the table of the native call (see ``compiled_call.py``), or None
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -50,11 +49,11 @@ class Jitted:
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
-        self._entries = BoundedCache(KINDS)  # lists of Entry
+        self._entries = BoundedCache(KINDS)  # lists of CompiledCall
         self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
         self._reached: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
-        self.objects: Any = None  # ``Objects`` of the last call with objects among its arguments
+        self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
         self.skipped: dict[int, Any] = {}  # by id: lists and dicts in variables that grow while the function is traced
         self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls have left arrays behind
         self._warned = False
@@ -66,7 +65,7 @@ class Jitted:
         self._numbers = BoundedCache(KINDS)  # by ``Call.kind`` and leaf types: Numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function. ``fast_call.install`` puts a native method here, which calls this one if its table does not fit."""
+        """Call the function. ``install`` puts a native method here, which calls this one if its table does not fit."""
         if not CONTEXT.transform_depth:
             count, recent = Structure.count, self._recent
             for entry in recent:
@@ -158,7 +157,7 @@ class Jitted:
         materialise([cell._node for cell in traced.captured])
         run = _run_of(traced)
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
-        fast_call.install(Jitted, _slow)
+        install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
         assert out is not MISS
@@ -207,9 +206,10 @@ class Jitted:
         reduced = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
         values = {name: k for k, name in enumerate(reduced.named())}
-        records, places = call.content.records, reduced.places()
+        records, now = call.content.records, reduced.content.records
+        places: dict[Any, Any] = {record.place(k): (n, k) for n, record in enumerate(now) for k in range(len(record.values))}
         sets = [records[n].place(k) for n, k in traced.sets]
-        owners = {id(record.owner): n for n, record in enumerate(reduced.content.records)}
+        owners = {id(record.owner): n for n, record in enumerate(now)}
         places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
                    and (owner, name) not in places}
         if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):

@@ -10,12 +10,15 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft.array import Array
+from weft.devices.base import WarmCalls
+from weft.devices.native_protocols import WatchRow
+from weft.runtime import execute
 from weft.runtime.traced_int import TRACED_TYPES, Tape
-from weft.transforms import fast_call, records
+from weft.transforms import records
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import MISSING
 
@@ -79,19 +82,13 @@ class Swap:
 @contextmanager
 def swapped(contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
     """Context manager: replace the constants ``moving`` by run-time numbers."""
-    lock, swap = _SWAPPING[0], None
-    if moving:
-        lock.acquire()
-    try:
+    with _SWAPPING[0] if moving else nullcontext():
         swap = Swap(contents, moving, tape, first)
-        yield swap
-    except BaseException:
-        if swap is not None:
+        try:
+            yield swap
+        except BaseException:
             swap.restore()
-        raise
-    finally:
-        if moving:
-            lock.release()
+            raise
 
 
 class ObjectState:
@@ -128,7 +125,7 @@ class ObjectState:
 
     def settle(self) -> None:
         """Replace the checks by native ones. Called when the content has not changed from one call to the next."""
-        self.checks, self.settled = fast_call.checks(self.content.untold), True
+        self.checks, self.settled = _checks(self.content.untold), True
 
     def refresh(self) -> bool:
         """Read changed contents again. Return False if they need another program."""
@@ -178,3 +175,17 @@ class ObjectState:
 def _is_replaceable(a: Any, b: Any) -> bool:
     """Return whether one array may replace another without another trace."""
     return type(a) is type(b) and a._base is None and b._base is None and records.key_of(a) == records.key_of(b)
+
+
+def _checks(contents: Sequence[records.Record]) -> list[Callable[[], bool]]:
+    """Return functions that check that the records are unchanged: one native function for all that the device can compare."""
+    device = execute.device()
+    rows: list[WatchRow] = []
+    functions = []
+    for record in contents:
+        comparisons = record.watch() if isinstance(device, WarmCalls) else None
+        if comparisons is None:
+            functions.append(record.unchanged)
+        else:
+            rows += comparisons
+    return [device.watched(rows), *functions] if rows and isinstance(device, WarmCalls) else functions

@@ -94,8 +94,6 @@ class Rebinding:
 
         Raise TraceError for a value that a loop cannot carry.
         """
-        if not self._records:
-            return False
         before_counts = len(self.starts), len(self.numbers)
         with_placeholders = {n for n, _ in self._placed}
         for n, record in enumerate(self._records):

@@ -100,7 +100,6 @@ class Record:
 
     told: ClassVar[bool] = False  # whether changes of the owner raise ``Structure.count``
     writable: ClassVar[bool] = True  # whether single values can be set
-    __slots__ = ("deep", "names", "owner", "paths", "values")
 
     def __init__(
         self, owner: Any, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = (), deep: bool = True,
@@ -169,8 +168,6 @@ class Record:
 
 
 class DictRecord(Record):
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return tuple(self.owner), tuple(self.owner.values())
 
@@ -189,8 +186,6 @@ class DictRecord(Record):
 
 class ListRecord(Record):
     """The record of a list or a deque."""
-
-    __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
@@ -213,8 +208,6 @@ class SetRecord(Record):
     """The record of a set. Its items are not leaves, because a single item cannot be replaced."""
 
     writable = False
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
 
@@ -223,8 +216,6 @@ class BufferRecord(Record):
     """The record of a NumPy array or a bytearray: a digest of its bytes."""
 
     writable = False
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         x = self.owner
         return (), (bytes(x) if isinstance(x, bytearray) else hashlib.sha1(x.tobytes()).digest(),)
@@ -239,8 +230,6 @@ class BufferRecord(Record):
 class ItemsRecord(Record):
     """The record of a NumPy array of Python objects."""
 
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner.ravel().tolist())
 
@@ -254,8 +243,6 @@ class ObjectRecord(Record):
     words : attribute names in the code of the function and its callees; other attributes are not recorded. None: all are
     every : the names of all attributes
     """
-
-    __slots__ = ("every", "words")
 
     def __init__(self, owner: Any, *read: Any, words: Collection[str] | None = None) -> None:
         super().__init__(owner, *read)
@@ -315,8 +302,6 @@ class ModuleRecord(ObjectRecord):
     """The record of a module, whose changes raise ``Structure.count``: all attributes except constants that no code names."""
 
     told = True
-    __slots__ = ()
-
     def counts(self, name: str, value: Any) -> bool:
         return super().counts(name, value) or not _is_constant(value)
 
@@ -338,8 +323,6 @@ _FIRST = 8
 class OptimizerRecord(ModuleRecord):
     """The record of the attributes that an object's method ``__structure__`` names, whose changes raise ``Structure.count``."""
 
-    __slots__ = ()
-
     def added(self) -> list[str]:
         return []
 
@@ -350,8 +333,6 @@ class OptimizerRecord(ModuleRecord):
 
 class CellsRecord(Record):
     """The record of closure variables: ``owner`` is a tuple of cells, ``names`` their names."""
-
-    __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
         return self.names, tuple(map(cell_content, self.owner))
@@ -371,8 +352,6 @@ class CellsRecord(Record):
 class VariablesRecord(Record):
     """The record of global variables: ``owner`` is the dict of a Python module, ``names`` are those in the code of functions."""
 
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         get = (self.owner if isinstance(self.owner, dict) else vars(self.owner)).get
         return self.names, tuple([get(name, MISSING) for name in self.names])
@@ -386,8 +365,6 @@ class VariablesRecord(Record):
 
 class ClassRecord(VariablesRecord):
     """The record of the attributes and methods of a class that functions read through its name or its instances."""
-
-    __slots__ = ()
 
     def put(self, k: int, value: Any) -> None:
         if value is not MISSING:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
-from weft.array.convert import as_node
+from weft.array.convert import as_node, numpy_node
 from weft.array.shapes import lies
 from weft.array.views import ViewPath, map_starts, overlap
 from weft.array.weak_scalar import tape_number
@@ -92,18 +92,21 @@ class TracedCall:
         return None if self.survivors else before_of
 
 
-@dataclass(slots=True)
 class ResultSpec:
     """The ends of a traced call, found while its Arrays are alive. :meth:`settled` completes them.
 
     shows : the node of each result, or the result itself if it is not an array of the trace
     """
 
-    ends: list[End] = field(default_factory=list)
-    shows: list[Any] = field(default_factory=list)
-    _first: dict[int, int] = field(default_factory=dict)  # id of an Array -> its first result
-    _views: dict[int, list[tuple[int, ViewPath]]] = field(default_factory=dict)  # id of a cell made inside -> its views
-    _bases: dict[int, Node] = field(default_factory=dict)  # the nodes of these cells
+    def __init__(self, results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> None:
+        """handles : id of a leaf passed to the function -> its number. owners : id of the cell that such a leaf shows -> the end
+        of that cell"""
+        self._handles, self._owners, self._inner = handles, owners, inner
+        self._first: dict[int, int] = {}  # id of an Array -> its first result
+        self._views: dict[int, list[tuple[int, ViewPath]]] = {}  # id of a cell made inside -> its views
+        self._bases: dict[int, Node] = {}  # the nodes of these cells
+        rows = [self._end(result, k) for k, result in enumerate(results)]
+        self.ends, self.shows = [end for end, _ in rows], [node for _, node in rows]
 
     def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
         """Return the ends of the results, followed by ends for arrays that are not results but whose memory results share, and
@@ -120,6 +123,37 @@ class ResultSpec:
             for k, path in views:
                 ends[k] = ("view", (("same", at[key]), path))
         return ends, {key: at[key] for key in alive if key in at}
+
+    def _end(self, result: Any, k: int) -> tuple[End, Any]:
+        """Return the end of result ``k``, and what it shows."""
+        handles, owners, inner = self._handles, self._owners, self._inner
+        if not isinstance(result, Array):
+            if isinstance(result, np.ndarray):
+                node = as_node(result)
+                return ("node", node), node
+            if type(result) in TRACED_TYPES and result.tape.open:
+                return ("leaf", result.slot), result.value  # computed by Python at each call
+            return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
+        if id(result) in handles and not result.weak:
+            return ("leaf", handles[id(result)]), result.node
+        first = self._first.setdefault(id(result), k)
+        if first != k:
+            return ("same", first), result.node
+        base = result._base
+        path = () if base is None else map_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
+        if base is None:
+            if result.weak:  # the float64 number it is
+                return ("node", result._node), result._node
+            if inner.owns(result):
+                return ("node", result.node), result.node
+            return ("static", result), result
+        if id(base) in owners:
+            return ("view", (owners[id(base)], path)), result.node
+        if not inner.owns(base):
+            return (("view", (("static", base), path)) if inner.owns(result) else ("static", result)), result.node
+        self._views.setdefault(id(base), []).append((k, path))
+        self._bases[id(base)] = base.node
+        return ("node", result.node), result.node
 
 
 def needs_numbers(ends: Sequence[End], leaves: int) -> bool:
@@ -163,52 +197,6 @@ def _is_object(x: Any) -> bool:
     return is_module(x) or (not dataclasses.is_dataclass(x) and (has_structure(x) or has_content(x)))
 
 
-def describe_results(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> ResultSpec:
-    """Return the end of each result.
-
-    handles : id of a leaf passed to the function -> its number
-    owners : id of the cell that such a leaf shows -> the end of that cell
-    """
-    ends = ResultSpec()
-    for k, result in enumerate(results):
-        end, node = _end(result, handles, owners, inner, ends, k)
-        ends.ends.append(end)
-        ends.shows.append(node)
-    return ends
-
-
-def _end(
-    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, ends: ResultSpec, k: int,
-) -> tuple[End, Any]:
-    if not isinstance(result, Array):
-        if isinstance(result, np.ndarray):
-            node = as_node(result)
-            return ("node", node), node
-        if type(result) in TRACED_TYPES and result.tape.open:
-            return ("leaf", result.slot), result.value  # computed by Python at each call
-        return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
-    if id(result) in handles and not result.weak:
-        return ("leaf", handles[id(result)]), result.node
-    first = ends._first.setdefault(id(result), k)
-    if first != k:
-        return ("same", first), result.node
-    base = result._base
-    path = () if base is None else map_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
-    if base is None:
-        if result.weak:  # the float64 number it is
-            return ("node", result._node), result._node
-        if inner.owns(result):
-            return ("node", result.node), result.node
-        return ("static", result), result
-    if id(base) in owners:
-        return ("view", (owners[id(base)], path)), result.node
-    if not inner.owns(base):
-        return (("view", (("static", base), path)) if inner.owns(result) else ("static", result)), result.node
-    ends._views.setdefault(id(base), []).append((k, path))
-    ends._bases[id(base)] = base.node
-    return ("node", result.node), result.node
-
-
 def _any_overlap(node: Node, paths: Sequence[ViewPath]) -> bool:
     """Return whether any two of these views of one array overlap."""
     return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])
@@ -245,14 +233,8 @@ def is_static(leaf: Any) -> bool:
 
 
 def trace(
-    f: Callable,
-    leaves: list[Any],
-    rebuild: Callable[[list[Any]], tuple[tuple, dict]],
-    states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (),
-    collect: bool = True,
-    moving: Collection[int] = (),
-    records: Sequence[Record] = (),
+    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
+    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (), records: Sequence[Record] = (),
 ) -> TracedCall:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not executed.
@@ -315,7 +297,7 @@ def trace(
         del changes
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
-        ends_record = describe_results(results, numbers, owners, inner)
+        ends_record = ResultSpec(results, numbers, owners, inner)
         kinds: list[type] = [_result_type(r) for r in results]
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
@@ -449,8 +431,6 @@ def materialise_argument(array: Any) -> Array:
     elif node.op is not SCALAR:
         return array
     if node.op is SCALAR:
-        from weft.array.convert import numpy_node
-
         content = numpy_node(np.asarray(node.value, node.dtype.numpy))
         if isinstance(array, Scalar):
             array._node = content

@@ -210,7 +210,7 @@ def _build_leaf(leaves: Iterator[Any], made: dict[int, Any]) -> Any:
     return next(leaves)
 
 
-def _build_object(kind: type, number: int, parts: Mapping[str, Build]) -> Build:
+def _build_object(kind: Any, number: int, parts: Mapping[str, Build]) -> Build:
     def build(leaves: Iterator[Any], made: dict[int, Any]) -> Any:
         out = made[number] = kind.__new__(kind)
         for name, part in parts.items():
@@ -236,11 +236,11 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
     numbers: dict[int, int] = {}  # by id of an object made by the function
 
     def part_of(x: Any, inside: bool) -> Build:
-        number = numbers.get(id(x))  # only the function of a constant may refer to ``x``: it may hold arrays of the trace
-        if number is not None:
-            return lambda leaves, made: made[number]
-        if is_made(x):
-            number = numbers[id(x)] = len(numbers)
+        known = id(x) in numbers
+        if known or is_made(x):  # no function but that of a constant may refer to ``x``, which may hold arrays of the trace
+            number = numbers.setdefault(id(x), len(numbers))
+            if known:
+                return lambda leaves, made: made[number]
             return _build_object(type(x), number, {name: part_of(value, True) for name, value in attributes_of(x).items()})
         if is_container(x) and (modules or not is_module(x)):
             items, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
