@@ -252,12 +252,14 @@ class StaticKey:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for owners, name, value in reach.find_attributes(cls, self._words):
-                for owner in owners:
-                    self._note(records.ClassRecord(owner), name)
+            for _, _, value in reach.find_attributes(cls, self._words):
                 for method in reach.functions_in(value):
                     if id(method) not in methods:
                         methods[id(method)] = self.of(method)
+            # afterwards, so that the order of the names does not depend on which words were known before
+            for owners, name, _ in reach.find_attributes(cls, self._words):
+                for owner in owners:
+                    self._note(records.ClassRecord(owner), name)
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
                     self._note(records.ClassRecord(cls), name)
