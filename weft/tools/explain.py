@@ -138,7 +138,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
     machines = compared() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
     free_bytes = {} if CONTEXT.placement is CONTEXT.device else rooms(machines)
-    array_places = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
+    array_places = _arrays(traced, jitted.flat(args, kwargs)[0]) if len(machines) > 1 else ()
     decision = choose(program, machines, array_places, free_bytes, len(traced.arrays)) if len(machines) > 1 else None
     device = execute.device()
     launches = tuple([device.launches_of(c.kernel) for c in calls(program)]) if isinstance(device, Launches) else ()
