@@ -94,7 +94,7 @@ class _Texts:
         if getattr(self._device, "driver", None) is None:
             compiled(launch, self._capability)
         else:
-            self._device.code(launch, 16)
+            self._device.codes.loaded(launch, 16)
 
     def close(self) -> None:
         if self._pool is not None:

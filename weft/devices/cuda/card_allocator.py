@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cuda.driver import Driver, OutOfMemory
+from weft.devices.cuda.nvidia import NvidiaDriver, OutOfMemory
 from weft.devices.faults import ForeignBuffer, OutOfDeviceMemory
 from weft.errors import format_bytes
 from weft.graph.node import Node
@@ -65,7 +65,7 @@ class EndWhenDone:
     end : function that ends one object
     """
 
-    def __init__(self, driver: Driver, end: Callable[[Any], None]) -> None:
+    def __init__(self, driver: NvidiaDriver, end: Callable[[Any], None]) -> None:
         self._driver, self._end = driver, end
         self._new: deque[Any] = deque()
         self._waiting: deque[tuple[Any, Any]] = deque()  # (mark, object)
@@ -89,7 +89,7 @@ class CardAllocator:
     memory_class : the class of its pieces
     """
 
-    def __init__(self, driver: Driver, memory_class: type[CardMemory]) -> None:
+    def __init__(self, driver: NvidiaDriver, memory_class: type[CardMemory]) -> None:
         self._driver, self._memory_class = driver, memory_class
         self._freed: deque[Piece] = deque()
         self.borrowed = EndWhenDone(
@@ -202,7 +202,7 @@ PIECE_BYTES = 4 << 20  # bytes of a pinned piece
 class Staging:
     """Copies between the host and one card. Call it under the device's lock."""
 
-    def __init__(self, driver: Driver, piece: int = PIECE_BYTES) -> None:
+    def __init__(self, driver: NvidiaDriver, piece: int = PIECE_BYTES) -> None:
         self._driver, self._piece, self._turn = driver, piece, 0
         self._pieces: list[tuple[int, np.ndarray]] = []
         self._marks: list[Any] = [None, None]

@@ -13,8 +13,8 @@ from weft.devices.cuda.adapter import Code, job, toolchain
 from weft.devices.cuda.adapter import compiled as compiled_by_triton
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Pool, SlowCompileNotice
-from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_parameters import Layout, compiled_sizes, layout
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.process.bounded_cache import BoundedCache
 
 MAX_LOADED = 1000  # functions that stay loaded after the last program that uses them
@@ -45,8 +45,8 @@ class CodeStore:
     """
 
     def __init__(
-        self, driver: Driver, gone: Callable[[Any], None], cache: Cache | None = None, compiler: Compiler = compiled_by_triton,
-        pool: Pool | None = None,
+        self, driver: NvidiaDriver, gone: Callable[[Any], None], cache: Cache | None = None,
+        compiler: Compiler = compiled_by_triton, pool: Pool | None = None,
     ) -> None:
         self._driver, self._gone, self._compiler, self._cache, self._pool = driver, gone, compiler, cache, pool
         self._loaded = BoundedCache(MAX_LOADED)

@@ -189,7 +189,7 @@ class _Recorder:
             if previous is not None:
                 launch = launch.stopping()
             run_time_numbers = {k: (numbers[k].position, form) for k, form in enumerate(call.kernel.scalars)}
-            start = _start(launch, where, self._latest, run_time_numbers)
+            start = start_of(launch, where, self._latest, run_time_numbers)
             if launch.others is not None:
                 start = replace(start, others=partial(_starts, launch, where, self._latest, run_time_numbers))
             self._append(start)
@@ -202,7 +202,7 @@ class _Recorder:
         return place
 
 
-def _start(
+def start_of(
     launch: Launch, where: dict[Any, SymbolicAddress], record: SymbolicAddress | None, numbers: dict[int, tuple[int, Any]]
 ) -> Start:
     """Return a launch on symbolic memory. record: of index checks; numbers: the kernel's scalars -> (input, format)."""
@@ -218,7 +218,7 @@ def _start(
 
 
 def _starts(launch: Launch, *arguments: Any) -> tuple[Start, ...]:
-    return tuple([_start(other, *arguments) for other in launch.alternatives])
+    return tuple([start_of(other, *arguments) for other in launch.alternatives])
 
 
 def restoring(record: SymbolicAddress, source: SymbolicAddress, target: SymbolicAddress, nbytes: int) -> Start:
