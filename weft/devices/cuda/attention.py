@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import across
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import axes_of, each

@@ -92,9 +92,7 @@ class CardAllocator:
     def __init__(self, driver: NvidiaDriver, memory_class: type[CardMemory]) -> None:
         self._driver, self._memory_class = driver, memory_class
         self._freed: deque[Piece] = deque()
-        self.borrowed = EndWhenDone(
-            driver, lambda owner: None
-        )  # owners of borrowed memory, kept while the card may be reading it
+        self.borrowed = EndWhenDone(driver, lambda owner: None)  # owners of memory that the card may be reading
         self.odd = False  # whether any borrowed memory is not aligned to 16 bytes
         self._kept: dict[int, list[int]] = {}
         self._live: Counter[int] = Counter()  # size -> number of pieces in use
@@ -176,9 +174,8 @@ class CardAllocator:
         other_bytes = max(0, self._driver.total - free - self.held)
         return (
             f"{self._driver.name} has no {format_bytes(nbytes)} left of its {format_bytes(self._driver.total)}: arrays of "
-            f"this process hold "
-            f"{format_bytes(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
-            f"{f', among them {arrays}' if arrays else ''}, other programs hold "
+            f"this process hold {format_bytes(self.held)} in {sum(live.values())} pieces"
+            f"{f' (the largest: {largest})' if largest else ''}{f', among them {arrays}' if arrays else ''}, other programs hold "
             f"{format_bytes(other_bytes)}, and {format_bytes(free)} are free, perhaps in smaller pieces"
         )
 

@@ -59,7 +59,10 @@ class CodeStore:
         with self._lock:
             code = self._loaded.get(key)
             if code is None:
-                code = self._load(launch, self._find_or_compile(launch, aligned))
+                found = self._read_disk(launch, aligned)
+                if found is None:
+                    found = self._store(launch, aligned, self._compiler(launch, self._driver.capability, aligned))
+                code = self._load(launch, found)
                 self._loaded.put(key, code)
         return code
 
@@ -133,10 +136,6 @@ class CodeStore:
         if code.scratch:
             raise RuntimeError(f"compiled code requires {code.scratch} bytes of scratch memory, and weft's launches provide none")
         return LoadedCode(self._driver.load(code), code, where, self._gone)
-
-    def _find_or_compile(self, launch: Launch, aligned: int) -> Code:
-        code = self._read_disk(launch, aligned)
-        return self._store(launch, aligned, self._compiler(launch, self._driver.capability, aligned)) if code is None else code
 
     def _name(self, launch: Launch, aligned: int) -> str:
         """Return the name of the code on disk."""

@@ -137,11 +137,7 @@ class _Recorder:
     """A Worker that records the steps: see ``weft.devices.steps``."""
 
     def __init__(
-        self,
-        printed: Callable[[Kernel], PrintedKernel],
-        scratch: SymbolicAddress,
-        records: SymbolicAddress,
-        shared: set[int],
+        self, printed: Callable[[Kernel], PrintedKernel], scratch: SymbolicAddress, records: SymbolicAddress, shared: set[int],
         firsts: dict[int, int],
     ) -> None:
         self._printed, self._scratch, self._at = printed, scratch, records

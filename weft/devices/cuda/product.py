@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import export
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import contiguous_loads, fastest_last, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
 from weft.kernel.expressions import dependencies
@@ -82,11 +81,8 @@ def match_operands(part: Part) -> ProductOperands | None:
         (narrow,) = stored
         assert narrow is not None
         a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
-    m, n, k = (
-        fastest_last(m, contiguous_loads(a)),
-        fastest_last(n, contiguous_loads(b)),
-        fastest_last(first.axes, contiguous_loads(a, b)),
-    )
+    m, n = fastest_last(m, contiguous_loads(a)), fastest_last(n, contiguous_loads(b))
+    k = fastest_last(first.axes, contiguous_loads(a, b))
     return ProductOperands(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
 
 

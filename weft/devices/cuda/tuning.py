@@ -2,8 +2,6 @@
 
 Nothing is run twice for this. After AFTER runs of a launch, its next runs use each other tile in turn, which gives the same bits,
 between two timed events. The fastest is used from then on, also in later processes. Until then no graph is recorded.
-
-A product's tiles are tried after 20 runs. No graph is recorded before the choice is made.
 """
 
 from __future__ import annotations
