@@ -60,9 +60,7 @@ class NodeFacts:
     views: int = 1
 
 
-MIN_TALL_RATIO = (
-    16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
-)
+MIN_TALL_RATIO = 16  # of operand to result size, from which on a reduction over rows is tall
 
 
 class Structure:
@@ -257,9 +255,6 @@ class Structure:
 
     def _merge_facts(self, dims: Dims, operands: Sequence[NodeFacts], heavy: bool = False) -> NodeFacts:
         """Return the facts of a node with dimensions ``dims`` whose operands have the facts ``operands``."""
-        if len(operands) == 1:
-            f = operands[0]
-            return NodeFacts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
         if not operands:
             return NodeFacts(dims, heavy=heavy)
         full = depth = views = 0
@@ -430,18 +425,14 @@ class Structure:
         return facts
 
     def _contract(self, node: Node) -> NodeFacts:
-        """Return the facts of the group's product. Its operands are read from memory."""
-        if self.product is not None:
+        """Return the facts of the group's product, or of a result of its chain. Its operands are read from memory."""
+        if node.op.contracts and self.product is not None:
             raise NotFusible(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
             raise NotFusible(reasons.PRODUCT_OPERAND)
-        self.product = node
-        return NodeFacts(self._fresh_dims(node.shape), product=True)
-
-    def _chain(self, node: Node) -> NodeFacts:
-        if any(self.read(i) is not None for i in node.inputs):
-            raise NotFusible(reasons.PRODUCT_OPERAND)
-        return NodeFacts(self._fresh_dims(node.shape))
+        if node.op.contracts:
+            self.product = node
+        return NodeFacts(self._fresh_dims(node.shape), product=node.op.contracts)
 
 
 def _is_tall(node: Node) -> bool:
@@ -458,7 +449,7 @@ _VISITS: dict[str, Callable[[Structure, Node], NodeFacts]] = {
     "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
     "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
     "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
-    "shape": Structure._shape, "attention": Structure._chain, "attention_gradient": Structure._chain,
+    "shape": Structure._shape, "attention": Structure._contract, "attention_gradient": Structure._contract,
 }
 
 
