@@ -22,7 +22,7 @@ from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
 from weft.graph.node import Primitive, topological_order
-from weft.graph.primitives.meeting import UNORDERED
+from weft.graph.primitives.settings import UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

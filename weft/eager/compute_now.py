@@ -14,8 +14,8 @@ from weft.eager import implementations, tiers
 from weft.eager.implementations import IMPLEMENTATIONS
 from weft.eager.policy import can_run_now, exceeds_work_limit
 from weft.graph.node import Node, Primitive
-from weft.graph.primitives.meeting import ADD_MODES
 from weft.graph.primitives.rules import find_reduction
+from weft.graph.primitives.settings import ADD_MODES
 from weft.graph.primitives.table import CONSTANT, INPUT, NODES_THAT_MAY_RAISE, SCALAR
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT

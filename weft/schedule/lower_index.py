@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.graph.node import Node
-from weft.graph.primitives.meeting import ADD, UNORDERED
+from weft.graph.primitives.settings import ADD, UNORDERED
 from weft.kernel.expressions import INT64, Machine
 from weft.kernel.hazards import copies, in_place
 from weft.kernel.index import ZERO, Index, broadcast

@@ -6,7 +6,7 @@ always safe. Indices of users go through ``in_bounds`` first, which raises Index
 range. A gather of checked indices does not clamp.
 
 A scatter's mode is "set" (the last of several updates of one element counts), "add" (in order), "add_unordered" (in any order,
-if the user permits it: see ``meeting.py``), or "own": set, where the caller guarantees that no element is written twice, and
+if the user permits it: see ``settings.py``), or "own": set, where the caller guarantees that no element is written twice, and
 indices out of range are not written. Rows can then be computed and written by several threads, in place, as an optimizer does
 with the touched rows of a table.
 """
@@ -37,8 +37,8 @@ from weft.graph.primitives.common import (
 )
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.meeting import ADD_MODES, scatter_add_mode
-from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
+from weft.graph.primitives.rules import broadcast, check_axes, check_dtype, dtype_error, shapes_error
+from weft.graph.primitives.settings import ADD_MODES, scatter_add_mode
 from weft.graph.primitives.table import register
 
 Inputs = Sequence[Node]
@@ -65,8 +65,7 @@ def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Sh
 
 
 def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, Format]:
-    if x.dtype not in INTEGERS:
-        raise dtype_error("in_bounds", (x,), ("x",), INTEGERS)
+    check_dtype("in_bounds", x, INTEGERS)
     if extent == 0 and 0 not in x.shape:
         raise IndexError(f"every index is out of bounds for axis {axis} with size 0")
     return x.shape, INT64
@@ -222,8 +221,7 @@ def _gather_cost(node: Node) -> Cost:
 def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, Format]:
     if len(x.shape) != 1:
         raise ShapeError(f"last_equal: x {x.shape} must have one dimension.")
-    if x.dtype not in INTEGERS:
-        raise dtype_error("last_equal", (x,), ("x",), INTEGERS)
+    check_dtype("last_equal", x, INTEGERS)
     if extent < 1:
         raise ShapeError(f"last_equal: extent {extent} must be at least 1.")
     return x.shape, INT64

@@ -18,7 +18,7 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import batch_in_front, compute_in_float32, read, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import dtype_error, memoised
+from weft.graph.primitives.rules import check_dtype, dtype_error, memoised
 from weft.graph.primitives.table import register
 
 Ints = tuple[int, ...]
@@ -43,8 +43,7 @@ def _window_counts(name: str, size: Ints, window: Ints, stride: Ints, padding: P
 
 
 def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Shape, Format]:
-    if x.dtype not in NUMBERS:
-        raise dtype_error("reduce_window", (x,), ("x",), NUMBERS)
+    check_dtype("reduce_window", x, NUMBERS)
     if kind not in ("sum", "max", "argmax"):
         raise ValueError(f"reduce_window: kind {kind!r} must be 'sum', 'max' or 'argmax'.")
     lead = len(x.shape) - len(window)

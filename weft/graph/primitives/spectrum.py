@@ -17,7 +17,7 @@ from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import batch_in_front, traffic
-from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.rules import check_axis, check_dtype
 from weft.graph.primitives.table import register
 
 NORMS = ("backward", "ortho", "forward")
@@ -26,8 +26,7 @@ REAL = frozenset((FLOAT32, FLOAT64))
 
 
 def _check(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
-    if x.dtype not in allowed:
-        raise dtype_error(name, (x,), ("x",), allowed)
+    check_dtype(name, x, allowed)
     for axis in axes:
         check_axis(name, axis, len(x.shape))
         if not x.shape[axis]:
