@@ -51,7 +51,8 @@ class Pool:
         self, emit: Callable[[Job], Any] = emission.here, most: int | None = None, file: str = emission.__file__,
     ) -> None:
         self._emit, self._file = emit, file
-        self.most = min(_cores() - 1, MAX_PROCESSES) if most is None else most
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.most = min(cores - 1, MAX_PROCESSES) if most is None else most
         self.state = threading.Condition()
         self._waiting: deque[Task] = deque()
         self._processes: list[Any] = []  # each has a thread
@@ -182,7 +183,10 @@ class Pool:
                 if self._waiting and not self._processes and not self._start():
                     self._waiting.clear()  # the callers compile them themselves
                 state.notify_all()
-            _kill(process)
+            process.kill()  # it has no state to save
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
 
     def _retry(self, task: Task, process: Any) -> None:
         """Give the task of a dead process to another one, once; then set its error."""
@@ -224,21 +228,10 @@ class SlowCompileNotice:
             self._text = None
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _send(process: Any, message: Any) -> None:
     rest = memoryview(pickle.dumps(message))
     while rest:
         rest = rest[os.write(process.stdin.fileno(), rest) :]
-
-
-def _kill(process: Any) -> None:
-    process.kill()  # it has no state to save
-    process.wait()
-    process.stdin.close()
-    process.stdout.close()
 
 
 POOL = Pool()

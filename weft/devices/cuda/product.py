@@ -236,10 +236,8 @@ def _operand(
     p.masks, p.places = {free_dim: masks[free_dim]} if free_dim in masks else {}, {free_dim: places[free_dim]}
     lay_axes(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
-    shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
-    text, level = e.text, p.level
-    if e.dims != {0, 1}:
-        text = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level).text
+    level = p.level
+    text = p.whole(e, *((tile.m, tile.k) if side == 0 else (tile.k, tile.n)), level)
     source = v.args[0] if v.op == "cast" else v
     zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and k_dim in e.dims
     if k_dim in p.masks and not zeros:

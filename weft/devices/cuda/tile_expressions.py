@@ -42,12 +42,8 @@ class Expression:
 
 def joined(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
     """Return (dims, level) of an expression with these operands."""
-    dims: frozenset[int] = frozenset()
-    level = 0
-    for e in parts:
-        dims |= e.dims
-        level = max(level, e.level)
-    return dims, level
+    parts = tuple(parts)
+    return frozenset().union(*[e.dims for e in parts]), max([e.level for e in parts], default=0)
 
 
 class Printer:
@@ -153,10 +149,17 @@ class Printer:
         """Return the mask of an access; None if it needs none."""
         conditions = []
         for index, low, high in access.guard:
-            i = self.affine(index, not self._fits_32_bits(index))
-            low_text, high_text = self.arguments.integer(low), self.arguments.integer(high)
-            conditions.append(self.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
+            conditions.append(self.within(index, low, high, not self._fits_32_bits(index)))
         return self.inside(joined([at, *conditions])[0], conditions)
+
+    def within(self, index: Affine, low: int, high: int, far: bool) -> Expression:
+        """Return whether low <= index < high."""
+        i, first, end = self.affine(index, far), self.arguments.integer(low), self.arguments.integer(high)
+        return self.put(f"({i.text} >= {first}) & ({i.text} < {end})", i.dims, i.level)
+
+    def whole(self, e: Expression, rows: int, columns: int, level: int) -> str:
+        """Return an expression as a tile of both dimensions."""
+        return e.text if e.dims == {0, 1} else self.put(f"tl.broadcast_to({e.text}, [{rows}, {columns}])", (0, 1), level).text
 
     def inside(self, dims: frozenset[int], also: list[Expression]) -> Expression | None:
         """Return the conjunction of ``also`` and of the tile's masks along ``dims``; None if empty."""
@@ -213,14 +216,12 @@ class Printer:
 
     def _print_load(self, access: Access, form: Format) -> Expression:
         address, mask, offset = self.pointer(access)
-        text, (dims, level) = f"tl.load({address})", joined([offset])
+        text = f"tl.load({address})"
         if mask is not None:
-            fill = access.fill if access.guard else 0
-            other = memory_literal(fill, form)
-            text, (dims, level) = f"tl.load({address}, mask={mask.text}, other={other})", joined([offset, mask])
+            text = f"tl.load({address}, mask={mask.text}, other={memory_literal(access.fill if access.guard else 0, form)})"
         if form is BOOL:
             text = f"({text} != 0)"
-        return self.put(loaded(text, form), dims, level)
+        return self.put(loaded(text, form), *joined([offset] if mask is None else [offset, mask]))
 
     def _print_check(self, v: Value) -> Expression:
         index, matters = (self.value(a) for a in v.args)
