@@ -20,7 +20,7 @@ from weft.schedule.arena import arena
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.fusion_graph import FusionGraph, strip
 from weft.schedule.kernel_info import describe_kernel
-from weft.schedule.order import ordered
+from weft.schedule.order import order_kernels
 from weft.schedule.program import Call, Carry, Copy, HostCall, Loop, Program, Slot, Step, root
 
 _FARTHEST = 64  # operations; greater distances between an input and an output count as equal
@@ -66,7 +66,7 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
     the loop do not change before the loop has ended.
     """
     view, fused = fuse(graph, target)
-    fused = ordered(view, fused)
+    fused = order_kernels(view, fused)
     if target.channels_last:
         from weft.schedule.layout import choose_layouts  # the CPU never needs it
 

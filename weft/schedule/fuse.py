@@ -24,7 +24,7 @@ class Fused:
     """One kernel, or (``kernel`` None) one host node or one loop, whose ``outputs`` are those of its results that are read.
 
     inputs: (node whose memory is read, shape under which it is read). outputs: the nodes stored. scalars: leaves that are
-    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see Lowered.
+    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see LoweredKernel.
     """
 
     kernel: Kernel | None

@@ -66,7 +66,7 @@ MIN_TALL_RATIO = 16  # of operand to result size, from which on a reduction over
 class Structure:
     """The analysis of one group, node by node.
 
-    Raises Boundary if a node cannot join. See :func:`structure_of` for the whole group.
+    Raises NotFusible if a node cannot join. See :func:`structure_of` for the whole group.
     """
 
     def __init__(self, view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
@@ -147,8 +147,8 @@ class Structure:
                 if s != t:
                     self.parent[max(s, t)] = min(s, t)
 
-    def covered(self, facts: NodeFacts) -> None:
-        """Raise Boundary unless the node runs along all axes of the reduction or product below it."""
+    def check_covered(self, facts: NodeFacts) -> None:
+        """Raise NotFusible unless the node runs along all axes of the reduction or product below it."""
         if facts.needs or facts.product:
             present = {self.find(t) for t in facts.dims if t}
             required = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
@@ -169,7 +169,7 @@ class Structure:
             return self._virtual[node]
         facts = self._virtual[node] = self._virtual_facts(node)
         if facts is not None:
-            self.covered(facts)
+            self.check_covered(facts)
         return facts
 
     def _virtual_facts(self, node: Node) -> NodeFacts | None:
@@ -278,7 +278,7 @@ class Structure:
         facts = self._virtual_facts(node)
         if facts is None:
             return NodeFacts(self._fresh_dims(node.shape))
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _elementwise(self, node: Node) -> NodeFacts:
@@ -310,7 +310,7 @@ class Structure:
             facts.views = max((f.views for f in members), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > self.limits.views:
                 raise NotFusible(reasons.MOVED)
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _reduce(self, node: Node) -> NodeFacts:
@@ -332,7 +332,7 @@ class Structure:
             kept = tuple([t for d, t in enumerate(source) if d not in axes])
             out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
         below = f or NodeFacts(())
-        self.covered(below)
+        self.check_covered(below)
         if not any(kept):
             return NodeFacts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
@@ -366,7 +366,7 @@ class Structure:
         return self._siblings[key]
 
     def _check_windowed(self, node: Node, f: NodeFacts, moved: bool) -> None:
-        """Raise Boundary if windows must read an operand from memory. moved: whether it would be read at another index."""
+        """Raise NotFusible if windows must read an operand from memory. moved: whether it would be read at another index."""
         if moved:
             raise NotFusible(reasons.OTHER_INDEX)
         if f.heavy or any(w > s for w, s in zip(node.params["window"], node.params["stride"], strict=True)):
@@ -406,7 +406,7 @@ class Structure:
                 operands.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._merge_facts(dims, operands)
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _write(self, node: Node) -> NodeFacts:
@@ -454,7 +454,7 @@ _VISITS: dict[str, Callable[[Structure, Node], NodeFacts]] = {
 
 
 def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node], prefix: Structure | None = None) -> Structure:
-    """Return the analysis of a group. Raise Boundary if the group cannot be one kernel.
+    """Return the analysis of a group. Raise NotFusible if the group cannot be one kernel.
 
     ``prefix``: an analysis of the group's first nodes, to be extended.
     """
@@ -464,9 +464,9 @@ def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node
 
 
 def check(st: Structure) -> None:
-    """Raise Boundary if the nodes of a group, each accepted by itself, cannot be one kernel together."""
+    """Raise NotFusible if the nodes of a group, each accepted by itself, cannot be one kernel together."""
     for facts in {(f.dims, f.needs, f.product): f for f in st.facts.values() if f.needs or f.product}.values():
-        st.covered(facts)
+        st.check_covered(facts)
     if st.shared is not None:
         shared = [st.find(t) for t in st.shared if t]
         if len(set(shared)) != len(shared):
@@ -515,7 +515,7 @@ def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
 
 
 def _check_product(st: Structure) -> None:
-    """Raise Boundary unless the group's nodes and stores fit the loops of its product."""
+    """Raise NotFusible unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
     if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
         raise NotFusible(reasons.PRODUCT_REDUCED)
@@ -533,7 +533,7 @@ def _check_product(st: Structure) -> None:
 
 
 def _check_splits(st: Structure) -> None:
-    """Raise Boundary if the split axes do not fit one kernel.
+    """Raise NotFusible if the split axes do not fit one kernel.
 
     A kernel with split axes stores one array. Reductions cannot join it and would read each of several arrays from memory. For
     the gradient of a batch norm behind pooling the kernel would store four arrays, with strides.

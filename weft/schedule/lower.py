@@ -49,7 +49,7 @@ class LoweredKernel(Generic[N]):
 
 
 def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
-    """Return the kernel of a group. Raise Boundary if it cannot be built although the analysis accepted the group."""
+    """Return the kernel of a group. Raise NotFusible if it cannot be built although the analysis accepted the group."""
     x = Expander(view, structure)
     if structure.product is not None:
         phases = lower_product.phases(x, structure)
@@ -58,7 +58,7 @@ def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
     elif any(ends_kernel(n) for n in structure.nodes):
         phases = lower_index.phases(x, structure)
     elif writes := lower_index.find_small_writes(structure):
-        phases = lower_index.written(x, writes)
+        phases = lower_index.lower_small_writes(x, writes)
     else:
         phases = []
         for p in range(1 + max(f.full for f in structure.facts.values())):

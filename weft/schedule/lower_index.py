@@ -68,7 +68,7 @@ def _small_chain(st: Structure, base: Node) -> list[Node]:
     return out[::-1] if stored and MIN_SIZE_RATIO * sum(n.inputs[1].size for n in out) <= base.size else []
 
 
-def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
+def lower_small_writes(x: Expander, writes: Sequence[Node]) -> list[Phase]:
     """Lower writes of static parts of one array. Each may read what the array contained before all of them."""
     return _copy_and_write(x, writes[-1], writes, writes[-1])
 

@@ -103,7 +103,7 @@ class CardAllocator:
 
         Raises
         ------
-        OutOfRoom
+        OutOfDeviceMemory
             No memory is left, even after all kept pieces were released. The text lists the arrays that hold memory.
         """
         if self._freed:

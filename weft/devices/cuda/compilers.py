@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.devices.cuda import emission
-from weft.devices.cuda.emission import CompileError, Job, told
+from weft.devices.cuda.emission import CompileError, Job, describe_failure
 from weft.devices.processes import python, started
 
 MAX_PROCESSES = 8  # processes besides this one: each loads Triton
@@ -48,7 +48,7 @@ class Pool:
     """The compiler processes. emit: compiles in this process; most: limit of other processes."""
 
     def __init__(
-        self, emit: Callable[[Job], Any] = emission.here, most: int | None = None, file: str = emission.__file__,
+        self, emit: Callable[[Job], Any] = emission.compile_job, most: int | None = None, file: str = emission.__file__,
     ) -> None:
         self._emit, self._file = emit, file
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -94,7 +94,7 @@ class Pool:
                 for k, task in [(k, task) for k, task in left.items() if task.done]:
                     del left[k]
                     if task.error is not None:
-                        raise CompileError(told(task.job, task.error))
+                        raise CompileError(describe_failure(task.job, task.error))
                     done(k, task.answer)
                 look()
                 with self.state:
@@ -146,7 +146,7 @@ class Pool:
         return True
 
     def _feed(self, process: Any) -> None:
-        """Send tasks to a process until it is idle for LINGER seconds, dies or the pool ends."""
+        """Send tasks to a process until it is idle for IDLE_S seconds, dies or the pool ends."""
         state, answers = self.state, open(process.stdout.fileno(), "rb", closefd=False)
         try:
             _send(process, [str(path) for path in sys.path])

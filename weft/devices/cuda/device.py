@@ -53,7 +53,7 @@ class CardDevice:
         piece: int = PIECE_BYTES, pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
-        # one class for each card: ELSEWHERE identifies cards by it
+        # one class for each card: DEVICE_OF_BUFFER_TYPE identifies cards by it
         memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
         self.memories, self.staging = CardAllocator(driver, memory_class), Staging(driver, piece)
         self._unused_graphs = EndWhenDone(driver, driver.drop)

@@ -115,7 +115,7 @@ def _vjp(g: Node, out: Node, x: Node, kind: str, **at: Any) -> tuple[Node | None
 
 
 def _gather_vjp(g: Node, out: Node, source: Node, *position: Node, size: Ints, **at: Any) -> tuple[Node | None, ...]:
-    return (gather_at_positions(g, *position, **at), None) if position else (call.reduce_window(g, kind="sum", **at),)
+    return (gather_at_positions(g, position[0], **at), None) if position else (call.reduce_window(g, kind="sum", **at),)
 
 
 def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
