@@ -19,7 +19,7 @@ from weft.array.views import follow, put
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
-from weft.graph.primitives.meeting import scatter_add_mode
+from weft.graph.primitives.settings import scatter_add_mode
 from weft.graph.primitives.table import TABLE
 from weft.runtime.cell import WRITE_LOCK
 from weft.runtime.traced_int import TracedInt

@@ -9,8 +9,8 @@ from weft.dtypes.formats import BOOL, INT32
 from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.graph.node import Node
-from weft.graph.primitives.precision import asked
 from weft.graph.primitives.rules import broadcast
+from weft.graph.primitives.settings import asked
 from weft.graph.primitives.table import TABLE
 
 

@@ -21,8 +21,8 @@ from weft.eager.materialise import materialise
 from weft.eager.policy import can_run_now, exceeds_work_limit, is_small
 from weft.graph.node import Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
-from weft.graph.primitives.meeting import ADD_MODES
 from weft.graph.primitives.rules import find_reduction
+from weft.graph.primitives.settings import ADD_MODES
 from weft.graph.primitives.table import CONSTANT, INPUT, NODES_THAT_MAY_RAISE, SCALAR
 from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute

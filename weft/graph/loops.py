@@ -23,7 +23,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
+from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
@@ -254,20 +254,18 @@ def prune_loops(graph: Graph) -> Graph:
             read.setdefault(node.inputs[0], set()).add(node.params["index"])
     if not read:
         return graph
-    done: dict[Node, Node] = {n: n for n in graph.inputs}
     moved: dict[Node, dict[int, int]] = {}  # of a scan: old result number -> new result number
-    for node in graph.order:
-        if node in done:
-            continue
-        inputs = tuple([done[i] for i in node.inputs])
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if node.op is SCAN:
-            done[node], moved[node] = _prune_scan(node, inputs, read.get(node, set()))
-        elif node.op is ITEM:
+            pruned, moved[node] = _prune_scan(node, inputs, read.get(node, set()))
+            return pruned
+        if node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
-            done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
-        else:
-            done[node] = node.on(inputs)
-    smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
+            return Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
+        return node.on(inputs)
+
+    smaller = rebuild(graph, change)
     return smaller if len(smaller.order) == len(graph.order) else prune_loops(smaller)
 
 

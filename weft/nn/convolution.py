@@ -13,7 +13,7 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.precision import asked
+from weft.graph.primitives.settings import asked
 from weft.nn.size_arguments import each, images, whole
 from weft.process.docstrings import complete_docs
 

@@ -10,7 +10,7 @@ from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.precision import asked
+from weft.graph.primitives.settings import asked
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs

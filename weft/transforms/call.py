@@ -16,8 +16,7 @@ from weft.array import Array
 from weft.array.shapes import lies
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
-from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL_PRECISION
+from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION
 from weft.process.bounded_cache import BoundedCache
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import RUN_TIME_TYPES

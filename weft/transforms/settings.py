@@ -20,8 +20,7 @@ from weft.devices import get_device
 from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
-from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL_PRECISION, PRECISIONS
+from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION, PRECISIONS
 from weft.placement.all_figures import figures
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import CONTEXT

@@ -13,7 +13,7 @@ from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support.arguments import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
-from weft.graph.primitives.precision import asked
+from weft.graph.primitives.settings import asked
 
 
 def einsum(

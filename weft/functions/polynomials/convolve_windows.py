@@ -16,7 +16,7 @@ from weft.functions.elementwise.ufuncs import abs, exp, sin, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, cast, floating, node, op, reshaped
-from weft.graph.primitives.precision import asked
+from weft.graph.primitives.settings import asked
 from weft.process.docstrings import complete_docs
 
 _ONE: dict[str, Any] = dict(

@@ -19,7 +19,7 @@ from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.statistics.differences import diff
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped
-from weft.graph.primitives.meeting import scatter_add_mode
+from weft.graph.primitives.settings import scatter_add_mode
 from weft.process.docstrings import complete_docs, complete_each
 
 
