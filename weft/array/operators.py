@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy_node, operands
-from weft.array.matrix_products import matmul
-from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
+from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating, matmul
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.eager import compute_now, implementations
 from weft.eager.apply import bind

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.array import Array
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
 from weft.graph.primitives.meeting import DETERMINISM

@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import parse_any_byte_order

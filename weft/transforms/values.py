@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from weft.array import Array
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.aliases import path_key

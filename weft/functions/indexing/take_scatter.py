@@ -15,8 +15,7 @@ from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped
-from weft.functions.support.try_numpy import try_numpy
+from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
 from weft.graph.primitives.meeting import ADD, scatter_add_mode
 from weft.process.docstrings import complete_docs, complete_each
 

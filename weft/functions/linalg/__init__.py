@@ -7,15 +7,15 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from weft.functions.linalg.diagonals import diag
 from weft.functions.linalg.einsum import einsum
-from weft.functions.linalg.norms import matrix_norm, norm, vector_norm
-from weft.functions.linalg.products import diagonal, dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
+from weft.functions.linalg.norms import diagonal, matrix_norm, norm, trace, vector_norm
+from weft.functions.linalg.products import diag, dot, inner, matmul, outer, tensordot, vdot, vecdot
 
 _LAZY = {
-    "weft.functions.linalg.solvers": "det expm inv lstsq pinv slogdet solve tensorinv tensorsolve",
-    "weft.functions.linalg.factorise": "cholesky cond eig eigh eigvals eigvalsh matrix_rank qr svd svdvals",
-    "weft.functions.linalg.powers": "cross matrix_power multi_dot",
+    "weft.functions.linalg.decompositions": """
+        det expm inv lstsq pinv slogdet solve tensorinv tensorsolve cholesky cond eig eigh eigvals eigvalsh
+        matrix_rank qr svd svdvals""",
+    "weft.functions.linalg.norms": "cross matrix_power multi_dot",
     "weft.functions.shape.axes": "matrix_transpose",
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names.split()}

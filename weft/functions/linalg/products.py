@@ -1,4 +1,4 @@
-"""Products of vectors and matrices: matmul, dot, inner, outer, tensordot, vdot, kron, cross and their variants."""
+"""Products of vectors and matrices, and diagonals."""
 
 from __future__ import annotations
 
@@ -7,22 +7,171 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, matrix_products, ndarray, wrap
+from weft.array import Array, ndarray, operations, wrap
 from weft.array.convert import array_operands, operands
 from weft.array.indexing import resolve_scalar_indices
-from weft.array.matrix_products import contracted
-from weft.dtypes.formats import BOOL, FLOATS, INT64, INTEGERS
-from weft.dtypes.parse import layout, to_tuple
+from weft.array.operations import contracted
+from weft.dtypes.formats import BOOL, FLOATS, INT64, INTEGERS, summed
+from weft.dtypes.parse import layout, parse_dtype, to_tuple
 from weft.eager.peek import peek
 from weft.errors import AxisError, ShapeError
+from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
-from weft.functions.linalg.diagonals import line_of, sum_of
 from weft.functions.shape.join_split import concat
-from weft.functions.support import arguments, gufunc_arguments
-from weft.functions.support.arguments import Node, broadcast, cast, finish, op, permuted, reshaped, sliced
-from weft.functions.support.try_numpy import try_numpy
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, sliced, try_numpy, whole
 from weft.functions.support.unbound import unbound
 from weft.process.docstrings import complete_docs, complete_each
+
+
+def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
+    """Return the diagonals of the matrices in two axes, along a new last axis."""
+    value = node(x, function, "a")
+    ndim = len(value.shape)
+    if ndim < 2:
+        raise ShapeError(f"{function}: the array has shape {value.shape}; a matrix or a stack of matrices is needed")
+    first, second = arguments.axis_index(axis1, ndim, function, "axis1"), arguments.axis_index(axis2, ndim, function, "axis2")
+    if first == second:
+        raise ShapeError(f"{function}: axis1={axis1} and axis2={axis2} are the same axis")
+    value = permuted(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
+    rows, columns = value.shape[-2:]
+    lead, k = value.shape[:-2], whole(offset, function, "offset")
+    count = max(0, min(rows + min(k, 0), columns - max(k, 0)))
+    if count == 0:
+        return sliced(reshaped(value, (*lead, rows * columns)), ndim - 2, 0, 0)
+    flat = reshaped(value, (*lead, rows * columns))  # neighbours on the diagonal are columns + 1 apart
+    begin = k if k >= 0 else -k * columns
+    zeros = (0,) * len(lead)
+    return op("slice", flat, start=(*zeros, begin), step=(*(1 for _ in lead), columns + 1), shape=(*lead, count))
+
+
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """Return the diagonal of matrices, along a new last axis.
+
+    Parameters
+    ----------
+    a : array_like with two or more dimensions
+    offset : int
+        Positive: a diagonal to the right of the main one.
+    axis1, axis2 : int
+        The axes of the matrices.
+
+    Returns
+    -------
+    Array with the diagonal along its last axis
+
+    Raises
+    ------
+    ShapeError, AxisError
+        ``a`` has fewer than two dimensions, or both axes are the same; ``a`` has no such axis.
+
+    Examples
+    --------
+    >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
+    return wrap(line_of("diagonal", a, offset, axis1, axis2))
+
+
+def diag(v: Any, k: int = 0) -> Array:
+    """Return the k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
+
+    Parameters
+    ----------
+    v : (N,) or (M, N)
+    k : int
+        Positive: a diagonal to the right of the main one.
+
+    Returns
+    -------
+    (N + abs(k), N + abs(k)) Array for a vector, the diagonal for a matrix
+
+    Raises
+    ------
+    ShapeError
+        ``v`` is neither a vector nor a matrix.
+
+    Examples
+    --------
+    >>> wf.diag(wf.array([1, 2])).tolist()
+    [[1, 0], [0, 2]]
+    """
+    if type(v) is ndarray and type(k) is int:
+        result = try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
+        if result is not None:
+            return result
+    value = node(v, "diag", "v")
+    if len(value.shape) == 2:
+        return wrap(line_of("diag", v, k, 0, 1))
+    if len(value.shape) != 1:
+        raise ShapeError(f"diag: v has shape {value.shape}; a vector or a matrix is needed")
+    k = whole(k, "diag", "k")
+    extent = value.size + abs(k)
+    line = op("pad", value, low=(0,), high=(abs(k),), value=0)
+    line = reshaped(line, (extent, 1) if k >= 0 else (1, extent))
+    return wrap(op("where", op("equal", diagonal_number(extent, extent), number(k, INT64)), line, number(0, value.dtype)))
+
+
+def diagflat(v: Any, k: int = 0) -> Array:
+    """Return the matrix with the elements of a flattened array on its k-th diagonal.
+
+    Parameters
+    ----------
+    v : array
+    k : int
+        Positive: a diagonal to the right of the main one.
+
+    Returns
+    -------
+    (v.size + abs(k), v.size + abs(k)) Array
+
+    Examples
+    --------
+    >>> wf.diagflat([[1, 2]]).tolist()
+    [[1, 0], [0, 2]]
+    """
+    value = node(v, "diagflat", "v")
+    return diag(wrap(reshaped(value, (value.size,))), k)
+
+
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Array | None = None,
+) -> Array:
+    """Sum the diagonal of matrices.
+
+    Parameters
+    ----------
+    dtype : dtype, optional
+        The dtype of the result; by default as for :func:`weft.sum`.
+    out : Array, optional
+        The array that the result is written to.
+
+    Returns
+    -------
+    Array without the two axes
+
+    Raises
+    ------
+    ShapeError, AxisError, DTypeError
+        As :func:`diagonal`; ``dtype`` is unknown.
+
+    Examples
+    --------
+    >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
+    5
+    """
+    return finish(sum_of("trace", a, offset, axis1, axis2, dtype), out, "trace")
+
+
+def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:
+    """Return the sums of the diagonals of the matrices in two axes."""
+    line = line_of(function, x, offset, axis1, axis2)
+    line = cast(line, summed(line.dtype) if dtype is None else parse_dtype(dtype))
+    return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
+
+
+complete_each(diag, diagflat)
+complete_docs(diagonal, trace)
 
 
 @unbound
@@ -71,8 +220,8 @@ def matmul(
     if order != "K":
         layout(order, "matmul")
     if dtype is not None or axes is not None or casting != "same_kind":
-        return gufunc_arguments.asked("matmul", matrix_products.matmul, x1, x2, out, dtype, casting, axes)
-    return finish(matrix_products.matmul(*operands(x1, x2)), out, "matmul")
+        return arguments.call_gufunc("matmul", operations.matmul, x1, x2, out, dtype, casting, axes)
+    return finish(operations.matmul(*operands(x1, x2)), out, "matmul")
 
 
 def _is_matmul(a: Any, b: Any, most: int) -> bool:
@@ -281,7 +430,7 @@ def vecdot(
     """
     if order != "K":
         layout(order, "vecdot")
-    return gufunc_arguments.asked("vecdot", _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
+    return arguments.call_gufunc("vecdot", _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
 
 
 def _vecdot(a: Node, b: Node) -> Node:
@@ -292,60 +441,6 @@ def _vecdot(a: Node, b: Node) -> Node:
     product = op("multiply", arguments.conjugate(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # bools: the result is true if a product is
     return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
-
-
-# ---- diagonals of the last two axes, as in numpy.linalg
-
-
-def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """Return the diagonals of the matrices in the last two axes.
-
-    Parameters
-    ----------
-    x : (..., M, N)
-    offset : int
-        Positive: a diagonal to the right of the main one.
-
-    Returns
-    -------
-    Array with the diagonal along its last axis
-
-    Raises
-    ------
-    ShapeError
-        ``x`` has fewer than two dimensions.
-
-    Examples
-    --------
-    >>> wf.linalg.diagonal(wf.array([[[1, 2], [3, 4]]])).tolist()
-    [[1, 4]]
-    """
-    return wrap(line_of("diagonal", x, offset, -2, -1))
-
-
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
-    """Sum the diagonals of the matrices in the last two axes.
-
-    Parameters
-    ----------
-    dtype : dtype, optional
-        The dtype of the result; by default as for :func:`weft.sum`.
-
-    Returns
-    -------
-    (...) Array
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        ``x`` has fewer than two dimensions; ``dtype`` is unknown.
-
-    Examples
-    --------
-    >>> wf.linalg.trace(wf.array([[[1, 2], [3, 4]]])).tolist()
-    [5]
-    """
-    return wrap(sum_of("trace", x, offset, -2, -1, dtype))
 
 
 for _function in (matmul, vecdot):
@@ -420,7 +515,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         with np.errstate(all="ignore"):
             parts = _cross_components(*[[side[..., k] for k in range(side.shape[-1])] for side in components])
         return arguments.from_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
-    u, v = ([wrap(broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
+    u, v = ([wrap(arguments.broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
     parts = _cross_components(u, v)
     return parts[0] if flat else concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)
@@ -464,7 +559,7 @@ def matvec(
     """
     if order != "K":
         layout(order, "matvec")
-    return gufunc_arguments.asked("matvec", _matvec, x1, x2, out, dtype, casting, axes)
+    return arguments.call_gufunc("matvec", _matvec, x1, x2, out, dtype, casting, axes)
 
 
 def _matvec(a: Node, b: Node) -> Node:
@@ -497,7 +592,7 @@ def vecmat(
     """
     if order != "K":
         layout(order, "vecmat")
-    return gufunc_arguments.asked("vecmat", _vecmat, x1, x2, out, dtype, casting, axes)
+    return arguments.call_gufunc("vecmat", _vecmat, x1, x2, out, dtype, casting, axes)
 
 
 def _vecmat(a: Node, b: Node) -> Node:
@@ -515,4 +610,3 @@ complete_each(vdot, inner, tensordot, kron, cross)
 complete_docs(dot, outer)
 complete_docs(matmul, vecdot, matvec)
 complete_docs(matvec, vecmat)
-complete_docs(diagonal, trace)

@@ -12,7 +12,7 @@ from weft.array.views import follow
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError
-from weft.functions.shape.broadcasting import broadcast_arrays, broadcast_shapes, broadcast_to
+from weft.functions.shape.axes import broadcast_arrays, broadcast_shapes, broadcast_to
 from weft.functions.support.arguments import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]

@@ -13,7 +13,7 @@ from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY, INT64, complex_format, promote
 from weft.errors import ShapeError, name_numpy_errors
 from weft.functions.creation.fill import asarray
-from weft.functions.linalg.factorise import eigvals
+from weft.functions.linalg.decompositions import eigvals
 from weft.functions.polynomials.convolve_windows import convolve
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments

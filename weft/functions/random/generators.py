@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.dtypes.formats import INT64
 from weft.functions.random import distributions, state
 from weft.functions.random import permute_choose as order
-from weft.functions.random.basic_draws import exponential, integers, normal, standard_normal, uniform
+from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
 from weft.process.docstrings import complete_docs
 
@@ -193,7 +193,7 @@ def _size_of_out(size: Any, out: Any) -> Any:
     return out.shape if size is None and out is not None else size
 
 
-for _name in distributions.__all__:
+for _name in distributions.DISTRIBUTIONS:
     setattr(Generator, _name, _draw_method(getattr(distributions, _name), _name))
 
 

@@ -15,8 +15,8 @@ from weft.eager.materialise import look
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, name_called_function
 from weft.functions.random.state import draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
-from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, node, number, op, permuted, shape_tuple
-from weft.functions.support.binary_search import count_leading
+from weft.functions.support import arguments
+from weft.functions.support.arguments import Node, axis_index, cast, floating, node, number, op, permuted, shape_tuple
 from weft.kernel.summation import running
 from weft.process.docstrings import complete_docs
 from weft.runtime.context import CONTEXT
@@ -211,7 +211,7 @@ def choice(
     return wrap(_take_slices(value, index, axis))
 
 
-def _choose_indices(key: Any, count: int, shape: Shape, replace: bool, weights: Node | None) -> Node:
+def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool, weights: Node | None) -> Node:
     total = math.prod(shape)
     if weights is None and replace:
         word = None if shape else draw_int(key, "choice")
@@ -253,7 +253,7 @@ def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
     sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
     last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
     target = op("multiply", unit, op("reshape", last, shape=()))
-    passed = count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), target))
+    passed = arguments.count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), target))
     return op("minimum", passed, number(count - 1, INT64))
 
 

@@ -1,7 +1,4 @@
-"""Reshape arrays; reorder, add and remove axes.
-
-Results are views where NumPy's are: writing to ``wf.reshape(x, ...)`` writes to ``x``.
-"""
+"""Other shapes, other orders of axes, and broadcasting."""
 
 from __future__ import annotations
 
@@ -17,10 +14,95 @@ from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, node, number, op, permuted, reshaped, sliced
-from weft.functions.support.try_numpy import try_numpy
+from weft.functions.support.arguments import Axis, Node, arrays, broadcast, node, number, op, reshaped, shape_tuple, sliced
+from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
+
+
+def broadcast_shapes(*shapes: Any) -> arguments.Shape:
+    """Return the shape that shapes broadcast to.
+
+    Parameters
+    ----------
+    shapes : tuples of int
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    return _broadcast_shapes("broadcast_shapes", *(shape_tuple(s, "broadcast_shapes") for s in shapes))
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
+    """Return ``array`` broadcast to a shape, without a copy.
+
+    Parameters
+    ----------
+    array : array_like
+    shape : int or tuple of int
+    subok : bool
+        Ignored: weft's arrays have no subclasses.
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    ShapeError
+        The array does not broadcast to that shape.
+
+    Examples
+    --------
+    >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    value, extents = node(array, "broadcast_to", "array"), shape_tuple(shape, "broadcast_to")
+    if _broadcast_shapes("broadcast_to", value.shape, extents) != extents:
+        raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {extents}")
+    return own(broadcast(value, extents))
+
+
+def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
+    """Return arrays broadcast to their common shape.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    tuple of Array
+        With one shape, each with its own dtype.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast.
+
+    Examples
+    --------
+    >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
+    shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
+    return tuple(own(broadcast(n, shape)) for n in nodes)
+
+
+complete_docs(broadcast_to, broadcast_arrays)
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -337,7 +419,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    if (result := try_numpy(np.roll, a, shift, axis=axis)) is not None:
+    if (result := arguments.try_numpy(np.roll, a, shift, axis=axis)) is not None:
         return result
     value = node(a, "roll", "a")
     shifts = to_tuple(shift)
@@ -367,7 +449,7 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         beyond = op("greater_equal", place, number(extent, INT64))
         place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
         gathered = op("gather", value, place, axes=(axis,))  # moves the axis to the front
-        return permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
+        return arguments.permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)

@@ -12,8 +12,7 @@ from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped
-from weft.functions.support.try_numpy import try_numpy
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
 from weft.process.docstrings import complete_docs, complete_each
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty

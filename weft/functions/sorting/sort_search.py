@@ -20,9 +20,7 @@ from weft.errors import DTypeError, ShapeError, short
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, cast, node, number, op, reshaped
-from weft.functions.support.binary_search import MAX_COMPARED, count_leading
-from weft.functions.support.comparison_operands import lossless_operands
+from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshaped
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.traced_int import is_int
 
@@ -141,7 +139,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     contents = _peek_comparable(line, value)
     if contents is not None:
         return wrap(leaf(np.asarray(contents[0].searchsorted(contents[1], side)), INT64))
-    if line.size <= MAX_COMPARED:
+    if line.size <= arguments.MAX_COMPARED:
         passed = _is_before(line, _column(value), side)
         return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
     values = wrap(value) if type(value) is Node else value
@@ -199,7 +197,7 @@ def isin(
     contents = _peek_comparable(a, b)
     if contents is not None:
         return wrap(leaf(np.isin(contents[0], contents[1], invert=invert), BOOL))
-    if type(b) is Node and b.size > MAX_COMPARED:
+    if type(b) is Node and b.size > arguments.MAX_COMPARED:
         hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
         return wrap(op("logical_not", hits) if invert else hits)
     hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
@@ -428,7 +426,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     rows = arguments.several(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: keys is empty; give at least one key")
-    parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
+    parts = [arguments.arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
     shape = parts[0].shape
     for k, p in enumerate(parts):
         if p.shape != shape:

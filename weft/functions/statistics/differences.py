@@ -15,7 +15,7 @@ from weft.dtypes.parse import to_tuple
 from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.creation.fill import asarray
-from weft.functions.elementwise.complex import imag, iscomplexobj, real
+from weft.functions.elementwise.composed import imag, iscomplexobj, real
 from weft.functions.elementwise.ufuncs import absolute, isnan, remainder, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.numpy_compat.array_queries import shape as shape_of

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.array.assignment import stored
-from weft.array.convert import number_node, numpy_node, warn_of_overflow
+from weft.array.convert import number_node, numpy_node, stored, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
-from weft.functions.reductions.averages import mean
+from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.quantiles import median
 from weft.functions.support import arguments

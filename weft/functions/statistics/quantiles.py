@@ -17,8 +17,7 @@ from weft.errors import DTypeError, EmptyError
 from weft.functions.elementwise.ufuncs import ceil, floor, isnan, less, maximum, minimum, rint
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.indexing.where import where
-from weft.functions.reductions.averages import weights_along
-from weft.functions.reductions.folds import cumsum, sum
+from weft.functions.reductions.folds import cumsum, sum, weights_along
 from weft.functions.sorting.sort_search import argsort
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, finish, floating, node, op, permuted, reshaped
