@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS, cleandoc
 from itertools import groupby
+from types import MethodType
 from typing import Any
 
 _ORDER = ("Parameters", "Returns", "Raises", "Notes", "References", "Examples")
 _COMMON_PARAMETERS = """
-a, x, arr, ary, v, m : array
+a, x, arr, ary, v, m : array_like
 out : Array, optional
     The array that the result is written to.
 keepdims : bool
@@ -29,9 +30,9 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
     """Add to each docstring of ``others`` the sections that it lacks, from the docstring of ``head``.
 
     Parameters are listed in the order of the function's own signature: its own entries win, then those of ``head``, then the
-    common ones. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never copied.
-    All of them, ``head`` first, are also completed by :func:`complete_each`. Does nothing under ``python -OO``, which removes
-    docstrings.
+    common ones. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never
+    copied. All of them, ``head`` first, are also completed by :func:`complete_each`. Does nothing under ``python -OO``, which
+    removes docstrings.
 
     Raises
     ------
@@ -60,7 +61,8 @@ def complete_each(*functions: Callable[..., Any]) -> None:
         if function.__doc__ is None:
             continue
         summary, sections = _split(function)
-        _describe(function, sections, {})
+        if not _entries(sections.get("Parameters", [])).keys() >= set(_parameters(function)):
+            _describe(function, sections, {})
         returns = _plain(function).__annotations__.get("return")
         if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
             sections["Returns"] = [returns.replace("np.", "numpy.")]
@@ -68,17 +70,18 @@ def complete_each(*functions: Callable[..., Any]) -> None:
 
 
 def complete_module(names: dict[str, Any]) -> None:
-    """Call :func:`complete_each` for the public functions and classes that a module defines; ``names`` is its ``globals()``."""
-    for name, value in names.items():
-        is_own = not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == names["__name__"]
-        if is_own and hasattr(_plain(value), "__code__"):
+    """Call :func:`complete_each` for the functions and classes of a module whose docstrings have sections; ``names`` is its
+    ``globals()``."""
+    for value in [value for value in names.values() if getattr(value, "__module__", "") == names["__name__"]]:
+        if value.__doc__ and hasattr(_plain(value), "__code__") and _split(value)[1]:
             complete_each(value)
 
 
 def _describe(function: Callable[..., Any], sections: dict[str, list[str]], described: dict[str, list[str]]) -> list[str]:
     """Write the Parameters from the function's own entries, ``described`` and the common ones. Return the names without entry."""
-    common = _entries(_COMMON_PARAMETERS.strip().splitlines())
-    entries = common | described | _entries(sections.get("Parameters", []))
+    own = sections.get("Parameters", [])
+    entries = _entries(_COMMON_PARAMETERS.strip().splitlines()) | described | _entries(own)
+    shown = {name.strip("* "): name.strip() for line in own for name in line.partition(" : ")[0].split(",")}  # with their stars
     names = _parameters(function)
     known = [name for name in names if name in entries]
     if known:
@@ -86,7 +89,7 @@ def _describe(function: Callable[..., Any], sections: dict[str, list[str]], desc
         for _, group in groupby(known, key=lambda name: id(entries[name])):
             first, *more = group
             kind, *body = entries[first]
-            sections["Parameters"] += [", ".join([first, *more]) + kind, *body]
+            sections["Parameters"] += [", ".join([shown.get(name, name) for name in (first, *more)]) + kind, *body]
     return [name for name in names if name not in entries]
 
 
@@ -96,7 +99,8 @@ def _write(function: Callable[..., Any], summary: str, sections: dict[str, list[
         sections["Examples"].insert(0, ">>> import weft as wf")
     titles = sorted(sections, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
     parts = [summary, *("\n".join([title, "-" * len(title), *sections[title]]) for title in titles)]
-    function.__doc__ = "\n\n".join(parts) + "\n"
+    target: Any = function.__func__ if isinstance(function, MethodType) else function
+    target.__doc__ = "\n\n".join(parts) + "\n"
 
 
 def _has_import(sections: dict[str, list[str]]) -> bool:

@@ -19,7 +19,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, whole
 from weft.functions.support.unbound import unbound
 from weft.interop.dlpack import shared, taken
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.traced_int import asked, computed
 
 MAX_NDIM = 64  # as NumPy's
@@ -40,16 +40,10 @@ def array(
     copy : bool, optional
         None: an Array that already has ``dtype`` is returned unchanged, as by :func:`asarray`. False: the same, and anything that
         would have to be copied is refused.
-    order, subok
-        Ignored: weft's arrays are stored in row-major order and have no subclasses.
     ndmin : int
         The smallest number of dimensions; missing ones are added in front, with extent 1.
     ndmax : int
         The largest number of dimensions; deeper nesting is refused.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -68,7 +62,6 @@ def array(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
@@ -245,12 +238,6 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     shape : int or tuple of int
     dtype : dtype, optional
         float32 by default.
-    order : str, optional
-        Ignored: weft's arrays are stored in row-major order.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -264,7 +251,6 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
@@ -332,15 +318,10 @@ def zeros_like(
 
     Parameters
     ----------
-    a : array_like
     dtype : dtype, optional
         By default that of the given array.
-    order, subok
-        Ignored: weft's arrays are stored in row-major order and have no subclasses.
     shape : int or tuple of int, optional
         By default that of the given array.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
 
     Raises
     ------
@@ -441,12 +422,6 @@ def eye(
         The diagonal: 0 is the main one, positive numbers are above it.
     dtype : dtype, optional
         float32 by default.
-    order : str, optional
-        Ignored: weft's arrays are stored in row-major order.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -592,10 +567,6 @@ def arange(
     start, stop, step : number
     dtype : dtype, optional
         int64 if all arguments are integers, else float32.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -609,7 +580,6 @@ def arange(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
@@ -670,8 +640,6 @@ def linspace(
         float32 by default; float64 if ``start`` or ``stop`` is an array of float64.
     axis : int
         The axis of the result along which the samples run, if ``start`` or ``stop`` is an array.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
 
     Returns
     -------
@@ -881,7 +849,6 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
 
     Examples
     --------
-    >>> import weft as wf
     >>> x, y = wf.meshgrid(wf.arange(2), wf.arange(3))
     >>> x.tolist()
     [[0, 1], [0, 1], [0, 1]]
@@ -903,3 +870,4 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
 
 
 complete_docs(linspace, logspace, geomspace)
+complete_module(globals())

@@ -24,7 +24,7 @@ from weft.functions.creation.fill import array, asarray
 from weft.functions.support.arguments import cast, create_on_device, held, may_cast, node, several
 from weft.functions.support.unbound import unbound
 from weft.graph.primitives.table import input_leaf
-from weft.process.docstrings import complete_each
+from weft.process.docstrings import complete_module
 from weft.runtime import execute
 
 
@@ -36,16 +36,11 @@ def astype(
 
     Parameters
     ----------
-    x : array_like
     dtype : dtype
-    order, subok
-        Ignored: weft's arrays are stored in row-major order and have no subclasses.
     casting : str
         The conversions that are allowed: "no", "equiv", "safe", "same_kind", or "unsafe" for all.
     copy : bool
         False: return an Array unchanged if it already has the dtype.
-    device : str, optional
-        The device of the result, such as "cpu" or "gpu"; by default the current one.
     rounding : str
         For float dtypes: "nearest" (ties to even), "toward zero", "up", "down", or "stochastic": up or down at random so that the
         expected value is the number itself, even below the smallest number of the dtype.
@@ -64,7 +59,6 @@ def astype(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
@@ -91,12 +85,6 @@ def astype(
 def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
     """Return a new array with the content of ``a``.
 
-    Parameters
-    ----------
-    a : array_like
-    order, subok
-        Ignored: weft's arrays are stored in row-major order and have no subclasses.
-
     Returns
     -------
     Array
@@ -109,7 +97,6 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.copy(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -241,7 +228,6 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.promote_types(wf.int8, wf.float16)
     dtype('float16')
     """
@@ -436,4 +422,4 @@ def _check_device(function: str, device: Any) -> None:
         raise ValueError(f"{function}: {error}") from None
 
 
-complete_each(issubdtype, min_scalar_type, typename, mintypecode, common_type)
+complete_module(globals())

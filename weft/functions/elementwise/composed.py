@@ -25,7 +25,7 @@ from weft.functions.support.arguments import Node, axis_index, cast, finish, flo
 from weft.functions.support.unbound import unbound
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.traced_int import is_int
 
 
@@ -113,7 +113,6 @@ def nan_to_num(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.nan_to_num(wf.array([wf.nan, 1.0])).tolist()
     [0.0, 1.0]
     """
@@ -333,7 +332,6 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
 
     Parameters
     ----------
-    a : array_like
     tol : float
         The largest negligible imaginary part: above 1 in machine epsilons of the dtype, else absolute.
 
@@ -393,10 +391,6 @@ def sort_complex(a: Any) -> Array:
 def isreal(x: Any) -> Array:
     """Return whether the imaginary part of each element is zero.
 
-    Parameters
-    ----------
-    x : array_like
-
     Returns
     -------
     Array of bool, of the shape of ``x``
@@ -424,10 +418,6 @@ def iscomplex(x: Any) -> Array:
 def iscomplexobj(x: Any) -> bool:
     """Return whether an array, a list or a number has a complex dtype, whatever its elements are.
 
-    Parameters
-    ----------
-    x : array_like
-
     Examples
     --------
     >>> wf.iscomplexobj(wf.zeros(2, dtype="complex64")), wf.iscomplexobj(1.5)
@@ -447,7 +437,6 @@ def isrealobj(x: Any) -> bool:
     return not iscomplexobj(x)
 
 
-complete_each(angle, real_if_close, sort_complex)
 complete_docs(real, imag)
 complete_docs(isreal, iscomplex)
 complete_docs(iscomplexobj, isrealobj)
@@ -487,7 +476,6 @@ def divmod(
 
     Examples
     --------
-    >>> import weft as wf
     >>> [x.tolist() for x in wf.divmod(wf.array([7, -7]), 4)]
     [[1, -2], [3, 1]]
     """
@@ -690,7 +678,6 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.packbits(wf.array([True, False, True])).tolist()
     [160]
     """
@@ -731,7 +718,6 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unpackbits(wf.array([160], dtype="uint8"), count=3).tolist()
     [1, 0, 1]
     """
@@ -755,3 +741,6 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
         high = tuple(length - extent if k == axis else 0 for k in range(len(shape)))
         return wrap(op("pad", all_bits.node, low=(0,) * len(shape), high=high, value=0))
     return all_bits[(slice(None),) * axis + (slice(0, length),)]
+
+
+complete_module(globals())

@@ -17,7 +17,7 @@ from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
 from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
@@ -92,7 +92,6 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 
     Parameters
     ----------
-    x : array_like
     axes : int or sequence of int, optional
         The shifted axes; all by default.
 
@@ -252,7 +251,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 
     Parameters
     ----------
-    a : array_like
     n : int, optional
         Number of transformed elements; the axis is cut or filled with zeros.
     axis : int
@@ -493,3 +491,4 @@ complete_docs(fftshift, ifftshift)
 complete_docs(fft, ifft, rfft, irfft, hfft, ihfft, fft2)
 complete_docs(fft2, ifft2, rfft2, irfft2, fftn)
 complete_docs(fftn, ifftn, rfftn, irfftn)
+complete_module(globals())

@@ -21,7 +21,7 @@ from weft.functions.indexing.where import where
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, permuted, reshaped
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -73,7 +73,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
 
     Parameters
     ----------
-    arr : array
     obj : int, slice, or array of integers or bools
         The slices to delete; computed at once, since the shape depends on it.
     axis : int, optional
@@ -143,7 +142,6 @@ def resize(a: Any, new_shape: Any) -> Array:
 
     Parameters
     ----------
-    a : array
     new_shape : int or tuple of int
 
     Returns
@@ -432,7 +430,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a[...] = wrap(reshaped(flat, value.shape))
 
 
-complete_each(append, resize, trim_zeros, fill_diagonal, copyto)
 complete_docs(delete, insert)
 complete_docs(putmask, place, put)
 
@@ -482,7 +479,6 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Parameters
     ----------
-    x : array
     condlist : array of bools, or a sequence of them
     funclist : sequence of callables and numbers
         One per condition, and optionally one more for elements without a true condition (0 by default). A callable receives all
@@ -542,8 +538,6 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     a : array of integers
     choices : sequence of arrays
         They broadcast with ``a``.
-    out : Array, optional
-        Receives the result.
     mode : "raise", "clip" or "wrap"
         The treatment of numbers out of range, as in :func:`take`.
 
@@ -581,11 +575,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     ----------
     condition : (N,) array of bools
         May be shorter than the axis.
-    a : array
     axis : int, optional
         None: use the flattened array.
-    out : Array, optional
-        Receives the result.
 
     Raises
     ------
@@ -604,4 +595,4 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     return take(a, np.flatnonzero(mask), axis, out)
 
 
-complete_each(select, piecewise, choose, compress)
+complete_module(globals())

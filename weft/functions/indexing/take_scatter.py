@@ -17,7 +17,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
 from weft.graph.primitives.meeting import ADD, scatter_add_mode
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -25,13 +25,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
 
     Parameters
     ----------
-    a : array
     indices : array of integers, of any shape
         Negative ones count from the end.
     axis : int, optional
         None: index the flattened array.
-    out : Array, optional
-        Receives the result.
     mode : "raise", "clip" or "wrap"
         The treatment of indices out of range: raise IndexError when they are read, use the nearest end (negative ones become 0),
         or take the remainder.
@@ -101,7 +98,6 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
 
     Parameters
     ----------
-    arr : array
     indices : array of integers
         With as many dimensions as ``arr``; the other ones broadcast.
     axis : int, optional
@@ -169,7 +165,6 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
 
     Parameters
     ----------
-    x : array
     *indices : arrays of integers
         Negative ones count from the end.
     axes : tuple of int, optional
@@ -309,10 +304,6 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 def nonzero(a: Any) -> tuple[Array, ...]:
     """Return the indices of the nonzero elements. Computes at once.
 
-    Parameters
-    ----------
-    a : array_like
-
     Returns
     -------
     tuple of (K,) int64 Arrays, one per axis
@@ -380,7 +371,6 @@ def extract(condition: Any, arr: Any) -> Array:
     ----------
     condition : array_like
         With as many elements as ``arr``.
-    arr : array_like
 
     Returns
     -------
@@ -401,7 +391,7 @@ def extract(condition: Any, arr: Any) -> Array:
     return take(arr, np.flatnonzero(mask))
 
 
-complete_each(take, one_hot)
 complete_docs(take_along_axis, put_along_axis)
 complete_docs(gather, scatter_add, scatter_set)
 complete_docs(nonzero, argwhere, flatnonzero, extract)
+complete_module(globals())

@@ -33,7 +33,7 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 class SlogdetResult(NamedTuple):
@@ -309,7 +309,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
 
     Parameters
     ----------
-    a : array
     ind : int
         The number of first axes that form the rows.
 
@@ -337,7 +336,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
 
 
-complete_each(solve, pinv, lstsq, tensorsolve, tensorinv)
 complete_docs(inv, det)
 complete_docs(det, slogdet, expm)
 
@@ -682,7 +680,7 @@ def cond(x: Any, p: Any = None) -> Array:
     return where(isnan(result) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, result)  # 0 / 0, and infinity times 0
 
 
-complete_each(cholesky, qr, cond)
 complete_docs(svd, svdvals, matrix_rank)
 complete_docs(eigh, eigvalsh)
 complete_docs(eig, eigvals)
+complete_module(globals())

@@ -14,6 +14,7 @@ from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support.arguments import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
 from weft.graph.primitives.precision import asked
+from weft.process.docstrings import complete_module
 
 
 def einsum(
@@ -26,8 +27,6 @@ def einsum(
     args : str, then arrays
         Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in one
         operand selects a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is accepted as well.
-    out : Array, optional
-        The array that the result is written to.
     dtype : dtype, optional
         The dtype that the operands are cast to.
     casting : "no", "equiv", "safe", "same_kind" or "unsafe"
@@ -51,7 +50,6 @@ def einsum(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.einsum("ij,kj->ik", wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -149,7 +147,6 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.einsum_path("ij,jk,kl->il", wf.ones((2, 9)), wf.ones((9, 9)), wf.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
@@ -252,3 +249,6 @@ def _multiply_pair(a: tuple[Node, str], b: tuple[Node, str], needed: set[str]) -
     x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
     y = reshaped(y, (*y.shape[: len(batch)], *(1 for _ in x_free), *y.shape[len(batch) :]))
     return op("multiply", x, y), labels
+
+
+complete_module(globals())

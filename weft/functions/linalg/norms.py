@@ -19,7 +19,7 @@ from weft.functions.linalg.products import dot, line_of, sum_of
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, floating, node, number, op, reduced, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def _cast_for_norm(x: Any) -> tuple[Node, Format]:
@@ -34,11 +34,8 @@ def vector_norm(x: Any, /, *, axis: arguments.Axis = None, keepdims: bool = Fals
 
     Parameters
     ----------
-    x : array
     axis : int or tuple of int, optional
         The axes of the vectors; None for all elements.
-    keepdims : bool
-        Keep the reduced axes with extent 1.
     ord : number
         Also ``wf.inf`` (the largest), ``-wf.inf`` (the smallest) and 0 (the number of elements that are not zero).
 
@@ -272,8 +269,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     ----------
     arrays : two matrices or more
         The first and the last may be vectors.
-    out : Array, optional
-        The array that the result is written to.
 
     Raises
     ------
@@ -351,4 +346,4 @@ def _rotate(value: Node, axis: int, by: int) -> Node:
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
 
 
-complete_each(matrix_power, multi_dot, cross)
+complete_module(globals())

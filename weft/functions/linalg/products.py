@@ -21,7 +21,7 @@ from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, sliced, try_numpy, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
@@ -117,7 +117,6 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
     Parameters
     ----------
-    v : array
     k : int
         Positive: a diagonal to the right of the main one.
 
@@ -143,8 +142,6 @@ def trace(
     ----------
     dtype : dtype, optional
         The dtype of the result; by default as for :func:`weft.sum`.
-    out : Array, optional
-        The array that the result is written to.
 
     Returns
     -------
@@ -170,7 +167,6 @@ def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: An
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
 
 
-complete_each(diag, diagflat)
 complete_docs(diagonal, trace)
 
 
@@ -185,8 +181,6 @@ def matmul(
     ----------
     x1, x2 : array
         Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: ``x1`` as a row, ``x2`` as a column.
-    out : Array, optional
-        The array that the result is written to.
     dtype : dtype, optional
         The dtype to which the operands are cast as they are read, and in which products are summed: ``int32`` for 8-bit integers,
         which would wrap, ``float32`` for 8-bit floats, also of two different formats. No cast array is stored.
@@ -194,8 +188,6 @@ def matmul(
         The casts that ``dtype`` may imply.
     axes : list of tuples of int, optional
         The axes of the matrices and vectors, of the operands, then of the result; the last ones by default.
-    order, subok
-        No effect: arrays of weft are stored in row-major order and have no subclasses.
 
     Returns
     -------
@@ -211,7 +203,6 @@ def matmul(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
     >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
@@ -238,8 +229,6 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
     Parameters
     ----------
     a, b : array_like
-    out : Array, optional
-        The array that the result is written to.
 
     Returns
     -------
@@ -606,7 +595,7 @@ for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
 
 
-complete_each(vdot, inner, tensordot, kron, cross)
 complete_docs(dot, outer)
 complete_docs(matmul, vecdot, matvec)
 complete_docs(matvec, vecmat)
+complete_module(globals())

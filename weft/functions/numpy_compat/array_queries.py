@@ -17,7 +17,7 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.support.arguments import axis_tuple, looked, node, several, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime import execute
 
 
@@ -57,10 +57,6 @@ def iterable(y: Any) -> bool:
 
 def shape(a: Any) -> tuple[int, ...]:
     """Return the shape of an array or array-like.
-
-    Parameters
-    ----------
-    a : array_like
 
     Returns
     -------
@@ -118,10 +114,6 @@ def size(a: Any, axis: Any = None) -> int:
 
 def isfortran(a: Any) -> bool:
     """Return whether an array is stored in column-major order only; always False for weft's arrays.
-
-    Parameters
-    ----------
-    a : array
 
     Examples
     --------
@@ -289,10 +281,6 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
 def asnumpy(a: Any) -> np.ndarray:
     """Return the content as a new NumPy array, from any device. The name is CuPy's, whose ``a.get()`` does the same.
 
-    Parameters
-    ----------
-    a : array_like
-
     Returns
     -------
     numpy.ndarray
@@ -305,7 +293,6 @@ def asnumpy(a: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.asnumpy(wf.arange(3) * 2)
     array([0, 2, 4])
     """
@@ -346,3 +333,4 @@ complete_docs(shape, ndim, size)
 complete_docs(shares_memory, may_share_memory)
 complete_docs(asarray, asanyarray, ascontiguousarray, asfortranarray, asarray_chkfinite, require)
 complete_docs(isscalar, isfortran)
+complete_module(globals())

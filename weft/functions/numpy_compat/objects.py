@@ -22,6 +22,7 @@ from weft.functions.shape.axes import broadcast_to, moveaxis
 from weft.functions.shape.join_split import concat, stack
 from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, from_numpy, looked, node, op, shape_tuple
 from weft.functions.support.unbound import unbound
+from weft.process.docstrings import complete_module
 
 
 class broadcast:  # noqa: N801  NumPy's name
@@ -38,7 +39,6 @@ class broadcast:  # noqa: N801  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> both = wf.broadcast(wf.arange(2), [[10], [20]])
     >>> both.shape, [int(a + b) for a, b in both]
     ((2, 2), [10, 11, 20, 21])
@@ -119,7 +119,6 @@ class nditer:  # noqa: N801  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4).reshape(2, 2)
     >>> for v in wf.nditer(x, op_flags=["readwrite"]):
     ...     v[...] = 2 * v
@@ -257,7 +256,6 @@ class ndindex:  # noqa: N801  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> list(wf.ndindex(2, 2))
     [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
@@ -278,13 +276,8 @@ class ndindex:  # noqa: N801  NumPy's name
 class ndenumerate:  # noqa: N801  NumPy's name
     """An iterator over the indices and elements of an array. Computes at once.
 
-    Parameters
-    ----------
-    arr : array
-
     Examples
     --------
-    >>> import weft as wf
     >>> [(place, int(x)) for place, x in wf.ndenumerate(wf.array([[1, 2]]))]
     [((0, 0), 1), ((0, 1), 2)]
     """
@@ -309,7 +302,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     func1d : callable
         Takes an Array with one dimension.
     axis : int
-    arr : array
     args, kwargs
         Passed to the function.
 
@@ -325,7 +317,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.apply_along_axis(lambda row: row.max() - row, 1, wf.array([[1, 3], [5, 2]])).tolist()
     [[2, 0], [0, 3]]
     """
@@ -352,7 +343,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     ----------
     func : callable
         Called as ``func(a, axis)``; an axis that it removes is restored with extent 1.
-    a : array
     axes : int or sequence of int
 
     Returns
@@ -366,7 +356,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.apply_over_axes(wf.sum, wf.ones((2, 3, 2)), [0, 2]).tolist()
     [[[4.0], [4.0], [4.0]]]
     """
@@ -424,7 +413,6 @@ class vectorize:  # noqa: N801  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> larger = wf.vectorize(lambda a, b: a if a > b else b)
     >>> larger(wf.array([1, 5, 2]), 3).tolist()
     [3, 5, 3]
@@ -544,7 +532,6 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.frompyfunc(lambda a, b: a + 2 * b, 2, 1)(wf.array([1, 2]), 10).tolist()
     [21, 22]
     """
@@ -681,3 +668,6 @@ class _IndexExpression:
 mgrid, ogrid = _Grid(False), _Grid(True)
 r_, c_ = _Joiner(0, 1, -1), _Joiner(-1, 2, 0)
 s_, index_exp = _IndexExpression(False), _IndexExpression(True)
+
+
+complete_module(globals())

@@ -17,7 +17,7 @@ from weft.functions.indexing.where import where
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, cast, floating, node, op, reshaped
 from weft.graph.primitives.precision import asked
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
@@ -182,10 +182,6 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
 def sinc(x: Any) -> Array:
     """Compute ``sin(pi x) / (pi x)``, which is 1 at zero.
 
-    Parameters
-    ----------
-    x : array
-
     Returns
     -------
     Array of the shape of ``x``
@@ -264,3 +260,4 @@ def i0(x: Any) -> Array:
 complete_docs(convolve, correlate)
 complete_docs(bartlett, hanning, hamming, blackman, kaiser)
 complete_docs(sinc, i0)
+complete_module(globals())

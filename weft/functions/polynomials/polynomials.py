@@ -18,7 +18,7 @@ from weft.functions.polynomials.convolve_windows import convolve
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, floating, node, number, op, reshaped, sliced
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 MAX_INTEGRALS = 1000  # NumPy's limit: its polyint recurses once per integration
 
@@ -433,7 +433,6 @@ class poly1d:  # noqa: N801  NumPy's name
 
     Examples
     --------
-    >>> import weft as wf
     >>> p = wf.poly1d([1, 2, 3])
     >>> int(p(2)), (p * p).coeffs.tolist(), p.deriv().coeffs.tolist()
     (11, [1, 4, 10, 12, 9], [2, 2])
@@ -571,6 +570,6 @@ def _is_polynomial(x: Any) -> bool:
 __all__ = ["poly1d", "roots"]
 
 
-complete_each(polyval, poly, vander, polyfit, roots)
 complete_docs(polyadd, polysub, polymul, polydiv)
 complete_docs(polyder, polyint)
+complete_module(globals())

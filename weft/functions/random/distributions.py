@@ -23,7 +23,7 @@ from weft.functions.random.state import Words, draw_int, drawn, normal_node, ope
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op
 from weft.graph.source_lines import user_frame, user_line
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
@@ -89,8 +89,6 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     low, high : number or array
     size : int or tuple of int, optional
         The shape of the result; by default the shape that the other parameters broadcast to.
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
     dtype : dtype, optional
         A float dtype, float32 by default.
 
@@ -599,8 +597,6 @@ def multivariate_normal(
         The tolerance of that check.
     method : "svd", "eigh" or "cholesky"
         The factorisation that NumPy uses.
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
     dtype : dtype, optional
         A float dtype, float32 by default.
 
@@ -663,8 +659,6 @@ def bytes(length: int, *, key: Any = None) -> Any:
     Parameters
     ----------
     length : int
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
 
     Returns
     -------
@@ -677,7 +671,6 @@ def bytes(length: int, *, key: Any = None) -> Any:
 
     Examples
     --------
-    >>> import weft as wf
     >>> len(wf.random.bytes(5))
     5
     """
@@ -690,3 +683,4 @@ def bytes(length: int, *, key: Any = None) -> Any:
 
 
 complete_docs(multivariate_normal, multivariate_hypergeometric)
+complete_module(globals())

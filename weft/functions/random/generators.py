@@ -14,7 +14,7 @@ from weft.functions.random import distributions, state
 from weft.functions.random import permute_choose as order
 from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 
 __all__ = [
     "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng",
@@ -72,7 +72,6 @@ class BitGenerator:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.Generator(wf.random.Philox(7)).random(2).shape
     (2,)
     """
@@ -125,7 +124,6 @@ class Generator:
 
     Examples
     --------
-    >>> import weft as wf
     >>> rng = wf.random.Generator(0)
     >>> rng.normal(0.0, 1.0, (2, 3)).shape, rng.integers(5, size=2).shape
     ((2, 3), (2,))
@@ -260,3 +258,4 @@ def default_rng(seed: Any = None) -> Generator:
 
 
 complete_docs(Generator, RandomState, default_rng)
+complete_module(globals())

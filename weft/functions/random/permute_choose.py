@@ -18,7 +18,7 @@ from weft.functions.random.state import draw_int, drawn, integer, open_words, sc
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, axis_index, cast, floating, node, number, op, permuted, shape_tuple
 from weft.kernel.summation import running
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.context import CONTEXT
 
 
@@ -65,8 +65,6 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
         A list of strings or other objects is possible as well.
     axis : int
         The axis along which slices of an array are permuted.
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
 
     Returns
     -------
@@ -113,8 +111,6 @@ def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
         Written in place.
     axis : int
         The axis along which slices of an array are permuted.
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
 
     Raises
     ------
@@ -123,7 +119,6 @@ def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.random.shuffle(x)
     >>> sorted(x.tolist())
@@ -258,3 +253,4 @@ def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
 
 
 complete_docs(permutation, choice)
+complete_module(globals())

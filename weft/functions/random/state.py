@@ -18,6 +18,7 @@ from weft.eager import policy
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, name_called_function
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op, shape_tuple
+from weft.process.docstrings import complete_module
 from weft.runtime.cell import WRITE_LOCK, inside_trace
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, computed
@@ -211,7 +212,6 @@ def seed(seed: Any = None) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.seed(0)
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.seed(0)
@@ -236,7 +236,6 @@ def get_state() -> tuple[int, int]:
 
     Examples
     --------
-    >>> import weft as wf
     >>> state = wf.random.get_state()
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.set_state(state)
@@ -260,7 +259,6 @@ def set_state(state: tuple[int, int], /) -> None:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.seed(3)
     >>> state = wf.random.get_state()
     >>> wf.random.seed(4)
@@ -297,7 +295,6 @@ def key(seed: int, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
@@ -325,7 +322,6 @@ def split(key: Any, num: int = 2, /) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> one, two = wf.random.split(wf.random.key(1))
     >>> bool(one == two)
     False
@@ -469,3 +465,6 @@ def normal_node(words: Words, shape: Shape, dtype: Format) -> Node:
     angle = op("multiply", uniform_node(words, shape, form), number(2 * math.pi, form))
     radius = op("sqrt", op("multiply", op("log", unit), number(-2.0, form)))
     return cast(op("multiply", radius, op("cos", angle)), dtype)
+
+
+complete_module(globals())

@@ -20,7 +20,7 @@ from weft.functions.support.arguments import Axis, Shape, broadcast, cast, finis
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.context import CONTEXT
 
 
@@ -86,15 +86,10 @@ def sum(
 
     Parameters
     ----------
-    a : array
     axis : int or tuple of int, optional
         The reduced axes; None for all.
     dtype : dtype, optional
         The dtype of the result; by default 64-bit integers for integers and bools, else the dtype of ``a``.
-    out : Array, optional
-        The array that the result is written to.
-    keepdims : bool
-        Keep the reduced axes with extent 1.
     initial : number, optional
         The value to start from.
     where : array of bools, optional
@@ -311,11 +306,8 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: the index in the flattened array.
-    out : Array, optional
-        The array that the result is written to.
     keepdims : bool
         Keep the axis with extent 1.
 
@@ -380,13 +372,10 @@ def cumulative_sum(
 
     Parameters
     ----------
-    x : array
     axis : int, optional
         May be omitted for one dimension.
     dtype : dtype, optional
         The dtype of the result; by default as for :func:`sum`.
-    out : Array, optional
-        The array that the result is written to.
     include_initial : bool
         Begin with the neutral element (0 for sums, 1 for products), which makes the axis one longer.
 
@@ -426,7 +415,6 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: the array is flattened.
 
@@ -528,16 +516,11 @@ def mean(
 
     Parameters
     ----------
-    a : array
     axis : int or tuple of int, optional
         The reduced axes; None for all.
     dtype : float or integer dtype, optional
         By default the dtype of ``a``, and float32 for integers and bools. With an integer dtype the elements are summed in it and
         the quotient is truncated towards zero, as in NumPy.
-    out : Array, optional
-        The array that the result is written to.
-    keepdims : bool
-        Keep the reduced axes with extent 1.
     where : array of bools, optional
         The elements to include.
 
@@ -704,3 +687,4 @@ def average(
 
 complete_docs(mean, var, average)
 complete_docs(var, std)
+complete_module(globals())

@@ -16,7 +16,7 @@ from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, node, number, op, reshaped, shape_tuple, sliced
 from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
 
@@ -38,7 +38,6 @@ def broadcast_shapes(*shapes: Any) -> arguments.Shape:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
@@ -52,8 +51,6 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     ----------
     array : array_like
     shape : int or tuple of int
-    subok : bool
-        Ignored: weft's arrays have no subclasses.
 
     Returns
     -------
@@ -117,7 +114,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Parameters
     ----------
-    a : array
     shape : int or tuple of int
         One extent may be -1; it is computed from the number of elements.
     order : "C", "F" or "A"
@@ -151,7 +147,6 @@ def ravel(a: Any, order: str = "C") -> Array:
 
     Parameters
     ----------
-    a : array_like
     order : "C", "F", "A" or "K"
 
     Returns
@@ -174,7 +169,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
     Parameters
     ----------
-    a : array_like
     axis : int or tuple of int
         The positions of the new axes in the result.
 
@@ -238,7 +232,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
     Parameters
     ----------
-    a : array
     axes : sequence of int, optional
         Axis ``axes[i]`` of ``a`` becomes axis i.
 
@@ -350,7 +343,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 
     Parameters
     ----------
-    m : array_like
     axis : int or tuple of int, optional
         All axes by default.
 
@@ -400,7 +392,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
     Parameters
     ----------
-    a : array
     shift : int or tuple of int
     axis : int or tuple of int, optional
         None: shift the flattened array by the sum of all shifts.
@@ -514,7 +505,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     return moveaxis(value, place, first - 1 if place < first else first)
 
 
-complete_each(reshape, ravel, roll, rot90)
 complete_docs(expand_dims, squeeze)
 complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
 complete_docs(flip, flipud, fliplr)
+complete_module(globals())

@@ -13,7 +13,7 @@ from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
@@ -50,8 +50,6 @@ def concat(
         With equal extents along the other axes; dtypes are promoted.
     axis : int, optional
         None: flatten the arrays first.
-    out : Array, optional
-        Receives the result.
     dtype : dtype, optional
         The dtype of the result.
     casting : str
@@ -197,7 +195,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
 
     Parameters
     ----------
-    ary : array
     indices_or_sections : int or sequence of int
         The number of equal parts, or the positions of the cuts.
     axis : int
@@ -242,7 +239,6 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
 
     Parameters
     ----------
-    x : array
     axis : int
 
     Returns
@@ -298,7 +294,6 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
 
     Parameters
     ----------
-    a : array
     repeats : int or sequence of int
         For all elements, or one number per element; an array is computed at once, since the shape depends on it.
     axis : int, optional
@@ -526,10 +521,10 @@ def atleast_3d(*arrays: Any) -> Any:
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
 
 
-complete_each(unstack, tile, repeat, block)
 complete_docs(concat, stack, vstack, hstack)
 complete_docs(vstack, column_stack, dstack)
 concatenate = arguments.alias(concat, "concatenate")
 row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
 complete_docs(split, array_split, hsplit, vsplit, dsplit)
 complete_docs(atleast_1d, atleast_2d, atleast_3d)
+complete_module(globals())

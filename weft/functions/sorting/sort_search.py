@@ -21,7 +21,7 @@ from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshaped
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.traced_int import is_int
 
 
@@ -32,7 +32,6 @@ def argsort(
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: sort the flattened array.
     descending : bool
@@ -104,7 +103,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     Parameters
     ----------
     a : 1-D array, ascending
-    v : array
     side : "left" or "right"
         Whether the position is before or after elements that are equal.
     sorter : 1-D array of integers, optional
@@ -267,10 +265,6 @@ def unique(
 def unique_values(x: Any, /) -> Array:
     """Return the distinct elements, sorted. Computes at once.
 
-    Parameters
-    ----------
-    x : array_like
-
     Returns
     -------
     (K,) Array, sorted
@@ -359,7 +353,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
 
     Parameters
     ----------
-    a : array
     kth : int or sequence of int
     axis : int, optional
         None: use the flattened array.
@@ -545,8 +538,8 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
 
 
-complete_each(searchsorted, isin, unique, lexsort)
 complete_docs(argsort, sort)
 complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
 complete_docs(partition, argpartition)
 complete_docs(union1d, intersect1d, setdiff1d, setxor1d)
+complete_module(globals())

@@ -24,6 +24,7 @@ from weft.functions.shape.join_split import concat
 from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, op, reshaped, sliced, whole
+from weft.process.docstrings import complete_module
 
 
 def _extend(x: Node, more: Any, axis: int, first: bool) -> Node:
@@ -39,7 +40,6 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
     Parameters
     ----------
-    a : array
     n : int
         How often the difference is taken.
     axis : int
@@ -57,7 +57,6 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.diff(wf.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
     """
@@ -89,7 +88,6 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 
     Parameters
     ----------
-    ary : array
     to_end, to_begin : array, optional
         Values put after and before the differences.
 
@@ -104,7 +102,6 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.ediff1d(wf.array([1, 2, 4]), to_begin=0).tolist()
     [0, 1, 2]
     """
@@ -154,7 +151,6 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.gradient(wf.array([1.0, 2.0, 4.0, 7.0])).tolist()
     [1.0, 1.5, 2.5, 3.0]
     """
@@ -232,7 +228,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.trapezoid(wf.array([1.0, 2.0, 3.0])).tolist()
     4.0
     """
@@ -279,7 +274,6 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.interp(wf.array([0.5, 5.0]), [0.0, 1.0], [10.0, 20.0]).tolist()
     [15.0, 20.0]
     """
@@ -394,7 +388,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.unwrap(wf.array([0, 1, 5, 6]), period=4).tolist()
     [0, 1, 1, 2]
     """
@@ -420,3 +413,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(correction, axis).astype(x.dtype)
     first = reshaped(sliced(x.node, axis, 0, 1), tuple(1 if a == axis else n for a, n in enumerate(x.shape)))
     return concat([wrap(first), later], axis)
+
+
+complete_module(globals())

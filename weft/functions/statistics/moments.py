@@ -20,7 +20,7 @@ from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, cast, finish, floating, node, op, reshaped
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
@@ -366,3 +366,4 @@ complete_docs(argmax, nanargmax)
 complete_docs(nanargmax, nanargmin)
 complete_docs(folds.mean, nanmean)
 complete_docs(folds.var, nanvar, nanstd)
+complete_module(globals())

@@ -16,6 +16,7 @@ from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.quantiles import median
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reduced, reshaped, sliced
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 _REPEATING_MODES = ("edge", "reflect", "symmetric", "wrap")
@@ -87,7 +88,6 @@ def pad(
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
     [0, 1, 2, 0, 0]
     >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
@@ -254,3 +254,6 @@ def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node
     inside = reshaped(inside, ())
     mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
     return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
+
+
+complete_module(globals())

@@ -21,7 +21,7 @@ from weft.functions.reductions.folds import cumsum, sum, weights_along
 from weft.functions.sorting.sort_search import argsort
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, finish, floating, node, op, permuted, reshaped
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 from weft.runtime.context import CONTEXT
 
 # method -> (a, b): the quantile q of n elements is at index n q + a + q (1 - a - b) - 1 (R. J. Hyndman and Y. Fan,
@@ -152,20 +152,15 @@ def quantile(
 
     Parameters
     ----------
-    a : array
     q : number or array
         From 0 to 1; the range is not checked for an Array.
     axis : int or tuple of int, optional
         The reduced axes; None for all.
-    out : Array, optional
-        The array that the result is written to.
     overwrite_input : bool
         Has no effect: ``a`` is never changed.
     method : str
         The interpolation between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of the nine methods of
         Hyndman and Fan under NumPy's names ("hazen", "weibull", "median_unbiased", ...).
-    keepdims : bool
-        Keep the reduced axes with extent 1.
     weights : array, optional
         The weight of each element: of the shape of ``a``, or of the axes named by ``axis``. Only with ``method="inverted_cdf"``.
 
@@ -334,3 +329,4 @@ def _check_weights(function: str, weight: Node, value: Node | None, axes: tuple[
 complete_docs(quantile, percentile, nanquantile, median)
 complete_docs(percentile, nanpercentile)
 complete_docs(median, nanmedian)
+complete_module(globals())

@@ -17,7 +17,7 @@ from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
 from weft.functions.support.arguments import from_numpy, looked, node, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_docs, complete_module
 
 
 def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
@@ -44,7 +44,6 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     ----------
     file : path or file
         ``.npy`` is appended to a path without it.
-    arr : array
     allow_pickle : bool
         Ignored: weft's arrays hold numbers only.
 
@@ -318,8 +317,6 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
         The number of elements; -1: all.
     offset : int
         The first byte to read.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -332,7 +329,6 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
 
     Examples
     --------
-    >>> import weft as wf
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
@@ -480,7 +476,6 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
 
     Parameters
     ----------
-    a : array
     args, kwargs
         Passed to NumPy: ``precision=``, ``separator=``, ``formatter=``, ``max_line_width=``, ...
 
@@ -504,7 +499,6 @@ def array_repr(
 
     Parameters
     ----------
-    arr : array
     max_line_width, precision : int, optional
     suppress_small : bool, optional
 
@@ -522,10 +516,6 @@ def array_str(
     a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None,
 ) -> str:
     """Return the ``str`` of an array. Computes at once.
-
-    Parameters
-    ----------
-    a : array
 
     Examples
     --------
@@ -732,9 +722,9 @@ def binary_repr(num: int, width: int | None = None) -> str:
     return np.binary_repr(whole(num, "binary_repr", "num"), width)
 
 
-complete_each(get_printoptions, geterr, base_repr, binary_repr)
 complete_docs(array2string, array_repr, format_float_positional)
 complete_docs(array_repr, array_str)
 complete_docs(format_float_positional, format_float_scientific)
 complete_docs(set_printoptions, printoptions)
 complete_docs(seterr, errstate)
+complete_module(globals())
