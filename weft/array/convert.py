@@ -317,8 +317,7 @@ def _read_list(x: Any) -> Any:
     exactly to any dtype (floats as a float64 array)."""
     original, kinds = x, nested_types(x)
     if not kinds.isdisjoint(TRACED_TYPES):
-        result = _read_run_time_list(x, kinds)
-        if result is not None:
+        if (result := _read_run_time_list(x, kinds)) is not None:
             return result
         x = asked(x)
         kinds = nested_types(x)

@@ -314,16 +314,14 @@ class Array(NumpyMethods):
 
     def __getitem__(self, index: Any) -> Array:
         native = NATIVE_ELEMENTS.element
-        value = native(self, index)
-        if value is not None:
+        if (value := native(self, index)) is not None:
             return value
         if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
         selection = plain(index, self._node.shape if self._base is None else self.node.shape)
         if selection is None:
             index = resolve_scalar_indices(index)
-            result = eager_indexing.read(self, index)
-            if result is not None:
+            if (result := eager_indexing.read(self, index)) is not None:
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
         if selection.copied:
@@ -337,8 +335,7 @@ class Array(NumpyMethods):
         return _choose_wrapper(index)(result)
 
     def _element(self, index: Any, selection: Selection) -> Array:
-        leaf = eager_indexing.element(self, resolve_scalar_indices(index))
-        if leaf is None:
+        if (leaf := eager_indexing.element(self, resolve_scalar_indices(index))) is None:
             return wrap(follow(self.node, selection.path))
         start()
         return wrap(leaf)

@@ -35,13 +35,11 @@ def element(array: Any, index: Any) -> Node | None:
 
 def write_view(cell: Any, path: ViewPath, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
-    new = _compute_content(value)
-    if new is None:
+    if (new := _compute_content(value)) is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
-        target = shown(memory, path)
-        if target is None:
+        if (target := shown(memory, path)) is None:
             return False
         target[...] = new
         return True
@@ -52,13 +50,11 @@ def write_view(cell: Any, path: ViewPath, value: Node) -> bool:
 def write_part(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITE_LOCK``."""
-    new = castless_value(value, viewed_dtype(array))
-    if new is None:
+    if (new := castless_value(value, viewed_dtype(array))) is None:
         return False
 
     def write(memory: np.ndarray) -> bool:
-        view = array._shown(memory)
-        if view is None:
+        if (view := array._shown(memory)) is None:
             return False
         view[index] = new
         return True
@@ -109,8 +105,7 @@ _MASK_FACTOR = 16  # masks may select from arrays this much larger than the eage
 
 def read(array: Any, index: Any) -> Node | None:
     """Return the elements that an index with arrays selects, as a leaf; None if the case is not plain."""
-    key = _numpy_key(index, compute_masks=True)
-    if key is None:
+    if (key := _numpy_key(index, compute_masks=True)) is None:
         return None
     view = array._peek()
     try:
@@ -127,12 +122,10 @@ def written(array: Any, index: Any, value: Any, put: Callable[..., None] = opera
 
     The caller holds ``WRITE_LOCK``. put : called with NumPy's array, index and value
     """
-    key = _numpy_key(index, compute_masks=False)
-    if key is None:
+    if (key := _numpy_key(index, compute_masks=False)) is None:
         return False
     cell = array.cell
-    content = None if cell._node.value is None else castless_value(value, viewed_dtype(array))
-    if content is None:
+    if (content := None if cell._node.value is None else castless_value(value, viewed_dtype(array))) is None:
         return False
 
     def write(memory: np.ndarray) -> bool:

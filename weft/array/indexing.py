@@ -262,8 +262,7 @@ def plain(index: Any, shape: Shape) -> Selection | None:
         other_starts, steps, extents, rest = _row_path(shape)
         step = ("slice", {"start": (index % shape[0], *other_starts), "step": steps, "shape": extents})
         return Selection((step, rest), element=len(shape) == 1)
-    parts = _index_key(index)
-    if parts is not None:
+    if (parts := _index_key(index)) is not None:
         return _select_key(parts, shape)
     if CONTEXT.trace is None or not _has_run_time_numbers(index):
         return None

@@ -40,8 +40,7 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
         function = None
     if function is None:
         return func(*plain(args), **plain(kwargs))
-    arguments = as_ours(func, function, args, kwargs)
-    if arguments is None:
+    if (arguments := as_ours(func, function, args, kwargs)) is None:
         return arrays(func(*plain(args), **plain(kwargs)))
     try:
         return function(*arguments[0], **arguments[1])
@@ -55,8 +54,7 @@ def as_ours(
     theirs: Any, ours: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments of NumPy's function as weft's function takes them. Return None if it does not take them."""
-    accepted = _read_parameters(ours)
-    if accepted is None:
+    if (accepted := _read_parameters(ours)) is None:
         return args, kwargs
     if len(args) > len(accepted.places) and not accepted.many:
         return None
@@ -150,8 +148,7 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
         return (_add_at if isinstance(inputs[0], Array) else _at_in_numpy)(ufunc, *inputs)
     if all(isinstance(out, Array) for out in outs):
         try:
-            handled = _call_with_options(ufunc, method, inputs, outs, kwargs)
-            if handled is not None:
+            if (handled := _call_with_options(ufunc, method, inputs, outs, kwargs)) is not None:
                 return handled
             computed = _call_own(ufunc, method, inputs, kwargs)
         except DTypeError:

@@ -362,8 +362,7 @@ class NumpyMethods(Methods, Cell):
         """Return the one element (or the one at ``index``) as a Python number."""
         if not index:
             native = NATIVE_ELEMENTS.number
-            number = native(self)
-            if number is not None:
+            if (number := native(self)) is not None:
                 return number
         return self.numpy().item(*index)
 
@@ -469,15 +468,13 @@ class NumpyMethods(Methods, Cell):
 
     def __float__(self) -> float:
         native = NATIVE_ELEMENTS.number
-        number = native(self)
-        if number is not None:
+        if (number := native(self)) is not None:
             return float(number)
         return float(self._real("a float"))
 
     def __int__(self) -> int:
         native = NATIVE_ELEMENTS.number
-        number = native(self)
-        if number is not None:
+        if (number := native(self)) is not None:
             return int(number)
         return int(self._real("an int"))
 
@@ -486,8 +483,7 @@ class NumpyMethods(Methods, Cell):
 
     def __bool__(self) -> bool:
         native = NATIVE_ELEMENTS.number
-        number = native(self)
-        if number is not None:
+        if (number := native(self)) is not None:
             return bool(number)
         if self.node.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")

@@ -166,11 +166,9 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
-        result = native(self, other)
-        if result is not None:
+        if (result := native(self, other)) is not None:
             return result
-        result = call_after_views(native, self, other)
-        if result is not None:
+        if (result := call_after_views(native, self, other)) is not None:
             return result
         if type(other) is array:
             x, y = self.node, other.node
@@ -199,11 +197,9 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
 
     def function(x: Any) -> Any:
         native = short.call
-        result = native(x)
-        if result is not None:
+        if (result := native(x)) is not None:
             return result
-        result = call_after_views(native, x)
-        if result is not None:
+        if (result := call_after_views(native, x)) is not None:
             return result
         if type(x) is array and body is None:
             node = x.node
@@ -226,8 +222,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
         if type(other) in (int, float) and other == 2:
             native = short.call
             is_native = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
-            result = native(self) if is_native else None
-            if result is not None:
+            if (result := native(self) if is_native else None) is not None:
                 return result
             node = self.node
             if node.dtype in FLOATS or (type(other) is int and node.dtype in INTEGERS):
@@ -254,8 +249,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             filled.append(True)
             plain.update(_castless_dtypes(operation))
         if shared and CONTEXT.eager_limit and (type(x1) is scalar or type(x2) is scalar):
-            result = cast_natively(x1, x2)
-            if result is not None:
+            if (result := cast_natively(x1, x2)) is not None:
                 return result
         return wrap(operation.node(x1, x2))
 
@@ -299,13 +293,11 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def forward(self: Any, other: Any) -> Any:
         native = short.call
-        result = native(self, other)
-        if result is not None:
+        if (result := native(self, other)) is not None:
             return result
         kind = type(other)
         if kind is array or self._base is not None:
-            result = call_after_views(native, self, other)
-            if result is not None:
+            if (result := call_after_views(native, self, other)) is not None:
                 return result
         trace = CONTEXT.trace  # outside of traces a cell's node is read directly
         x = self._node if trace is None and self._base is None else self.node
@@ -318,25 +310,21 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
                         return combine(x, y, x, dtype, trace)
                     return combine(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
             elif kind in _NUMBERS:
-                y = number(other, x.dtype)
-                if y is not None:
+                if (y := number(other, x.dtype)) is not None:
                     return combine(x, y, x, dtype, trace)
         return otherwise(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
-        result = native(other, self)
-        if result is not None:
+        if (result := native(other, self)) is not None:
             return result
-        result = call_after_views(native, other, self)
-        if result is not None:
+        if (result := call_after_views(native, other, self)) is not None:
             return result
         if type(other) in _NUMBERS:
             x = self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
-                y = number(other, x.dtype)
-                if y is not None:
+                if (y := number(other, x.dtype)) is not None:
                     return combine(y, x, x, dtype, CONTEXT.trace)
         return NotImplemented if leaves_to(other, self) else apply_rule(other, self)
 
@@ -357,12 +345,10 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def in_place(self: Any, other: Any) -> Any:
         native = short.call if shared else never
-        result = native(self, other, self)
-        if result is not None:
+        if (result := native(self, other, self)) is not None:
             return result
         if self._base is not None:  # a view computes its new content, then writes it through
-            result = call_after_views(native, self, other)
-            if result is not None:
+            if (result := call_after_views(native, self, other)) is not None:
                 return self._in_place(result._node, f"{name} in place")
         if isinstance(other, base):
             x, y = self.node, other.node
@@ -373,11 +359,9 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
-        result = native(x1, x2)
-        if result is not None:
+        if (result := native(x1, x2)) is not None:
             return result
-        result = call_after_views(native, x1, x2)
-        if result is not None:
+        if (result := call_after_views(native, x1, x2)) is not None:
             return result
         if type(x1) is array and type(x2) is array:
             x, y = x1.node, x2.node

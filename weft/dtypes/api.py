@@ -61,8 +61,6 @@ def as_dtype(dtype: Any) -> np.dtype:
     DTypeError
         An argument is no dtype, or one that weft does not have.
 
-    Examples
-    --------
     >>> from weft.dtypes import as_dtype
     >>> as_dtype("bfloat16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
@@ -96,8 +94,6 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     ----------
     a, b : dtype
 
-    Examples
-    --------
     >>> from weft.dtypes import int64, float32, promote
     >>> promote(int64, float32)
     dtype('float32')
@@ -178,8 +174,6 @@ def result_type(*operands: Any) -> np.dtype:
     DTypeError
         There is no operand, or a dtype is unknown.
 
-    Examples
-    --------
     >>> wf.result_type(wf.int32, 2.0)
     dtype('float32')
     """
@@ -219,8 +213,6 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     DTypeError, ValueError
         An unknown dtype; an unknown rule.
 
-    Examples
-    --------
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
@@ -263,8 +255,6 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     DTypeError
         An unknown kind or dtype.
 
-    Examples
-    --------
     >>> wf.isdtype(wf.bfloat16, "real floating")
     True
     """
@@ -296,8 +286,6 @@ def finfo(dtype: Any) -> Any:
     DTypeError
         ``dtype`` is no float or complex dtype.
 
-    Examples
-    --------
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
@@ -315,8 +303,6 @@ class Limits:
     dtype : numpy.dtype
         A float dtype.
 
-    Examples
-    --------
     >>> limits = wf.finfo(wf.bfloat16)
     >>> limits.bits, limits.max > 3e38, limits.dtype
     (16, True, dtype(bfloat16))
@@ -348,8 +334,6 @@ def iinfo(dtype: Any) -> np.iinfo:
     DTypeError
         ``dtype`` is no integer dtype.
 
-    Examples
-    --------
     >>> wf.iinfo(wf.int8).max
     127
     """

@@ -109,7 +109,7 @@ def _has_import(sections: dict[str, list[str]]) -> bool:
 
 
 def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:
-    """Return the text before the first section, and each section's lines by its title."""
+    """Return the text before the first section, and each section's lines by its title. Examples need no title in a source."""
     lines = cleandoc(function.__doc__ or "").splitlines()
     sections: dict[str, list[str]] = {}
     current: list[str] = []
@@ -117,6 +117,8 @@ def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if below and set(below) == {"-"} and len(below) == len(line):
             current = sections[line] = []
+        elif line.startswith(">>> ") and "Examples" not in sections:
+            current = sections["Examples"] = [line]
         elif not (line and set(line) == {"-"}):
             current.append(line)
     for part in (summary, *sections.values()):

@@ -60,8 +60,6 @@ def array(
         An integer dtype cannot hold a NaN, an infinity or a large number; ``copy=False`` and a copy is needed; ``ndmin`` or
         ``ndmax`` is out of range; the device is unknown.
 
-    Examples
-    --------
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
@@ -119,8 +117,6 @@ def asarray(
         An integer dtype cannot hold a NaN, an infinity or a large number; ``copy=False`` and a copy is needed; the device is
         unknown.
 
-    Examples
-    --------
     >>> x = wf.ones(3)
     >>> wf.asarray(x) is x
     True
@@ -188,8 +184,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     BufferError, ValueError
         ``copy=False`` and a copy is needed; the device is unknown.
 
-    Examples
-    --------
     >>> import weft as wf, numpy as np
     >>> wf.from_dlpack(np.arange(3.0)).tolist()
     [0.0, 1.0, 2.0]
@@ -249,8 +243,6 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     ShapeError, DTypeError, ValueError
         An extent is negative; the shape holds no integers, or the dtype is unknown; the device is unknown.
 
-    Examples
-    --------
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
@@ -260,8 +252,6 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
 def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """Return an array of ones.
 
-    Examples
-    --------
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
@@ -272,8 +262,6 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
 def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """Return an array to be overwritten. weft fills it with zeros.
 
-    Examples
-    --------
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
@@ -290,8 +278,6 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     dtype : dtype, optional
         By default the dtype that :func:`array` gives ``fill_value``.
 
-    Examples
-    --------
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
@@ -328,8 +314,6 @@ def zeros_like(
     ShapeError, DTypeError, ValueError
         An extent is negative; the shape holds no integers, or the dtype is unknown; the device is unknown.
 
-    Examples
-    --------
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
@@ -344,8 +328,6 @@ def ones_like(
 ) -> Array:
     """Return ones with the shape and dtype of ``a``.
 
-    Examples
-    --------
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
@@ -364,8 +346,6 @@ def empty_like(
     ----------
     prototype : array_like
 
-    Examples
-    --------
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
@@ -386,8 +366,6 @@ def full_like(
     fill_value : number or array
         Must broadcast to the shape.
 
-    Examples
-    --------
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
@@ -432,8 +410,6 @@ def eye(
     ShapeError, DTypeError, ValueError
         An extent is negative; an argument is no integer, or the dtype is unknown; the device is unknown.
 
-    Examples
-    --------
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -460,8 +436,6 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
     -------
     (n, n) Array
 
-    Examples
-    --------
     >>> wf.identity(1).tolist()
     [[1.0]]
     """
@@ -487,8 +461,6 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: An
     DTypeError
         An argument is no integer, or the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
@@ -528,8 +500,6 @@ def tril(m: Any, k: int = 0) -> Array:
     ShapeError
         ``m`` has no dimensions.
 
-    Examples
-    --------
     >>> wf.tril(wf.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
@@ -544,8 +514,6 @@ def triu(m: Any, k: int = 0) -> Array:
     k : int
         The first diagonal that is kept: 0 is the main one, positive numbers are above it.
 
-    Examples
-    --------
     >>> wf.triu(wf.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
@@ -578,8 +546,6 @@ def arange(
     DTypeError, ValueError
         An argument is no number, or the dtype is unknown; an argument is not finite, the step is 0, or the device is unknown.
 
-    Examples
-    --------
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
@@ -651,8 +617,6 @@ def linspace(
     ShapeError, DTypeError, AxisError, ValueError
         ``num`` is negative; the dtype is unknown; the axis does not exist; the device is unknown.
 
-    Examples
-    --------
     >>> wf.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
@@ -704,8 +668,7 @@ def _evenly_spaced(first: float, last: float, by: float, count: int, closed: boo
         if closed:
             line[-1] = last
 
-    leaf = made((count,), FLOAT64, fill)
-    if leaf is not None:
+    if (leaf := made((count,), FLOAT64, fill)) is not None:
         return leaf
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
     values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
@@ -759,8 +722,6 @@ def logspace(
     base : number or array
         An array broadcasts with ``start`` and ``stop``.
 
-    Examples
-    --------
     >>> wf.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
@@ -799,8 +760,6 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     ValueError, ShapeError, DTypeError, AxisError
         ``start`` or ``stop`` is zero; ``num`` is negative; the dtype is unknown; the axis does not exist.
 
-    Examples
-    --------
     >>> [round(x, 4) for x in wf.geomspace(1, 1000, 4).tolist()]
     [1.0, 10.0, 100.0, 1000.0]
     """
@@ -847,8 +806,6 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
     ValueError
         ``indexing`` is something else.
 
-    Examples
-    --------
     >>> x, y = wf.meshgrid(wf.arange(2), wf.arange(3))
     >>> x.tolist()
     [[0, 1], [0, 1], [0, 1]]

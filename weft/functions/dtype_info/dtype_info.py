@@ -57,8 +57,6 @@ def astype(
         The dtype is unknown, or ``casting`` forbids it; complex numbers would lose their imaginary parts (use ``wf.real(x)``);
         the device or the rounding is unknown, or a rounding is given for a dtype that is no float.
 
-    Examples
-    --------
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
@@ -95,8 +93,6 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
     ValueError, TypeError
         ``order`` is none of NumPy's.
 
-    Examples
-    --------
     >>> wf.copy(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -198,8 +194,6 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     DTypeError
         An argument is no dtype.
 
-    Examples
-    --------
     >>> wf.issubdtype(wf.float32, wf.floating), wf.issubdtype(wf.float32, wf.integer)
     (True, False)
     """
@@ -226,8 +220,6 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
     DTypeError
         An unknown dtype, or two that do not promote.
 
-    Examples
-    --------
     >>> wf.promote_types(wf.int8, wf.float16)
     dtype('float16')
     """
@@ -246,8 +238,6 @@ def min_scalar_type(a: Any) -> np.dtype:
     DTypeError
         No dtype of weft holds the number.
 
-    Examples
-    --------
     >>> wf.min_scalar_type(300)
     dtype('uint16')
     """
@@ -284,8 +274,6 @@ def typename(char: str) -> str:
     KeyError
         An unknown code.
 
-    Examples
-    --------
     >>> wf.typename("f")
     'single precision'
     """
@@ -311,8 +299,6 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     DTypeError
         An element has no dtype.
 
-    Examples
-    --------
     >>> wf.mintypecode(["d", "f", "D"])
     'D'
     """
@@ -346,8 +332,6 @@ def common_type(*arrays: Any) -> Any:
     DTypeError
         An array holds bools.
 
-    Examples
-    --------
     >>> wf.common_type(wf.ones(2, dtype="float16"), wf.ones(2, dtype="float64")) == wf.float64
     True
     """
@@ -374,8 +358,6 @@ def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
     -------
     Info
 
-    Examples
-    --------
     >>> import weft as wf
     >>> wf.__array_namespace_info__().default_device()
     'cpu'

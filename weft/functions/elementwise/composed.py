@@ -53,8 +53,6 @@ def clip(
     ShapeError, DTypeError, TypeError
         A bound does not broadcast with ``a``, or ``out`` does not fit; a bound is given under both names.
 
-    Examples
-    --------
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -111,8 +109,6 @@ def nan_to_num(
     -------
     Array of the shape and dtype of ``x``
 
-    Examples
-    --------
     >>> wf.nan_to_num(wf.array([wf.nan, 1.0])).tolist()
     [0.0, 1.0]
     """
@@ -155,8 +151,6 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
@@ -197,8 +191,6 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     ShapeError, TraceError
         The shapes do not broadcast; inside a traced function, where values are not known.
 
-    Examples
-    --------
     >>> wf.allclose(wf.array([1.0]), 1.0)
     True
     """
@@ -223,8 +215,6 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     TraceError
         Inside a traced function, where values are not known.
 
-    Examples
-    --------
     >>> wf.array_equal(wf.array([1, 2]), [1, 2])
     True
     """
@@ -247,8 +237,6 @@ def _shape(function: str, name: str, x: Any) -> Shape:
 def array_equiv(a1: Any, a2: Any) -> bool:
     """Return whether two arrays broadcast and are equal then. Computes immediately.
 
-    Examples
-    --------
     >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
     True
     """
@@ -276,8 +264,6 @@ def real(val: Any) -> Array:
     Array of the shape of ``val``, float32 for complex64, float64 for complex128
         For a complex Array a view, which writes through.
 
-    Examples
-    --------
     >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
     [1.0, 3.0]
     """
@@ -290,8 +276,6 @@ def real(val: Any) -> Array:
 def imag(val: Any) -> Array:
     """Return the imaginary parts of ``val``; zeros for real numbers.
 
-    Examples
-    --------
     >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
     [2.0, 0.0]
     """
@@ -315,8 +299,6 @@ def angle(z: Any, deg: bool = False) -> Array:
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.angle(wf.array([1.0, 1j, -1.0]), deg=True).tolist()
     [0.0, 90.0, 180.0]
     """
@@ -344,8 +326,6 @@ def real_if_close(a: Any, tol: float = 100) -> Array:
     TraceError
         Inside a traced function, because the dtype depends on the values.
 
-    Examples
-    --------
     >>> wf.real_if_close(wf.array([2.1 + 4e-14j, 5.2 + 3e-15j], dtype="complex128"), tol=1000).dtype
     dtype('float64')
     """
@@ -373,8 +353,6 @@ def sort_complex(a: Any) -> Array:
     AxisError
         ``a`` has no dimensions.
 
-    Examples
-    --------
     >>> wf.sort_complex([5, 3, 6, 2, 1]).tolist()
     [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
     """
@@ -395,8 +373,6 @@ def isreal(x: Any) -> Array:
     -------
     Array of bool, of the shape of ``x``
 
-    Examples
-    --------
     >>> wf.isreal(wf.array([1 + 2j, 3.0])).tolist()
     [False, True]
     """
@@ -407,8 +383,6 @@ def isreal(x: Any) -> Array:
 def iscomplex(x: Any) -> Array:
     """Return whether the imaginary part of each element is not zero.
 
-    Examples
-    --------
     >>> wf.iscomplex(wf.array([1 + 2j, 3.0])).tolist()
     [True, False]
     """
@@ -418,8 +392,6 @@ def iscomplex(x: Any) -> Array:
 def iscomplexobj(x: Any) -> bool:
     """Return whether an array, a list or a number has a complex dtype, whatever its elements are.
 
-    Examples
-    --------
     >>> wf.iscomplexobj(wf.zeros(2, dtype="complex64")), wf.iscomplexobj(1.5)
     (True, False)
     """
@@ -429,8 +401,6 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Return whether an array, a list or a number has a dtype that is not complex.
 
-    Examples
-    --------
     >>> wf.isrealobj(wf.zeros(2)), wf.isrealobj([1j])
     (True, False)
     """
@@ -474,8 +444,6 @@ def divmod(
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
     >>> [x.tolist() for x in wf.divmod(wf.array([7, -7]), 4)]
     [[1, -2], [3, 1]]
     """
@@ -503,8 +471,6 @@ def modf(
     DTypeError
         ``x`` is complex.
 
-    Examples
-    --------
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
@@ -564,8 +530,6 @@ def frexp(
     -------
     Array of floats and Array of int32
 
-    Examples
-    --------
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
@@ -585,8 +549,6 @@ def fix(x: Any, out: Array | None = None) -> Array:
     -------
     Array of the shape of ``x``
 
-    Examples
-    --------
     >>> wf.fix(wf.array([1.5, -1.5])).tolist()
     [1.0, -1.0]
     """
@@ -615,8 +577,6 @@ def isneginf(x: Any, out: Array | None = None) -> Array:
     DTypeError
         ``x`` is complex.
 
-    Examples
-    --------
     >>> wf.isneginf(wf.array([-wf.inf, wf.inf])).tolist()
     [True, False]
     """
@@ -626,8 +586,6 @@ def isneginf(x: Any, out: Array | None = None) -> Array:
 def isposinf(x: Any, out: Array | None = None) -> Array:
     """Return whether each element is positive infinity.
 
-    Examples
-    --------
     >>> wf.isposinf(wf.array([-wf.inf, wf.inf])).tolist()
     [False, True]
     """
@@ -676,8 +634,6 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     DTypeError, AxisError, ValueError
         ``a`` holds floats; it has no such axis; ``bitorder`` is unknown.
 
-    Examples
-    --------
     >>> wf.packbits(wf.array([True, False, True])).tolist()
     [160]
     """
@@ -716,8 +672,6 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     DTypeError, AxisError, ValueError
         ``a`` is not uint8; it has no such axis; ``bitorder`` is unknown, or ``count`` drops more bits than there are.
 
-    Examples
-    --------
     >>> wf.unpackbits(wf.array([160], dtype="uint8"), count=3).tolist()
     [1, 0, 1]
     """

@@ -183,8 +183,7 @@ def _fold_axes(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
     """Fold axes that are not empty, by repeated halving if no primitive folds the operation."""
     if all(value.shape[axis] == 1 for axis in axes):
         return value
-    monoid = _monoid(operation, value)
-    if monoid is not None:
+    if (monoid := _monoid(operation, value)) is not None:
         return op(f"reduce_{monoid}", value, axes=tuple(axes), keepdims=True)
     for axis in axes:
         while value.shape[axis] > 1:
@@ -239,8 +238,7 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     axis = arguments.axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
-    monoid = _monoid(operation, value)
-    if monoid is not None:
+    if (monoid := _monoid(operation, value)) is not None:
         return finish(op(f"cumulative_{monoid}", value, axis=axis), out, name)
     distance = 1
     while distance < value.shape[axis]:
@@ -344,8 +342,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Unary:
         if out is not None:
             return finish(asked(ask, (x,), out).node, out, name)
         native = short.call
-        result = native(x)
-        if result is not None:
+        if (result := native(x)) is not None:
             return result
         if x is None:
             node(x, name)  # raises

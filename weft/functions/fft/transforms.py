@@ -48,8 +48,6 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
     ShapeError, DTypeError, ValueError
         ``n`` is not positive; ``dtype`` is not a float dtype; the device is unknown.
 
-    Examples
-    --------
     >>> wf.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -63,8 +61,6 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
     -------
     (n // 2 + 1,) Array
 
-    Examples
-    --------
     >>> wf.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
@@ -104,8 +100,6 @@ def fftshift(x: Any, axes: Any = None) -> Array:
     AxisError
         ``x`` has no such axis.
 
-    Examples
-    --------
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
@@ -119,8 +113,6 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 def ifftshift(x: Any, axes: Any = None) -> Array:
     """Undo :func:`fftshift`.
 
-    Examples
-    --------
     >>> wf.fft.ifftshift(wf.array([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
@@ -201,8 +193,7 @@ def _transform(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: boo
     if not value.shape and s is None and not axes:
         return node(x, function, "a")
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         return _transform_in_turn(function, value, places[::-1], lengths[::-1], inverse, _parse_norm(function, norm))
     value = _resize(function, value, places, sizes)
     return op("fft", _to_complex(value), axes=places, inverse=inverse, norm=_parse_norm(function, norm))
@@ -267,8 +258,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
     ShapeError, AxisError, ValueError, DTypeError
         There are no elements to transform; a length, an axis or ``out`` does not fit; ``norm`` is unknown.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
@@ -278,8 +267,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fft`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifft(wf.array([3.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
@@ -293,8 +280,6 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j)]
     """
@@ -313,8 +298,6 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfft(wf.array([1.0, 1.0, 1.0])), 3).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
@@ -333,8 +316,6 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
@@ -351,8 +332,6 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Examples
-    --------
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
@@ -370,8 +349,6 @@ def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, 
     axes : sequence of int, optional
         The last two by default.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -381,8 +358,6 @@ def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, 
 def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fft2`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -396,8 +371,6 @@ def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None,
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -416,8 +389,6 @@ def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
@@ -432,8 +403,6 @@ def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out:
     axes : sequence of int, optional
         All axes by default, or the last ``len(s)``.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -443,8 +412,6 @@ def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out:
 def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fftn`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -458,8 +425,6 @@ def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -478,8 +443,6 @@ def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, ou
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """

@@ -38,8 +38,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     ShapeError, AxisError
         The extents differ; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
@@ -84,8 +82,6 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
         A position is out of range; the axis does not exist; shapes do not fit; ``obj`` holds no integers; the content of ``obj``
         is not available inside a traced function.
 
-    Examples
-    --------
     >>> wf.delete(wf.array([1, 2, 3]), 1).tolist()
     [1, 3]
     """
@@ -108,8 +104,6 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     values : array
         Converted to the dtype of ``arr``.
 
-    Examples
-    --------
     >>> wf.insert(wf.array([1, 2, 3]), 1, 9).tolist()
     [1, 9, 2, 3]
     """
@@ -153,8 +147,6 @@ def resize(a: Any, new_shape: Any) -> Array:
     ShapeError
         An extent is negative.
 
-    Examples
-    --------
     >>> wf.resize(wf.array([1, 2]), (2, 3)).tolist()
     [[1, 2, 1], [2, 1, 2]]
     """
@@ -184,8 +176,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     ValueError, TraceError
         Another ``trim``; called inside a traced function.
 
-    Examples
-    --------
     >>> wf.trim_zeros(wf.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
@@ -227,8 +217,6 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     DTypeError, ShapeError
         ``a`` is no weft Array; it has no diagonal.
 
-    Examples
-    --------
     >>> x = wf.zeros((2, 2))
     >>> wf.fill_diagonal(x, 5)
     >>> x.tolist()
@@ -272,8 +260,6 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     DTypeError, ShapeError, ValueError
         ``dst`` is no weft Array, or ``casting`` forbids the conversion; shapes do not broadcast; another ``casting``.
 
-    Examples
-    --------
     >>> x = wf.zeros(3)
     >>> wf.copyto(x, [1.0, 2.0, 3.0], where=[True, False, True])
     >>> x.tolist()
@@ -339,8 +325,6 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
     DTypeError, ShapeError
         ``a`` is no weft Array, or cannot hold ``values`` safely; the mask has another size.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.putmask(x, x > 1, 0)
     >>> x.tolist()
@@ -372,8 +356,6 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
         ``arr`` is no weft Array, or cannot hold ``vals`` safely; the mask has another size; ``vals`` is empty and a mask element
         is true.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.place(x, x > 0, [7, 8])
     >>> x.tolist()
@@ -411,8 +393,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     DTypeError, ValueError, IndexError
         ``a`` is no weft Array, or ``ind`` holds no integers; another ``mode``; an index is out of range.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.put(x, [0, -1], 9)
     >>> x.tolist()
@@ -454,8 +434,6 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     ShapeError, DTypeError
         There is no condition, the numbers of conditions and choices differ, or shapes do not broadcast; a condition is not bool.
 
-    Examples
-    --------
     >>> x = wf.arange(5)
     >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
     [0, 1, -1, 30, 40]
@@ -495,8 +473,6 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     ShapeError, IndexError
         The number of functions does not fit; a condition has another shape than ``x``.
 
-    Examples
-    --------
     >>> x = wf.array([-2.0, 3.0])
     >>> wf.piecewise(x, [x < 0, x >= 0], [-1, lambda x: x * x]).tolist()
     [-1.0, 9.0]
@@ -547,8 +523,6 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
         ``a`` holds no integers; there is no choice, or shapes do not broadcast; another ``mode``, or a negative number; a number
         is out of range.
 
-    Examples
-    --------
     >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
     [10, 2, 30]
     """
@@ -584,8 +558,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
         ``condition`` is no vector; the axis does not exist; a true element lies beyond the end; the content of ``condition`` is
         not available inside a traced function.
 
-    Examples
-    --------
     >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
     [1, 3]
     """

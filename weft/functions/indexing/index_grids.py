@@ -40,8 +40,6 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     ShapeError, DTypeError
         An extent is negative; the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.indices((2, 2)).tolist()
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
@@ -83,8 +81,6 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
     ShapeError, DTypeError
         An extent is negative; the dtype is unknown, or ``function`` is not callable.
 
-    Examples
-    --------
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
@@ -112,8 +108,6 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     ShapeError, TraceError
         An argument is no vector; a mask is given inside a traced function.
 
-    Examples
-    --------
     >>> wf.arange(9).reshape(3, 3)[wf.ix_([0, 2], [1, 2])].tolist()
     [[1, 2], [7, 8]]
     """
@@ -159,8 +153,6 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     ShapeError
         An extent is negative.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
@@ -175,8 +167,6 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     k : int
         The first diagonal that is included.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -203,8 +193,6 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     ShapeError
         ``arr`` is no matrix.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.tril_indices_from(wf.ones((2, 2)))]
     [[0, 1, 1], [0, 0, 1]]
     """
@@ -226,8 +214,6 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     ShapeError
         ``arr`` is no matrix.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.triu_indices_from(wf.ones((2, 2)))]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -251,8 +237,6 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     ShapeError, DTypeError
         The extent is negative; ``mask_func`` is not callable.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.mask_indices(2, wf.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
@@ -280,8 +264,6 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     ShapeError
         An extent is negative.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.diag_indices(2)]
     [[0, 1], [0, 1]]
     """
@@ -301,8 +283,6 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
     ShapeError
         ``arr`` has fewer dimensions, or different extents.
 
-    Examples
-    --------
     >>> [i.tolist() for i in wf.diag_indices_from(wf.ones((2, 2)))]
     [[0, 1], [0, 1]]
     """
@@ -357,8 +337,6 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
     IndexError
         An index of a pending Array is out of range; raised when the result is computed.
 
-    Examples
-    --------
     >>> [int(i) for i in wf.unravel_index(5, (2, 3))]
     [1, 2]
     """
@@ -382,8 +360,6 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     -------
     Array of int64
 
-    Examples
-    --------
     >>> wf.ravel_multi_index(([0, 1], [2, 0]), (2, 3)).tolist()
     [2, 3]
     """

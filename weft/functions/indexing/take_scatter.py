@@ -45,8 +45,6 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     IndexError
         An index is out of range. Raised at once if ``indices`` is no Array, else when the result is computed.
 
-    Examples
-    --------
     >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -117,8 +115,6 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
     IndexError
         An index is out of range, as in :func:`take`.
 
-    Examples
-    --------
     >>> arr = wf.array([[3, 1, 2], [6, 5, 4]])
     >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
@@ -144,8 +140,6 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1,
     DTypeError, ShapeError, AxisError, ValueError, IndexError
         As in :func:`take_along_axis`; ``arr`` is no weft Array.
 
-    Examples
-    --------
     >>> arr = wf.zeros((2, 3))
     >>> wf.put_along_axis(arr, wf.array([[0], [2]]), 1.0, axis=1)
     >>> arr.tolist()
@@ -184,8 +178,6 @@ def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Arra
     IndexError
         An index is out of range, as in :func:`take`.
 
-    Examples
-    --------
     >>> wf.gather(wf.array([[1, 2], [3, 4]]), [1, 1, 0]).tolist()
     [[3, 4], [3, 4], [1, 2]]
     """
@@ -238,8 +230,6 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
     -------
     Array of the shape and dtype of ``x``
 
-    Examples
-    --------
     >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
@@ -260,8 +250,6 @@ def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
     -------
     Array of the shape and dtype of ``x``
 
-    Examples
-    --------
     >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
     [5.0, 0.0, 5.0]
     """
@@ -287,8 +275,6 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
     DTypeError, ShapeError
         ``x`` holds no integers; ``num_classes`` is below 1.
 
-    Examples
-    --------
     >>> wf.one_hot(wf.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -313,8 +299,6 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     TraceError, ShapeError
         Called inside a traced function, since the shape depends on values; ``a`` has no dimensions.
 
-    Examples
-    --------
     >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
     [1, 2]
     """
@@ -336,8 +320,6 @@ def argwhere(a: Any) -> Array:
     TraceError
         Called inside a traced function, since the shape depends on values.
 
-    Examples
-    --------
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
@@ -356,8 +338,6 @@ def flatnonzero(a: Any) -> Array:
     TraceError
         Called inside a traced function, since the shape depends on values.
 
-    Examples
-    --------
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
@@ -381,8 +361,6 @@ def extract(condition: Any, arr: Any) -> Array:
     TraceError
         Called inside a traced function, since the shape depends on values.
 
-    Examples
-    --------
     >>> arr = wf.array([1, 5, 7])
     >>> wf.extract(arr > 2, arr).tolist()
     [5, 7]

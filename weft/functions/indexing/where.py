@@ -32,8 +32,6 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     ValueError
         Only one of ``x1`` and ``x2`` is given.
 
-    Examples
-    --------
     >>> x = wf.array([-1.0, 2.0])
     >>> wf.where(x > 0, x, 0.0).tolist()
     [0.0, 2.0]

@@ -75,8 +75,6 @@ def solve(a: Any, b: Any) -> Array:
     ShapeError, LinAlgError, DTypeError
         The shapes do not fit; ``a`` is not a square matrix, or (when it is computed) is singular; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
@@ -107,8 +105,6 @@ def inv(a: Any) -> Array:
     LinAlgError, DTypeError
         ``a`` is not a square matrix, or (when it is computed) is singular; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.inv(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -127,8 +123,6 @@ def det(a: Any) -> Array:
     LinAlgError, DTypeError
         The argument is not a square matrix; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.det(wf.array([[2.0, 1.0], [0.0, 4.0]])).tolist()
     8.0
     """
@@ -143,8 +137,6 @@ def slogdet(a: Any) -> SlogdetResult:
     (sign, logabsdet) : (...) Arrays
         The sign of a complex determinant is a number of absolute value 1; the sign for a singular matrix is 0.
 
-    Examples
-    --------
     >>> wf.linalg.slogdet(wf.eye(3) * 1e-20).sign.tolist()
     1.0
     """
@@ -174,8 +166,6 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
     LinAlgError, ShapeError, DTypeError
         ``a`` is not a matrix; the tolerance does not broadcast; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.pinv(wf.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
@@ -214,8 +204,6 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     LinAlgError, ShapeError, DTypeError
         An operand is not a matrix, or the numbers of rows differ; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> a, b = wf.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]]), wf.array([1.0, 3.0, 5.0])
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
@@ -261,8 +249,6 @@ def expm(x: Any, /) -> Array:
     -------
     Array of the shape of ``x``
 
-    Examples
-    --------
     >>> wf.linalg.expm(wf.array([[0.0, 3.0], [0.0, 0.0]])).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
     """
@@ -288,8 +274,6 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     LinAlgError, AxisError
         The rows and columns of ``a`` differ in number; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
@@ -321,8 +305,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     ValueError, LinAlgError
         ``ind`` is not positive; the numbers of rows and columns differ.
 
-    Examples
-    --------
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
@@ -392,8 +374,6 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     LinAlgError, DTypeError
         ``a`` is not a square matrix, or (when it is computed) not positive definite; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.cholesky(wf.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
@@ -423,8 +403,6 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     LinAlgError, ValueError, DTypeError
         ``a`` is not a matrix; ``mode`` is unknown; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> q, r = wf.linalg.qr(wf.array([[0.0, 2.0], [3.0, 4.0]]))
     >>> wf.round(q @ r, 3).tolist()
     [[0.0, 2.0], [3.0, 4.0]]
@@ -464,8 +442,6 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     LinAlgError, DTypeError
         The argument is not a matrix, or (when it is computed) does not converge; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.svd(wf.array([[0.0, 2.0], [3.0, 0.0]])).S.tolist()
     [3.0, 2.0]
     """
@@ -489,8 +465,6 @@ def svdvals(x: Any, /) -> Array:
     -------
     (..., min(M, N)) Array of floats
 
-    Examples
-    --------
     >>> wf.linalg.svdvals(wf.array([[0.0, 2.0], [3.0, 0.0]])).tolist()
     [3.0, 2.0]
     """
@@ -524,8 +498,6 @@ def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
     LinAlgError, ValueError, DTypeError
         ``a`` is not a square matrix, or (when it is computed) does not converge; ``UPLO`` is unknown; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.eigh(wf.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
     [1.0, 2.0]
     """
@@ -543,8 +515,6 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
     -------
     (..., M) Array of floats
 
-    Examples
-    --------
     >>> wf.linalg.eigvalsh(wf.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 2.0]
     """
@@ -568,8 +538,6 @@ def eig(a: Any) -> EigResult:
     LinAlgError, DTypeError
         ``a`` is not a square matrix, or (when it is computed) does not converge; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.eig(wf.array([[0.0, -1.0], [1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
@@ -587,8 +555,6 @@ def eigvals(a: Any) -> Array:
     -------
     (..., M) complex Array
 
-    Examples
-    --------
     >>> wf.linalg.eigvals(wf.array([[2.0, 1.0], [0.0, 1.0]])).tolist()
     [(2+0j), (1+0j)]
     """
@@ -612,8 +578,6 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     -------
     (...) Array of int64
 
-    Examples
-    --------
     >>> wf.linalg.matrix_rank(wf.array([[1.0, 2.0], [2.0, 4.0]])).tolist()
     1
     """
@@ -657,8 +621,6 @@ def cond(x: Any, p: Any = None) -> Array:
     LinAlgError, ShapeError, ValueError, DTypeError
         ``x`` is not a matrix, or not square for other norms; it has no elements; ``p`` is unknown; LAPACK lacks the dtype.
 
-    Examples
-    --------
     >>> wf.linalg.cond(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     2.0
     """

@@ -48,8 +48,6 @@ def einsum(
         Operands do not fit the subscripts or ``dtype``; ``casting`` or the name of an order is unknown; ``optimize`` is not a
         path, or one that does not fit the operands.
 
-    Examples
-    --------
     >>> wf.einsum("ij,kj->ik", wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -145,8 +143,6 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     ShapeError, DTypeError
         Operands do not fit the subscripts; an argument has a wrong type.
 
-    Examples
-    --------
     >>> wf.einsum_path("ij,jk,kl->il", wf.ones((2, 9)), wf.ones((9, 9)), wf.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """

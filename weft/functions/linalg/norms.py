@@ -48,8 +48,6 @@ def vector_norm(x: Any, /, *, axis: arguments.Axis = None, keepdims: bool = Fals
     AxisError, ValueError
         ``x`` has no such axis; ``ord`` is not a norm of vectors.
 
-    Examples
-    --------
     >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
     5.0
     """
@@ -97,8 +95,6 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array
     ShapeError, ValueError
         ``x`` has fewer than two dimensions; ``ord`` is not a norm of matrices.
 
-    Examples
-    --------
     >>> wf.linalg.matrix_norm(wf.array([[1.0, 2.0], [3.0, 4.0]]), ord=1).tolist()
     6.0
     """
@@ -147,8 +143,6 @@ def norm(x: Any, ord: Any = None, axis: arguments.Axis = None, keepdims: bool = 
     ShapeError, AxisError, ValueError
         There are more than two axes, or one that ``x`` lacks; ``ord`` is unknown.
 
-    Examples
-    --------
     >>> wf.linalg.norm(wf.array([[3.0, 4.0], [6.0, 8.0]]), axis=1).tolist()
     [5.0, 10.0]
     """
@@ -186,8 +180,6 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Array:
     ShapeError
         ``x`` has fewer than two dimensions.
 
-    Examples
-    --------
     >>> wf.linalg.diagonal(wf.array([[[1, 2], [3, 4]]])).tolist()
     [[1, 4]]
     """
@@ -211,8 +203,6 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
     ShapeError, DTypeError
         ``x`` has fewer than two dimensions; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.linalg.trace(wf.array([[[1, 2], [3, 4]]])).tolist()
     [5]
     """
@@ -240,8 +230,6 @@ def matrix_power(a: Any, n: int) -> Array:
     LinAlgError, TypeError
         ``a`` is not a square matrix; ``n`` is not an integer.
 
-    Examples
-    --------
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
@@ -275,8 +263,6 @@ def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     ValueError, ShapeError
         There are fewer than two arrays; shapes do not fit.
 
-    Examples
-    --------
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
@@ -327,8 +313,6 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
     ShapeError, AxisError
         An operand does not have 3 elements along ``axis``; it has no such axis.
 
-    Examples
-    --------
     >>> wf.linalg.cross(wf.array([1, 0, 0]), wf.array([0, 1, 0])).tolist()
     [0, 0, 1]
     """

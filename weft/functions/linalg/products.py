@@ -65,8 +65,6 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     ShapeError, AxisError
         ``a`` has fewer than two dimensions, or both axes are the same; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
@@ -91,14 +89,11 @@ def diag(v: Any, k: int = 0) -> Array:
     ShapeError
         ``v`` is neither a vector nor a matrix.
 
-    Examples
-    --------
     >>> wf.diag(wf.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
     """
     if type(v) is ndarray and type(k) is int:
-        result = try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
-        if result is not None:
+        if (result := try_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)) is not None:
             return result
     value = node(v, "diag", "v")
     if len(value.shape) == 2:
@@ -124,8 +119,6 @@ def diagflat(v: Any, k: int = 0) -> Array:
     -------
     (v.size + abs(k), v.size + abs(k)) Array
 
-    Examples
-    --------
     >>> wf.diagflat([[1, 2]]).tolist()
     [[1, 0], [0, 2]]
     """
@@ -152,8 +145,6 @@ def trace(
     ShapeError, AxisError, DTypeError
         As :func:`diagonal`; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
     5
     """
@@ -201,8 +192,6 @@ def matmul(
     DTypeError
         ``dtype`` cannot hold an operand, such as an integer dtype for floats.
 
-    Examples
-    --------
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
     >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
@@ -239,8 +228,6 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
     ShapeError
         The summed axes differ in length.
 
-    Examples
-    --------
     >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
     11.0
     """
@@ -279,8 +266,6 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     ShapeError
         The numbers of elements differ.
 
-    Examples
-    --------
     >>> wf.vdot(wf.ones((2, 2)), wf.ones((2, 2))).tolist()
     4.0
     """
@@ -306,8 +291,6 @@ def inner(a: Any, b: Any) -> Array:
     ShapeError
         The last axes differ in length.
 
-    Examples
-    --------
     >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
@@ -333,14 +316,11 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     DTypeError, ShapeError
         An operand is not an array; ``out`` does not fit.
 
-    Examples
-    --------
     >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
     if out is None and type(a) is type(b) is ndarray and a.dtype == b.dtype:
-        result = try_numpy(np.outer, a, b, most=a.size * b.size)
-        if result is not None:
+        if (result := try_numpy(np.outer, a, b, most=a.size * b.size)) is not None:
             return result
     a, b = array_operands(a, b)
     return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
@@ -365,8 +345,6 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     ShapeError, AxisError
         Extents or the numbers of axes differ; an array has no such axis.
 
-    Examples
-    --------
     >>> wf.tensordot(wf.ones((2, 3)), wf.ones((3, 4)), axes=1).shape
     (2, 4)
     """
@@ -412,8 +390,6 @@ def vecdot(
     ShapeError, AxisError
         The lengths differ, or the other axes do not broadcast; an operand has no such axis.
 
-    Examples
-    --------
     >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
     [3.0, 3.0]
     """
@@ -447,8 +423,6 @@ def kron(a: Any, b: Any) -> Array:
     -------
     Array whose extents are the products of those of ``a`` and ``b``
 
-    Examples
-    --------
     >>> wf.kron(wf.array([1, 10]), [1, 2]).tolist()
     [1, 2, 10, 20]
     """
@@ -481,8 +455,6 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     ShapeError, AxisError
         Vectors have another length, or shapes do not broadcast; an operand has no such axis.
 
-    Examples
-    --------
     >>> wf.cross(wf.array([1, 0, 0]), [0, 1, 0]).tolist()
     [0, 0, 1]
     """
@@ -541,8 +513,6 @@ def matvec(
     ShapeError
         The shapes do not fit.
 
-    Examples
-    --------
     >>> wf.matvec(wf.array([[1, 2], [3, 4]]), [1, 1]).tolist()
     [3, 7]
     """
@@ -574,8 +544,6 @@ def vecmat(
     -------
     (..., N) Array
 
-    Examples
-    --------
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
     [4, 6]
     """

@@ -28,8 +28,6 @@ def isscalar(element: Any) -> bool:
     ----------
     element : any
 
-    Examples
-    --------
     >>> wf.isscalar(3.0), wf.isscalar(wf.ones(2).sum()), wf.isscalar(wf.ones(2))
     (True, True, False)
     """
@@ -43,8 +41,6 @@ def iterable(y: Any) -> bool:
     ----------
     y : any
 
-    Examples
-    --------
     >>> wf.iterable(wf.ones(2)), wf.iterable(2)
     (True, False)
     """
@@ -62,8 +58,6 @@ def shape(a: Any) -> tuple[int, ...]:
     -------
     tuple of int
 
-    Examples
-    --------
     >>> wf.shape([[1, 2]])
     (1, 2)
     """
@@ -77,8 +71,6 @@ def ndim(a: Any) -> int:
     -------
     int
 
-    Examples
-    --------
     >>> wf.ndim([[1, 2]])
     2
     """
@@ -101,8 +93,6 @@ def size(a: Any, axis: Any = None) -> int:
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> wf.size(wf.ones((2, 3))), wf.size(wf.ones((2, 3)), 1)
     (6, 3)
     """
@@ -115,8 +105,6 @@ def size(a: Any, axis: Any = None) -> int:
 def isfortran(a: Any) -> bool:
     """Return whether an array is stored in column-major order only; always False for weft's arrays.
 
-    Examples
-    --------
     >>> wf.isfortran(wf.ones((2, 3)))
     False
     """
@@ -140,8 +128,6 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     DTypeError, ValueError, RuntimeError
         ``max_work`` is no integer; it is below -1; it does not suffice to find the answer.
 
-    Examples
-    --------
     >>> x = wf.ones(4)
     >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
     (True, False, True)
@@ -159,8 +145,6 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     max_work : int, optional
         As in :func:`shares_memory`; by default there is no search, only the bounds are compared.
 
-    Examples
-    --------
     >>> x = wf.ones(4)
     >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
@@ -201,8 +185,6 @@ def asanyarray(
 ) -> Array:
     """Return :func:`asarray` of ``a``: weft's arrays have no subclasses.
 
-    Examples
-    --------
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
@@ -224,8 +206,6 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     DTypeError
         ``a`` cannot become an array, or ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
     (3, 2)
     """
@@ -249,8 +229,6 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     DTypeError
         ``a`` cannot become an array, or ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
     """
@@ -266,8 +244,6 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     ValueError, DTypeError, TraceError
         ``a`` holds a NaN or an infinity; it cannot become an array, or ``dtype`` is unknown; called inside a traced function.
 
-    Examples
-    --------
     >>> wf.asarray_chkfinite([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
@@ -291,8 +267,6 @@ def asnumpy(a: Any) -> np.ndarray:
     TraceError
         Called inside a traced function.
 
-    Examples
-    --------
     >>> wf.asnumpy(wf.arange(3) * 2)
     array([0, 2, 4])
     """
@@ -312,8 +286,6 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     ValueError, DTypeError
         "F" or an unknown requirement; ``a`` cannot become an array, or ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
     [1, 2]
     """

@@ -37,8 +37,6 @@ class broadcast:  # noqa: N801  NumPy's name
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
     >>> both = wf.broadcast(wf.arange(2), [[10], [20]])
     >>> both.shape, [int(a + b) for a, b in both]
     ((2, 2), [10, 11, 20, 21])
@@ -117,8 +115,6 @@ class nditer:  # noqa: N801  NumPy's name
     ValueError, ShapeError, DTypeError
         Another flag or order; shapes do not broadcast; all arrays are None, or an existing array has another dtype.
 
-    Examples
-    --------
     >>> x = wf.arange(4).reshape(2, 2)
     >>> for v in wf.nditer(x, op_flags=["readwrite"]):
     ...     v[...] = 2 * v
@@ -254,8 +250,6 @@ class ndindex:  # noqa: N801  NumPy's name
     ShapeError, DTypeError
         An extent is negative; it is no integer.
 
-    Examples
-    --------
     >>> list(wf.ndindex(2, 2))
     [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
@@ -276,8 +270,6 @@ class ndindex:  # noqa: N801  NumPy's name
 class ndenumerate:  # noqa: N801  NumPy's name
     """An iterator over the indices and elements of an array. Computes at once.
 
-    Examples
-    --------
     >>> [(place, int(x)) for place, x in wf.ndenumerate(wf.array([[1, 2]]))]
     [((0, 0), 1), ((0, 1), 2)]
     """
@@ -315,8 +307,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     AxisError, DTypeError, ValueError
         The axis does not exist; ``func1d`` is not callable; there is no vector.
 
-    Examples
-    --------
     >>> wf.apply_along_axis(lambda row: row.max() - row, 1, wf.array([[1, 3], [5, 2]])).tolist()
     [[2, 0], [0, 3]]
     """
@@ -354,8 +344,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     AxisError, DTypeError, ShapeError
         The axis does not exist; ``func`` is not callable; a result has another number of dimensions.
 
-    Examples
-    --------
     >>> wf.apply_over_axes(wf.sum, wf.ones((2, 3, 2)), [0, 2]).tolist()
     [[[4.0], [4.0], [4.0]]]
     """
@@ -411,8 +399,6 @@ class vectorize:  # noqa: N801  NumPy's name
         An invalid ``signature``, or a ``pyfunc`` that is not callable. When called: arrays that do not fit the signature, or
         another number of arguments or results.
 
-    Examples
-    --------
     >>> larger = wf.vectorize(lambda a, b: a if a > b else b)
     >>> larger(wf.array([1, 5, 2]), 3).tolist()
     [3, 5, 3]
@@ -530,8 +516,6 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     TypeError
         When called with another number of arguments.
 
-    Examples
-    --------
     >>> wf.frompyfunc(lambda a, b: a + 2 * b, 2, 1)(wf.array([1, 2]), 10).tolist()
     [21, 22]
     """
@@ -564,8 +548,6 @@ class _Grid:
     ``wf.mgrid[0:2, 0:3]`` is one array, ``wf.ogrid[0:2, 0:3]`` are vectors that broadcast. A step of ``5j`` makes 5 samples
     from start to stop, both included.
 
-    Examples
-    --------
     >>> import weft as wf
     >>> wf.mgrid[0:2, 0:2].tolist()
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
@@ -597,8 +579,6 @@ class _Joiner:
     An initial string sets the axis, as in NumPy: ``"1,2"`` joins along axis 1 with at least two dimensions, and ``"1,2,0"``
     also sets the axis of a vector's elements. Strings for matrices (``"r"``, ``"c"``) are refused.
 
-    Examples
-    --------
     >>> import weft as wf
     >>> wf.r_[1, 2:4, wf.array([7, 8])].tolist()
     [1, 2, 3, 7, 8]
@@ -649,8 +629,6 @@ class _Joiner:
 class _IndexExpression:
     """Return the index itself: ``wf.s_[1:3, ...]`` is a tuple of a slice and an Ellipsis.
 
-    Examples
-    --------
     >>> import weft as wf
     >>> wf.s_[1:3, ...]
     (slice(1, 3, None), Ellipsis)

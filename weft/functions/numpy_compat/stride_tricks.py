@@ -42,8 +42,6 @@ def sliding_window_view(
         ``window_shape`` and ``axis`` have different lengths, or the window is larger than the array; the axis does not exist;
         ``writeable=True``.
 
-    Examples
-    --------
     >>> wf.lib.stride_tricks.sliding_window_view(wf.arange(5), 3).tolist()
     [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
     """
@@ -101,8 +99,6 @@ def as_strided(
         ``shape`` and ``strides`` have different lengths; strides are no multiples of the item size, or lead outside of the
         memory.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.lib.stride_tricks.as_strided(x, (3, 2), (8, 8)).tolist()
     [[0, 1], [1, 2], [2, 3]]

@@ -74,8 +74,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
     ShapeError, ValueError
         An argument is no vector, or is empty; another ``mode``.
 
-    Examples
-    --------
     >>> wf.convolve(wf.array([1, 2, 3]), [0, 1]).tolist()
     [0, 1, 2, 3]
     """
@@ -85,8 +83,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
     """Return the cross-correlation of two vectors; complex ``v`` is conjugated.
 
-    Examples
-    --------
     >>> wf.correlate(wf.array([1, 2, 3]), [0, 1, 2]).tolist()
     [8]
     """
@@ -120,8 +116,6 @@ def bartlett(M: float) -> Array:  # noqa: N803
     DTypeError, ValueError
         An argument is no real number, or is infinite or NaN.
 
-    Examples
-    --------
     >>> wf.bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
@@ -131,8 +125,6 @@ def bartlett(M: float) -> Array:  # noqa: N803
 def hanning(M: float) -> Array:  # noqa: N803
     """Return a raised cosine window that is zero at its ends.
 
-    Examples
-    --------
     >>> wf.hanning(3).tolist()
     [0.0, 1.0, 0.0]
     """
@@ -142,8 +134,6 @@ def hanning(M: float) -> Array:  # noqa: N803
 def hamming(M: float) -> Array:  # noqa: N803
     """Return a raised cosine window that is 0.08 at its ends.
 
-    Examples
-    --------
     >>> wf.hamming(3).tolist()[1]
     1.0
     """
@@ -153,8 +143,6 @@ def hamming(M: float) -> Array:  # noqa: N803
 def blackman(M: float) -> Array:  # noqa: N803
     """Return a window of three cosines that is nearly zero at its ends.
 
-    Examples
-    --------
     >>> round(wf.blackman(3).tolist()[1], 6)
     1.0
     """
@@ -169,8 +157,6 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     beta : float
         The steepness: 0 is a rectangle, 14 is close to a Gaussian.
 
-    Examples
-    --------
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
@@ -186,8 +172,6 @@ def sinc(x: Any) -> Array:
     -------
     Array of the shape of ``x``
 
-    Examples
-    --------
     >>> wf.sinc(wf.array([0.0, 0.5])).tolist()[0]
     1.0
     """
@@ -242,8 +226,6 @@ def _chebyshev(x: Array, coefficients: tuple[float, ...]) -> Array:
 def i0(x: Any) -> Array:
     """Compute the modified Bessel function of the first kind, of order 0.
 
-    Examples
-    --------
     >>> round(float(wf.i0(wf.array(0.0, dtype="float64"))), 12)
     1.0
     """

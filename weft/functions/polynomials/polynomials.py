@@ -60,8 +60,6 @@ def polyval(p: Any, x: Any) -> Any:
     ShapeError
         ``p`` is no vector.
 
-    Examples
-    --------
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
@@ -105,8 +103,6 @@ def polyadd(a1: Any, a2: Any) -> Any:
     ShapeError
         An operand is no vector.
 
-    Examples
-    --------
     >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
     [9, 6, 6]
     """
@@ -116,8 +112,6 @@ def polyadd(a1: Any, a2: Any) -> Any:
 def polysub(a1: Any, a2: Any) -> Any:
     """Return the difference of two polynomials.
 
-    Examples
-    --------
     >>> wf.polysub([2, 10, 2], [3, 10, 4]).tolist()
     [-1, 0, -2]
     """
@@ -132,8 +126,6 @@ def polymul(a1: Any, a2: Any) -> Any:
     ShapeError
         An operand is no vector, or is empty.
 
-    Examples
-    --------
     >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
     [9, 23, 38, 17, 3]
     """
@@ -169,8 +161,6 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     ShapeError, TraceError
         An operand is no vector; called inside a traced function.
 
-    Examples
-    --------
     >>> [x.tolist() for x in wf.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])]
     [[1.5, 1.75], [0.25]]
     """
@@ -207,8 +197,6 @@ def polyder(p: Any, m: int = 1) -> Any:
     ShapeError, ValueError
         ``p`` is no vector; ``m`` is negative.
 
-    Examples
-    --------
     >>> wf.polyder([1, 1, 1, 1]).tolist()
     [3, 2, 1]
     """
@@ -236,8 +224,6 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     ShapeError, ValueError
         ``p`` is no vector; ``m`` is negative or above 1000 (NumPy's recursion limit), or ``k`` has fewer than ``m`` elements.
 
-    Examples
-    --------
     >>> wf.polyint([3.0, 2.0, 1.0]).tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
@@ -278,8 +264,6 @@ def poly(seq_of_zeros: Any) -> Array:
     ShapeError
         ``seq_of_zeros`` is neither a vector nor a square matrix with elements.
 
-    Examples
-    --------
     >>> wf.poly([1.0, 2.0]).tolist()
     [1.0, -3.0, 2.0]
     """
@@ -323,8 +307,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     ShapeError
         ``x`` is no vector, or ``N`` is negative.
 
-    Examples
-    --------
     >>> wf.vander([1, 2, 3], 3).tolist()
     [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
     """
@@ -366,8 +348,6 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     TypeError, ValueError, TraceError
         Shapes do not fit, or ``deg`` is negative; there are too few points for ``cov``; called inside a traced function.
 
-    Examples
-    --------
     >>> [round(c, 4) for c in wf.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).tolist()]
     [2.0, 1.0]
     """
@@ -401,8 +381,6 @@ def roots(p: Any) -> Array:
     ShapeError, TraceError
         ``p`` is no vector; called inside a traced function.
 
-    Examples
-    --------
     >>> wf.roots([1.0, -3.0, 2.0]).tolist()
     [2.0, 1.0]
     """
@@ -431,8 +409,6 @@ class poly1d:  # noqa: N801  NumPy's name
     ShapeError, TraceError
         ``c_or_r`` is no vector; created inside a traced function.
 
-    Examples
-    --------
     >>> p = wf.poly1d([1, 2, 3])
     >>> int(p(2)), (p * p).coeffs.tolist(), p.deriv().coeffs.tolist()
     (11, [1, 4, 10, 12, 9], [2, 2])

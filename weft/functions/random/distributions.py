@@ -101,8 +101,6 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     DTypeError, ShapeError, ValueError
         ``dtype`` is not a float dtype or ``key`` is not a key; ``size`` does not fit the parameters; a parameter is out of range.
 
-    Examples
-    --------
     >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
     >>> x.shape, bool((abs(x) <= 1).all())
     ((2, 3), True)
@@ -118,8 +116,6 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
 def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """Draw uniform numbers in [0, 1).
 
-    Examples
-    --------
     >>> wf.random.random((2, 2)).shape
     (2, 2)
     """
@@ -134,8 +130,6 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     loc, scale : number or array
         Mean and standard deviation; ``scale`` must not be negative.
 
-    Examples
-    --------
     >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
     True
     """
@@ -148,8 +142,6 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """Draw normal numbers of mean 0 and standard deviation 1.
 
-    Examples
-    --------
     >>> wf.random.standard_normal(3).shape
     (3,)
     """
@@ -164,8 +156,6 @@ def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     shape : int
         The extents of the result, one per argument.
 
-    Examples
-    --------
     >>> wf.random.randn(2, 3).shape
     (2, 3)
     """
@@ -180,8 +170,6 @@ def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     shape : int
         The extents of the result, one per argument.
 
-    Examples
-    --------
     >>> wf.random.rand(2, 3).shape
     (2, 3)
     """
@@ -196,8 +184,6 @@ def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: A
     scale : number or array
         The mean; it must not be negative.
 
-    Examples
-    --------
     >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
     True
     """
@@ -219,8 +205,6 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     -------
     Array of bool
 
-    Examples
-    --------
     >>> wf.random.bernoulli(0.3, size=4).dtype
     dtype('bool')
     """
@@ -252,8 +236,6 @@ def integers(
     ValueError, DTypeError, ShapeError
         The range is empty, or ``dtype`` cannot hold it; ``dtype`` is not an integer dtype; else as :func:`uniform`.
 
-    Examples
-    --------
     >>> x = wf.random.integers(6, size=100) + 1
     >>> int(x.min()) >= 1 and int(x.max()) <= 6
     True
@@ -275,8 +257,7 @@ def integers(
             raise ValueError(
                 name_called_function(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype")
             )
-        word = None if shape else state.draw_int(key, "integers")
-        if word is not None:
+        if (word := None if shape else state.draw_int(key, "integers")) is not None:
             return wrap(state.integer(first + (word * width >> 64), form))
         return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
     start, stop = (cast(n, INT64) for n in operands(low, high))
@@ -290,8 +271,6 @@ def integers(
 def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """Draw like :func:`integers`, under NumPy's older name.
 
-    Examples
-    --------
     >>> wf.random.randint(10, size=3).shape
     (3,)
     """
@@ -609,8 +588,6 @@ def multivariate_normal(
     ValueError, TraceError
         ``mean`` and ``cov`` do not fit each other; inside a traced function.
 
-    Examples
-    --------
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """
@@ -643,8 +620,6 @@ def multivariate_hypergeometric(
     ValueError, TraceError
         ``nsample`` exceeds the number of items, or a count is negative; inside a traced function.
 
-    Examples
-    --------
     >>> int(wf.random.default_rng(0).multivariate_hypergeometric([3, 5, 2], 4).sum())
     4
     """
@@ -669,8 +644,6 @@ def bytes(length: int, *, key: Any = None) -> Any:
     ShapeError, DTypeError, TraceError
         ``length`` is negative; ``key`` is not a key; inside a traced function.
 
-    Examples
-    --------
     >>> len(wf.random.bytes(5))
     5
     """

@@ -70,8 +70,6 @@ class BitGenerator:
     TypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
     >>> wf.random.Generator(wf.random.Philox(7)).random(2).shape
     (2,)
     """
@@ -122,8 +120,6 @@ class Generator:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
     >>> rng = wf.random.Generator(0)
     >>> rng.normal(0.0, 1.0, (2, 3)).shape, rng.integers(5, size=2).shape
     ((2, 3), (2,))
@@ -248,8 +244,6 @@ def default_rng(seed: Any = None) -> Generator:
     -------
     Generator
 
-    Examples
-    --------
     >>> a, b = wf.random.default_rng(7), wf.random.default_rng(7)
     >>> bool((a.random(3) == b.random(3)).all())
     True

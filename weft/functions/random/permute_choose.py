@@ -76,13 +76,10 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
     AxisError, ShapeError, DTypeError
         ``x`` has no such axis; it is a negative number; ``key`` is not a key.
 
-    Examples
-    --------
     >>> sorted(wf.random.permutation(4).tolist())
     [0, 1, 2, 3]
     """
-    count = _as_count(x)
-    if count is not None:
+    if (count := _as_count(x)) is not None:
         return wrap(_random_order(key, "permutation", shape_tuple(count, "permutation", "x")[0]))
     value = _read_slices(x, "permutation", "x")
     axis = axis_index(axis, len(value.shape), "permutation")
@@ -95,8 +92,7 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
 def _take_slices(value: Node, index: Node, axis: int) -> Node:
     """Take slices along an axis; the dimensions of ``index`` replace that axis."""
     lead, rest = len(index.shape), value.nbytes // max(1, value.shape[axis])
-    operands = peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None
-    if operands is not None:
+    if (operands := peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None) is not None:
         return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
     gathered = op("gather", value, index, axes=(axis,))
     return permuted(gathered, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(gathered.shape))))
@@ -117,8 +113,6 @@ def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
     DTypeError, AxisError
         ``x`` cannot be written in place, or ``key`` is not a key; ``x`` has no such axis.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.random.shuffle(x)
     >>> sorted(x.tolist())
@@ -172,8 +166,6 @@ def choice(
         ``p`` has another shape, or negative, NaN or infinite elements (not checked in ``wf.jit``, gradients and the like); ``a``
         has no such axis; ``key`` is not a key.
 
-    Examples
-    --------
     >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
     [0, 1, 2]
     """
@@ -209,8 +201,7 @@ def choice(
 def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool, weights: Node | None) -> Node:
     total = math.prod(shape)
     if weights is None and replace:
-        word = None if shape else draw_int(key, "choice")
-        if word is not None:
+        if (word := None if shape else draw_int(key, "choice")) is not None:
             return integer(word * count >> 64, INT64)
         return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
     if weights is not None and not CONTEXT.transform_depth:

@@ -96,8 +96,7 @@ class Stream:
                 if kind not in self._seen_kinds:
                     self._seen_kinds.add(kind)
                     return None
-                prepared = self._fill(kind, blocks, make)
-                if prepared is None:
+                if (prepared := self._fill(kind, blocks, make)) is None:
                     return None
             place = self._place
             self.move(prepared[1])
@@ -110,8 +109,7 @@ class Stream:
             self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (PREPARED_BLOCKS + MAX_DRAW_BLOCKS),))
             self._place = 0
         words = _Ahead(self._words, blocks)
-        numbers = make(words)
-        if numbers is None:
+        if (numbers := make(words)) is None:
             return None
         prepared = self._prepared[kind] = numbers, blocks * words.taken
         return prepared
@@ -210,8 +208,6 @@ def seed(seed: Any = None) -> None:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
     >>> wf.random.seed(0)
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.seed(0)
@@ -234,8 +230,6 @@ def get_state() -> tuple[int, int]:
     -------
     (key, position) : two ints
 
-    Examples
-    --------
     >>> state = wf.random.get_state()
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.set_state(state)
@@ -257,8 +251,6 @@ def set_state(state: tuple[int, int], /) -> None:
     ValueError
         ``state`` is not a pair of 64-bit ints.
 
-    Examples
-    --------
     >>> wf.random.seed(3)
     >>> state = wf.random.get_state()
     >>> wf.random.seed(4)
@@ -293,8 +285,6 @@ def key(seed: int, /) -> Array:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
@@ -320,8 +310,6 @@ def split(key: Any, num: int = 2, /) -> Array:
     DTypeError, ShapeError
         ``key`` is not a key; ``num`` is negative.
 
-    Examples
-    --------
     >>> one, two = wf.random.split(wf.random.key(1))
     >>> bool(one == two)
     False
@@ -410,8 +398,7 @@ def integer(value: int, dtype: Format) -> Node:
 def wide(words: Words, shape: Shape) -> Node:
     """Return 64 random bits per element, from two words."""
     high, low = words.take(shape), words.take(shape)
-    halves = peek(high, low)
-    if halves is not None:
+    if (halves := peek(high, low)) is not None:
         return leaf(np.asarray(halves[0].astype(np.uint64) << np.uint64(32) | halves[1]), UINT64)
     return op("bitwise_or", op("bitwise_left_shift", cast(high, UINT64), number(32, UINT64)), cast(low, UINT64))
 

@@ -105,8 +105,6 @@ def sum(
     AxisError, DTypeError
         ``a`` has no such axis, or one is named twice; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
@@ -145,8 +143,6 @@ def prod(
 ) -> Array:
     """Compute the product along axes.
 
-    Examples
-    --------
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
@@ -173,8 +169,6 @@ def max(
     ShapeError, AxisError, ValueError
         There is no element; ``a`` has no such axis; ``where`` is given without ``initial``.
 
-    Examples
-    --------
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
@@ -191,8 +185,6 @@ def min(
     initial : number, optional
         The largest possible result; required with ``where``.
 
-    Examples
-    --------
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
@@ -207,8 +199,6 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     ShapeError, AxisError
         There is no element; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.ptp(wf.array([1.0, 5.0, 3.0])).tolist()
     4.0
     """
@@ -247,8 +237,6 @@ def all(
     AxisError
         ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
@@ -260,8 +248,6 @@ def any(
 ) -> Array:
     """Return whether an element along axes is true (not zero); False if there are none.
 
-    Examples
-    --------
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
@@ -275,8 +261,6 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     -------
     Array of int64, without the reduced axes
 
-    Examples
-    --------
     >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
     2
     """
@@ -320,8 +304,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     ShapeError, AxisError, DTypeError
         There is no element; ``a`` has no such axis; ``out`` cannot hold int64.
 
-    Examples
-    --------
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
@@ -331,8 +313,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the index of the smallest element: the first of equal ones; NaN counts as smallest.
 
-    Examples
-    --------
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
@@ -389,8 +369,6 @@ def cumulative_sum(
     AxisError, DTypeError, ValueError
         ``x`` has no such axis; ``dtype`` is unknown; ``axis`` is missing for several dimensions.
 
-    Examples
-    --------
     >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """
@@ -402,8 +380,6 @@ def cumulative_prod(
 ) -> Array:
     """Compute the cumulative product along an axis.
 
-    Examples
-    --------
     >>> wf.cumulative_prod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
@@ -428,8 +404,6 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
     AxisError, DTypeError
         ``a`` has no such axis; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.cumsum(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 3, 6, 10]
     """
@@ -439,8 +413,6 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative product along an axis, or of the flattened array without one.
 
-    Examples
-    --------
     >>> wf.cumprod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
@@ -533,8 +505,6 @@ def mean(
     AxisError, DTypeError
         ``a`` has no such axis; ``dtype`` cannot hold a mean.
 
-    Examples
-    --------
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
@@ -602,8 +572,6 @@ def var(
     AxisError, DTypeError, ShapeError
         As :func:`mean`; ``mean`` does not fit ``a``.
 
-    Examples
-    --------
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
@@ -617,8 +585,6 @@ def std(
 ) -> Array:
     """Compute the standard deviation along axes: the square root of :func:`var`.
 
-    Examples
-    --------
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
@@ -660,8 +626,6 @@ def average(
     ShapeError, TypeError, AxisError
         ``weights`` has another shape, or the shape of some axes without ``axis``; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.average(wf.array([1.0, 4.0]), weights=wf.array([2.0, 1.0])).tolist()
     2.0
     """

@@ -36,8 +36,6 @@ def broadcast_shapes(*shapes: Any) -> arguments.Shape:
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
     >>> wf.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
@@ -61,8 +59,6 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     ShapeError
         The array does not broadcast to that shape.
 
-    Examples
-    --------
     >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
@@ -89,8 +85,6 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
     >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
     [(2, 3), (2, 3)]
     """
@@ -130,8 +124,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     ShapeError, ValueError
         The numbers of elements differ; a copy is needed and ``copy`` is False.
 
-    Examples
-    --------
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
@@ -153,8 +145,6 @@ def ravel(a: Any, order: str = "C") -> Array:
     -------
     (a.size,) Array
 
-    Examples
-    --------
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
@@ -181,8 +171,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
     AxisError, DTypeError
         An axis is out of range; an axis is no integer.
 
-    Examples
-    --------
     >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
@@ -208,8 +196,6 @@ def squeeze(a: Any, axis: Axis = None) -> Array:
     AxisError, ShapeError
         An axis is out of range; its extent is not 1.
 
-    Examples
-    --------
     >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
     (3, 1)
     """
@@ -244,8 +230,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     AxisError
         An axis does not exist or is given twice, or ``axes`` is no permutation.
 
-    Examples
-    --------
     >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
@@ -261,8 +245,6 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     axes : sequence of int
         Axis ``axes[i]`` of ``a`` becomes axis i.
 
-    Examples
-    --------
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
@@ -280,8 +262,6 @@ def matrix_transpose(x: Any, /) -> Array:
     -------
     (..., N, M) Array, a view
 
-    Examples
-    --------
     >>> wf.matrix_transpose(wf.ones((5, 2, 3))).shape
     (5, 3, 2)
     """
@@ -295,8 +275,6 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     ----------
     axis1, axis2 : int
 
-    Examples
-    --------
     >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -320,8 +298,6 @@ def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
     AxisError
         An axis is out of range; ``source`` and ``destination`` have different lengths.
 
-    Examples
-    --------
     >>> wf.moveaxis(wf.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -355,8 +331,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -368,8 +342,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 def flipud(m: Any) -> Array:
     """Return a view with the rows in reverse order: ``flip(m, 0)``.
 
-    Examples
-    --------
     >>> wf.flipud(wf.array([1, 2])).tolist()
     [2, 1]
     """
@@ -379,8 +351,6 @@ def flipud(m: Any) -> Array:
 def fliplr(m: Any) -> Array:
     """Return a view with the columns in reverse order: ``flip(m, 1)``.
 
-    Examples
-    --------
     >>> wf.fliplr(wf.array([[1, 2]])).tolist()
     [[2, 1]]
     """
@@ -405,8 +375,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     ShapeError, AxisError
         ``shift`` and ``axis`` have different lengths; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
@@ -465,8 +433,6 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     AxisError, ShapeError
         An axis does not exist, or is given twice; ``axes`` are not two.
 
-    Examples
-    --------
     >>> wf.rot90(wf.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
@@ -494,8 +460,6 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     start : int
         The axis in front of which ``axis`` is moved.
 
-    Examples
-    --------
     >>> wf.rollaxis(wf.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """

@@ -68,8 +68,6 @@ def concat(
     TypeError
         Both ``out`` and ``dtype`` are given.
 
-    Examples
-    --------
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
@@ -98,8 +96,6 @@ def stack(
     axis : int
         The position of the new axis in the result.
 
-    Examples
-    --------
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
@@ -126,8 +122,6 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     -------
     Array with two or more dimensions
 
-    Examples
-    --------
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
@@ -148,8 +142,6 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     -------
     Array with one or more dimensions
 
-    Examples
-    --------
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
@@ -210,8 +202,6 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     MemoryError
         There would be 2**31 parts or more.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
@@ -226,8 +216,6 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array
     ShapeError, AxisError
         The number of parts is below 1, or far above the extent; the axis does not exist.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
     [[0, 1], [2]]
     """
@@ -250,8 +238,6 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
     [[1, 3], [2, 4]]
     """
@@ -274,8 +260,6 @@ def tile(A: Any, reps: Any) -> Array:
     ShapeError, DTypeError
         A number of repetitions is negative; it is no integer.
 
-    Examples
-    --------
     >>> wf.tile(wf.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
@@ -309,14 +293,11 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     ShapeError, DTypeError, AxisError
         ``repeats`` is negative or has another length than the axis; it holds no integers; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.repeat(wf.array([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
     if type(repeats) is int and type(a) is ndarray:
-        result = try_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
-        if result is not None:
+        if (result := try_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)) is not None:
             return result
     value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
@@ -344,8 +325,6 @@ def column_stack(tup: Any) -> Array:
     ----------
     tup : sequence of arrays
 
-    Examples
-    --------
     >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
@@ -370,8 +349,6 @@ def dstack(tup: Any) -> Array:
     -------
     Array with three or more dimensions
 
-    Examples
-    --------
     >>> wf.dstack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
     """
@@ -404,8 +381,6 @@ def block(arrays: Any) -> Array:
     ShapeError, TypeError
         Blocks do not fit, a list is empty, or lists are nested to different depths; a tuple is given.
 
-    Examples
-    --------
     >>> wf.block([[wf.eye(1), wf.zeros((1, 2))], [wf.ones((1, 3))]]).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
@@ -433,8 +408,6 @@ def _split_with_rank(function: str, x: Any, sections: Any, axis: int, least: int
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Split an array along axis 1, a vector along axis 0; the parts are views.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.hsplit(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
@@ -445,8 +418,6 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Split an array with two or more dimensions along axis 0; the parts are views.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.vsplit(wf.arange(4).reshape(2, 2), 2)]
     [[[0, 1]], [[2, 3]]]
     """
@@ -456,8 +427,6 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     """Split an array with three or more dimensions along axis 2; the parts are views.
 
-    Examples
-    --------
     >>> [p.tolist() for p in wf.dsplit(wf.arange(2).reshape(1, 1, 2), 2)]
     [[[[0]]], [[[1]]]]
     """
@@ -481,8 +450,6 @@ def atleast_1d(*arrays: Any) -> Any:
     Array
         Unchanged if it has the dimensions. For several arrays: a tuple.
 
-    Examples
-    --------
     >>> wf.atleast_1d(3.0).shape
     (1,)
     """
@@ -495,8 +462,6 @@ def atleast_1d(*arrays: Any) -> Any:
 def atleast_2d(*arrays: Any) -> Any:
     """Return arrays with at least two dimensions; new ones are in front.
 
-    Examples
-    --------
     >>> wf.atleast_2d(wf.ones(3)).shape
     (1, 3)
     """
@@ -509,8 +474,6 @@ def atleast_2d(*arrays: Any) -> Any:
 def atleast_3d(*arrays: Any) -> Any:
     """Return arrays with at least three dimensions, as NumPy does: shape (N,) becomes (1, N, 1) and (M, N) becomes (M, N, 1).
 
-    Examples
-    --------
     >>> wf.atleast_3d(wf.ones(3)).shape
     (1, 3, 1)
     """

@@ -48,8 +48,6 @@ def argsort(
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
@@ -82,8 +80,6 @@ def sort(
     -------
     Array of the shape and dtype of ``a``
 
-    Examples
-    --------
     >>> wf.sort(wf.array([3.0, 1.0, 2.0]), descending=True).tolist()
     [3.0, 2.0, 1.0]
     """
@@ -117,8 +113,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     ShapeError, ValueError, IndexError
         ``a`` is no vector, or ``sorter`` has another shape; another ``side``; an index in ``sorter`` is out of range.
 
-    Examples
-    --------
     >>> wf.searchsorted(wf.array([1.0, 2.0, 3.0]), [2.0, 9.0]).tolist()
     [1, 3]
     """
@@ -134,8 +128,7 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
         places = check_bounds("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
-    contents = _peek_comparable(line, value)
-    if contents is not None:
+    if (contents := _peek_comparable(line, value)) is not None:
         return wrap(leaf(np.asarray(contents[0].searchsorted(contents[1], side)), INT64))
     if line.size <= arguments.MAX_COMPARED:
         passed = _is_before(line, _column(value), side)
@@ -185,15 +178,12 @@ def isin(
     DTypeError
         An operand is no array.
 
-    Examples
-    --------
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
     a, b = lossless_operands(element, test_elements)
     a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
-    contents = _peek_comparable(a, b)
-    if contents is not None:
+    if (contents := _peek_comparable(a, b)) is not None:
         return wrap(leaf(np.isin(contents[0], contents[1], invert=invert), BOOL))
     if type(b) is Node and b.size > arguments.MAX_COMPARED:
         hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
@@ -251,8 +241,6 @@ def unique(
     TraceError, AxisError
         Called inside a traced function, since the shape of the result depends on values; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.unique(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -274,8 +262,6 @@ def unique_values(x: Any, /) -> Array:
     TraceError
         Called inside a traced function, since the shape of the result depends on values.
 
-    Examples
-    --------
     >>> wf.unique_values(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -290,8 +276,6 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     UniqueCounts
         ``values`` (K,) and ``counts`` (K,) int64.
 
-    Examples
-    --------
     >>> wf.unique_counts(wf.array([3, 1, 3])).counts.tolist()
     [1, 2]
     """
@@ -306,8 +290,6 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     UniqueInverse
         ``values`` (K,), and ``inverse_indices`` with the shape of ``x``, int64.
 
-    Examples
-    --------
     >>> wf.unique_inverse(wf.array([3, 1, 3])).inverse_indices.tolist()
     [1, 0, 1]
     """
@@ -323,8 +305,6 @@ def unique_all(x: Any, /) -> UniqueAll:
     UniqueAll
         ``values``, ``indices``, ``inverse_indices`` and ``counts``; all but the first are int64.
 
-    Examples
-    --------
     >>> wf.unique_all(wf.array([3, 1, 3])).indices.tolist()
     [1, 0]
     """
@@ -370,8 +350,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     DTypeError
         ``kth`` holds no integers.
 
-    Examples
-    --------
     >>> wf.partition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -385,8 +363,6 @@ def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introsele
     -------
     int64 Array of the shape of ``a``
 
-    Examples
-    --------
     >>> wf.argpartition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -411,8 +387,6 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     ShapeError, AxisError
         There is no key, or shapes differ; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
@@ -465,8 +439,6 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     TraceError
         Called inside a traced function.
 
-    Examples
-    --------
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
@@ -488,8 +460,6 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     -------
     (K,) Array, or a tuple of it and two int64 Arrays
 
-    Examples
-    --------
     >>> wf.intersect1d(wf.array([3, 1, 2]), [1, 3]).tolist()
     [1, 3]
     """
@@ -513,8 +483,6 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     -------
     (K,) Array of the dtype of ``ar1``
 
-    Examples
-    --------
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
@@ -530,8 +498,6 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     assume_unique : bool
         Whether the elements of each array are known to be distinct.
 
-    Examples
-    --------
     >>> wf.setxor1d(wf.array([3, 1]), [1, 2]).tolist()
     [2, 3]
     """

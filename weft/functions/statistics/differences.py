@@ -55,8 +55,6 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     ValueError, ShapeError, AxisError
         ``n`` is negative; ``a`` has no dimensions, or ``prepend`` or ``append`` does not fit; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.diff(wf.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
     """
@@ -100,8 +98,6 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     DTypeError
         ``ary`` is bool, or cannot hold ``to_end`` or ``to_begin``.
 
-    Examples
-    --------
     >>> wf.ediff1d(wf.array([1, 2, 4]), to_begin=0).tolist()
     [0, 1, 2]
     """
@@ -149,8 +145,6 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         There are too few elements, or coordinates do not fit; ``f`` has no such axis; it is bool; the number of distances differs
         from that of the axes; ``edge_order`` is not 1 or 2.
 
-    Examples
-    --------
     >>> wf.gradient(wf.array([1.0, 2.0, 4.0, 7.0])).tolist()
     [1.0, 1.5, 2.5, 3.0]
     """
@@ -226,8 +220,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     AxisError, ShapeError
         ``y`` has no such axis; ``x`` does not fit.
 
-    Examples
-    --------
     >>> wf.trapezoid(wf.array([1.0, 2.0, 3.0])).tolist()
     4.0
     """
@@ -272,8 +264,6 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     ShapeError, ValueError, DTypeError
         ``xp`` and ``fp`` are not vectors of one length, or are empty; ``period`` is 0; ``x`` or ``xp`` is complex.
 
-    Examples
-    --------
     >>> wf.interp(wf.array([0.5, 5.0]), [0.0, 1.0], [10.0, 20.0]).tolist()
     [15.0, 20.0]
     """
@@ -386,8 +376,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     AxisError, DTypeError
         ``p`` has no such axis; it is complex.
 
-    Examples
-    --------
     >>> wf.unwrap(wf.array([0, 1, 5, 6]), period=4).tolist()
     [0, 1, 1, 2]
     """

@@ -45,8 +45,6 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
         ``x`` is not a vector, or ``weights`` has another shape; ``x`` does not hold integers; one is negative; inside a traced
         function.
 
-    Examples
-    --------
     >>> wf.bincount(wf.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
@@ -99,8 +97,6 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     DTypeError, ShapeError, ValueError, TraceError
         ``x`` is complex; ``bins`` is not a vector; it neither rises nor falls; it is not known inside a traced function.
 
-    Examples
-    --------
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
@@ -186,8 +182,6 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     -------
     (number of bins + 1,) Array
 
-    Examples
-    --------
     >>> wf.histogram_bin_edges(wf.array([0.0, 4.0]), bins=2).tolist()
     [0.0, 2.0, 4.0]
     """
@@ -229,8 +223,6 @@ def histogram(
         Edges fall, there is no bin, or ``range`` is not finite; ``weights`` has another shape; ``bins`` is none of these; it is a
         rule, beside ``weights``; computed elements are not known inside a traced function.
 
-    Examples
-    --------
     >>> counts, edges = wf.histogram(wf.array([0.0, 1.0, 1.0, 4.0]), bins=2)
     >>> counts.tolist(), edges.tolist()
     ([3, 1], [0.0, 2.0, 4.0])
@@ -286,8 +278,6 @@ def histogram2d(
     ValueError, TraceError
         NumPy refuses the arguments; inside a traced function.
 
-    Examples
-    --------
     >>> wf.histogram2d(wf.array([0.0, 1.0]), wf.array([0.0, 1.0]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -331,8 +321,6 @@ def histogramdd(
     -------
     Array with D dimensions, and a tuple of D Arrays : the counts and the edges
 
-    Examples
-    --------
     >>> wf.histogramdd(wf.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """

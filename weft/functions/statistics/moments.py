@@ -70,8 +70,6 @@ def cov(
     ShapeError
         An argument has more than two dimensions; weights or observations do not fit.
 
-    Examples
-    --------
     >>> wf.cov(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
@@ -113,8 +111,6 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     ----------
     x : (variables, observations) or (observations,) array
 
-    Examples
-    --------
     >>> wf.corrcoef(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
@@ -153,8 +149,6 @@ def nansum(
 ) -> Array:
     """Compute the sum of the elements that are not NaN; 0 if all are NaN.
 
-    Examples
-    --------
     >>> wf.nansum(wf.array([1.0, wf.nan, 2.0])).tolist()
     3.0
     """
@@ -167,8 +161,6 @@ def nanprod(
 ) -> Array:
     """Compute the product of the elements that are not NaN; 1 if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanprod(wf.array([3.0, wf.nan, 2.0])).tolist()
     6.0
     """
@@ -178,8 +170,6 @@ def nanprod(
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative sum, with NaN counted as 0.
 
-    Examples
-    --------
     >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
@@ -189,8 +179,6 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative product, with NaN counted as 1.
 
-    Examples
-    --------
     >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
     [2.0, 2.0, 6.0]
     """
@@ -217,8 +205,6 @@ def nanmax(
 ) -> Array:
     """Return the largest of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanmax(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
@@ -230,8 +216,6 @@ def nanmin(
 ) -> Array:
     """Return the smallest of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanmin(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
@@ -255,8 +239,6 @@ def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdim
     ValueError, AxisError, TraceError
         All elements of a slice are NaN; ``a`` has no such axis; inside a traced function.
 
-    Examples
-    --------
     >>> wf.nanargmax(wf.array([wf.nan, 1.0, 3.0])).tolist()
     2
     """
@@ -266,8 +248,6 @@ def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdim
 def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the index of the smallest of the elements that are not NaN. The elements are computed to check that there is one.
 
-    Examples
-    --------
     >>> wf.nanargmin(wf.array([wf.nan, 1.0, 3.0])).tolist()
     1
     """
@@ -318,8 +298,6 @@ def nanmean(
     dtype : dtype, optional
         By default the dtype of ``a``, and float32 for integers and bools.
 
-    Examples
-    --------
     >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
@@ -332,8 +310,6 @@ def nanvar(
 ) -> Array:
     """Compute the variance of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
-    Examples
-    --------
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
@@ -347,8 +323,6 @@ def nanstd(
 ) -> Array:
     """Compute the standard deviation of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
-    Examples
-    --------
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """

@@ -86,8 +86,6 @@ def pad(
         Widths do not fit; there is no element to repeat; ``mode`` or ``reflect_type`` is unknown; an argument does not belong to
         the mode.
 
-    Examples
-    --------
     >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
     [0, 1, 2, 0, 0]
     >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()

@@ -175,8 +175,6 @@ def quantile(
         ``q`` is out of range, or ``method`` is unknown; weights are negative or all zero; ``a`` has no such axis; it has no
         elements; it holds bools or complex numbers.
 
-    Examples
-    --------
     >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
     [1.0, 2.5]
     """
@@ -194,8 +192,6 @@ def percentile(
     q : number or array
         From 0 to 100; the range is not checked for an Array.
 
-    Examples
-    --------
     >>> wf.percentile(wf.array([1.0, 2.0, 3.0]), 25).tolist()
     1.5
     """
@@ -235,8 +231,6 @@ def median(
     AxisError
         ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.median(wf.array([3.0, 1.0, 2.0, 10.0])).tolist()
     2.5
     """
@@ -249,8 +243,6 @@ def nanquantile(
 ) -> Array:
     """Compute :func:`quantile` of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanquantile(wf.array([1.0, wf.nan, 3.0]), 0.5).tolist()
     2.0
     """
@@ -263,8 +255,6 @@ def nanpercentile(
 ) -> Array:
     """Compute :func:`percentile` of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanpercentile(wf.array([1.0, wf.nan, 3.0]), 50).tolist()
     2.0
     """
@@ -276,8 +266,6 @@ def nanmedian(
 ) -> Array:
     """Compute :func:`median` of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanmedian(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """

@@ -286,9 +286,7 @@ def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False
 
 def norm_root(total: Node, degree: float = 2) -> Node:
     """Return ``total ** (1 / degree)`` of a sum of powers. Its derivative is 0 where the sum is 0, as in PyTorch."""
-    if degree == 2:
-        return op("root_of_squares", total)
-    return _flat_at_zero(total, 1 / degree)
+    return op("root_of_squares", total) if degree == 2 else _flat_at_zero(total, 1 / degree)
 
 
 def powers(value: Node, degree: float) -> Node:
@@ -589,8 +587,7 @@ def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None,
     for x in args:
         kind = type(x)
         if kind is ndarray:
-            content = x._peek()
-            if content is None:
+            if (content := x._peek()) is None:
                 return None
             size += content.size
             operands.append(content)

@@ -52,8 +52,6 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     DTypeError, OSError, TraceError
         The dtype is bfloat16 or an 8-bit float; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.save(file, wf.array([1, 2]))
@@ -82,8 +80,6 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     DTypeError, ValueError, OSError, TraceError
         The dtype is bfloat16 or an 8-bit float; a name occurs twice; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez(file, x=wf.array([1, 2]))
@@ -99,8 +95,6 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write several arrays to a compressed ``.npz`` file. Computes at once.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez_compressed(file, wf.array([1, 2]))
@@ -120,8 +114,6 @@ class Archive(Mapping[str, Array]):
     ----------
     archive : numpy.lib.npyio.NpzFile
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez(file, x=wf.array([1, 2]))
@@ -183,8 +175,6 @@ def load(
     ValueError, DTypeError, OSError
         The file holds pickles; weft does not have its dtype; it cannot be read.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.save(file, wf.array([1.5]))
@@ -227,8 +217,6 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     ValueError, OSError, TraceError
         ``X`` has more dimensions; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.StringIO()
     >>> wf.savetxt(file, wf.array([[1, 2], [3, 4]]), fmt="%d", delimiter=",")
@@ -266,8 +254,6 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     ValueError, DTypeError, OSError
         A line is no row of numbers; the dtype is unknown; the file cannot be read.
 
-    Examples
-    --------
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
@@ -293,8 +279,6 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     Array
         NaN stands for missing numbers.
 
-    Examples
-    --------
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
@@ -327,8 +311,6 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     ValueError, DTypeError
         The sizes do not fit; the dtype is unknown, or ``buffer`` has no buffer.
 
-    Examples
-    --------
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
@@ -362,8 +344,6 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     DTypeError, OSError
         The dtype is unknown; the file cannot be read.
 
-    Examples
-    --------
     >>> import weft as wf, tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     wf.array([1, 2], dtype="int16").tofile(file.name)
@@ -403,8 +383,6 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     ValueError, DTypeError
         ``sep`` is empty (see :func:`frombuffer`), or the string has fewer numbers; the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
     [1, 2]
     """
@@ -445,8 +423,6 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     ValueError, DTypeError
         The iterable has fewer elements; the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
@@ -484,8 +460,6 @@ def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     TraceError
         Called inside a traced function.
 
-    Examples
-    --------
     >>> wf.array2string(wf.array([1, 2]), separator=",")
     '[1,2]'
     """
@@ -502,8 +476,6 @@ def array_repr(
     max_line_width, precision : int, optional
     suppress_small : bool, optional
 
-    Examples
-    --------
     >>> wf.array_repr(wf.array([1, 2]))
     'array([1, 2])'
     """
@@ -517,8 +489,6 @@ def array_str(
 ) -> str:
     """Return the ``str`` of an array. Computes at once.
 
-    Examples
-    --------
     >>> wf.array_str(wf.array([1.25, 2.0]), precision=1)
     '[1.2 2. ]'
     """
@@ -536,8 +506,6 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
     args, kwargs
         Passed to NumPy: ``precision=``, ``trim=``, ``exp_digits=``, ...
 
-    Examples
-    --------
     >>> wf.format_float_positional(wf.array(0.1)[()])
     '0.1'
     """
@@ -549,8 +517,6 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
 def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
     """Return a float as decimal digits with an exponent.
 
-    Examples
-    --------
     >>> wf.format_float_scientific(wf.array(1500.0)[()])
     '1.5e+03'
     """
@@ -566,8 +532,6 @@ def get_printoptions() -> dict[str, Any]:
     -------
     dict
 
-    Examples
-    --------
     >>> wf.get_printoptions()["precision"]
     8
     """
@@ -587,8 +551,6 @@ def set_printoptions(**options: Any) -> None:
     TypeError, ValueError
         An unknown option, or an invalid value.
 
-    Examples
-    --------
     >>> wf.set_printoptions(precision=8)
     """
     np.set_printoptions(**options)
@@ -606,8 +568,6 @@ def printoptions(**options: Any) -> Any:
     TypeError, ValueError
         An unknown option, or an invalid value; when the context is entered.
 
-    Examples
-    --------
     >>> with wf.printoptions(precision=2):
     ...     print(wf.array([1 / 3]))
     [0.33]
@@ -624,8 +584,6 @@ def geterr() -> dict[str, Any]:
     -------
     dict
 
-    Examples
-    --------
     >>> sorted(wf.geterr())
     ['divide', 'invalid', 'over', 'under']
     """
@@ -653,8 +611,6 @@ def seterr(**options: Any) -> dict[str, Any]:
     TypeError, ValueError
         An unknown option, or an invalid value.
 
-    Examples
-    --------
     >>> before = wf.seterr(all="ignore")
     >>> after = wf.seterr(**before)
     """
@@ -668,8 +624,6 @@ def errstate(**options: Any) -> Any:
     -------
     context manager
 
-    Examples
-    --------
     >>> with wf.errstate(divide="ignore"):
     ...     print(wf.array([1.0]) / 0.0)
     [inf]
@@ -693,8 +647,6 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
     ValueError
         Another base.
 
-    Examples
-    --------
     >>> wf.base_repr(10, 3)
     '101'
     """
@@ -714,8 +666,6 @@ def binary_repr(num: int, width: int | None = None) -> str:
     ValueError
         ``width`` is too small.
 
-    Examples
-    --------
     >>> wf.binary_repr(-3, width=5)
     '11101'
     """
