@@ -22,7 +22,7 @@ from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
 from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.formats_of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
@@ -343,6 +343,4 @@ def iinfo(dtype: Any) -> np.iinfo:
     return np.iinfo(numpy_dtype)
 
 
-complete_docs(is_float, is_inexact)
-complete_docs(as_dtype, promote, compared, weak_compared, weak, floating, summed)
-complete_module(globals())
+complete_module(globals(), (is_float, is_inexact), (as_dtype, promote, compared, weak_compared, weak, floating, summed))

@@ -69,9 +69,11 @@ def complete_each(*functions: Callable[..., Any]) -> None:
         _write(function, summary, sections)
 
 
-def complete_module(names: dict[str, Any]) -> None:
-    """Call :func:`complete_each` for the functions and classes of a module whose docstrings have sections; ``names`` is its
-    ``globals()``."""
+def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], ...]) -> None:
+    """Call :func:`complete_docs` for each family, its head first, then :func:`complete_each` for all functions and classes of a
+    module whose docstrings have sections; ``names`` is its ``globals()``."""
+    for head, *others in families:
+        complete_docs(head, *others)
     for value in [value for value in names.values() if getattr(value, "__module__", "") == names["__name__"]]:
         if value.__doc__ and hasattr(_plain(value), "__code__") and _split(value)[1]:
             complete_each(value)

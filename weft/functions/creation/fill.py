@@ -19,7 +19,7 @@ from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, whole
 from weft.functions.support.unbound import unbound
 from weft.interop.dlpack import shared, taken
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import asked, computed
 
 MAX_NDIM = 64  # as NumPy's
@@ -376,11 +376,6 @@ def full_like(
     return full(extents, fill_value, form)
 
 
-complete_docs(array, asarray)
-complete_docs(zeros, ones, empty, full)
-complete_docs(zeros_like, ones_like, empty_like, full_like)
-
-
 def diagonal_number(rows: int, columns: int) -> Node:
     """Return column minus row of each element of a matrix, as int64."""
     column = op("iota", shape=(1, columns), dtype=INT64, axis=1)
@@ -518,10 +513,6 @@ def triu(m: Any, k: int = 0) -> Array:
     [[1.0, 1.0], [0.0, 1.0]]
     """
     return _triangle("triu", m, k, False)
-
-
-complete_docs(eye, identity, tri)
-complete_docs(tril, triu)
 
 
 @unbound
@@ -826,5 +817,7 @@ def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: st
     return tuple(out)
 
 
-complete_docs(linspace, logspace, geomspace)
-complete_module(globals())
+complete_module(
+    globals(), (array, asarray), (zeros, ones, empty, full), (zeros_like, ones_like, empty_like, full_like), (eye, identity,
+    tri), (tril, triu), (linspace, logspace, geomspace),
+)

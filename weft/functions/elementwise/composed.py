@@ -25,7 +25,7 @@ from weft.functions.support.arguments import Node, axis_index, cast, finish, flo
 from weft.functions.support.unbound import unbound
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import is_int
 
 
@@ -247,11 +247,6 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(all(_equal(a1, a2)))
 
 
-complete_docs(add, clip)
-complete_docs(isclose, allclose)
-complete_docs(array_equal, array_equiv)
-
-
 def real(val: Any) -> Array:
     """Return the real parts of ``val``; real numbers unchanged.
 
@@ -405,11 +400,6 @@ def isrealobj(x: Any) -> bool:
     (True, False)
     """
     return not iscomplexobj(x)
-
-
-complete_docs(real, imag)
-complete_docs(isreal, iscomplex)
-complete_docs(iscomplexobj, isrealobj)
 
 
 def _parse_outs(function: str, out: Any, order: str) -> tuple[Any, Any]:
@@ -594,11 +584,6 @@ def isposinf(x: Any, out: Array | None = None) -> Array:
 
 for _function in (divmod, modf, frexp):
     ufuncs.describe(_function, _function.__name__)
-complete_docs(ufuncs.add, divmod)
-complete_docs(divmod, modf)
-complete_docs(modf, frexp)
-complete_docs(ufuncs.trunc, fix, isneginf)
-complete_docs(isneginf, isposinf)
 
 
 def _flatten_without_axis(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
@@ -697,4 +682,7 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     return all_bits[(slice(None),) * axis + (slice(0, length),)]
 
 
-complete_module(globals())
+complete_module(
+    globals(), (add, clip), (isclose, allclose), (array_equal, array_equiv), (real, imag), (isreal, iscomplex), (iscomplexobj,
+    isrealobj), (ufuncs.add, divmod), (divmod, modf), (modf, frexp), (ufuncs.trunc, fix, isneginf), (isneginf, isposinf),
+)

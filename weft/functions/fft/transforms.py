@@ -17,7 +17,7 @@ from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
 from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
@@ -449,9 +449,7 @@ def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, ou
     return finish(_transform_to_real("irfftn", _operand(a, "irfftn"), s, axes, norm), out, "irfftn")
 
 
-complete_docs(fftfreq, rfftfreq)
-complete_docs(fftshift, ifftshift)
-complete_docs(fft, ifft, rfft, irfft, hfft, ihfft, fft2)
-complete_docs(fft2, ifft2, rfft2, irfft2, fftn)
-complete_docs(fftn, ifftn, rfftn, irfftn)
-complete_module(globals())
+complete_module(
+    globals(), (fftfreq, rfftfreq), (fftshift, ifftshift), (fft, ifft, rfft, irfft, hfft, ihfft, fft2), (fft2, ifft2, rfft2,
+    irfft2, fftn), (fftn, ifftn, rfftn, irfftn),
+)

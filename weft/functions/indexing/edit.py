@@ -21,7 +21,7 @@ from weft.functions.indexing.where import where
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, permuted, reshaped
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -410,10 +410,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a[...] = wrap(reshaped(flat, value.shape))
 
 
-complete_docs(delete, insert)
-complete_docs(putmask, place, put)
-
-
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     """Return, for each element, the element of the first choice whose condition holds.
 
@@ -567,4 +563,4 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None 
     return take(a, np.flatnonzero(mask), axis, out)
 
 
-complete_module(globals())
+complete_module(globals(), (delete, insert), (putmask, place, put))

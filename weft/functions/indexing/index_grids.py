@@ -15,7 +15,7 @@ from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
 from weft.functions.support.arguments import arrays, broadcast, cast, node, number, op, reshaped
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 
@@ -374,7 +374,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     return total
 
 
-complete_docs(tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices)
-complete_docs(diag_indices, diag_indices_from)
-complete_docs(unravel_index, ravel_multi_index)
-complete_module(globals())
+complete_module(
+    globals(), (tril_indices, triu_indices, tril_indices_from, triu_indices_from, mask_indices), (diag_indices,
+    diag_indices_from), (unravel_index, ravel_multi_index),
+)

@@ -17,7 +17,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
 from weft.graph.primitives.meeting import ADD, scatter_add_mode
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -369,7 +369,6 @@ def extract(condition: Any, arr: Any) -> Array:
     return take(arr, np.flatnonzero(mask))
 
 
-complete_docs(take_along_axis, put_along_axis)
-complete_docs(gather, scatter_add, scatter_set)
-complete_docs(nonzero, argwhere, flatnonzero, extract)
-complete_module(globals())
+complete_module(
+    globals(), (take_along_axis, put_along_axis), (gather, scatter_add, scatter_set), (nonzero, argwhere, flatnonzero, extract),
+)

@@ -33,7 +33,7 @@ from weft.functions.support.arguments import (
 )
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 class SlogdetResult(NamedTuple):
@@ -316,10 +316,6 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     if n != math.prod(columns):
         raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is not square: {n} rows and {math.prod(columns)} columns.")
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))
-
-
-complete_docs(inv, det)
-complete_docs(det, slogdet, expm)
 
 
 class EighResult(NamedTuple):
@@ -642,7 +638,4 @@ def cond(x: Any, p: Any = None) -> Array:
     return where(isnan(result) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, result)  # 0 / 0, and infinity times 0
 
 
-complete_docs(svd, svdvals, matrix_rank)
-complete_docs(eigh, eigvalsh)
-complete_docs(eig, eigvals)
-complete_module(globals())
+complete_module(globals(), (inv, det), (det, slogdet, expm), (svd, svdvals, matrix_rank), (eigh, eigvalsh), (eig, eigvals))

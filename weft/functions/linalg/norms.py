@@ -19,7 +19,7 @@ from weft.functions.linalg.products import dot, line_of, sum_of
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, finish, floating, node, number, op, reduced, reshaped, sliced
 from weft.graph.primitives.linear_algebra import MatrixError
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def _cast_for_norm(x: Any) -> tuple[Node, Format]:
@@ -209,10 +209,6 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
     return wrap(sum_of("trace", x, offset, -2, -1, dtype))
 
 
-complete_docs(vector_norm, matrix_norm, norm)
-complete_docs(diagonal, trace)
-
-
 def matrix_power(a: Any, n: int) -> Array:
     """Raise square matrices to an integer power; negative powers use the inverse.
 
@@ -330,4 +326,4 @@ def _rotate(value: Node, axis: int, by: int) -> Node:
     return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
 
 
-complete_module(globals())
+complete_module(globals(), (vector_norm, matrix_norm, norm), (diagonal, trace))

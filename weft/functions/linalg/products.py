@@ -21,7 +21,7 @@ from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, sliced, try_numpy, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
@@ -156,9 +156,6 @@ def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: An
     line = line_of(function, x, offset, axis1, axis2)
     line = cast(line, summed(line.dtype) if dtype is None else parse_dtype(dtype))
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)
-
-
-complete_docs(diagonal, trace)
 
 
 @unbound
@@ -563,7 +560,4 @@ for _product in (matvec, vecmat):
     describe(_product, _product.__name__)
 
 
-complete_docs(dot, outer)
-complete_docs(matmul, vecdot, matvec)
-complete_docs(matvec, vecmat)
-complete_module(globals())
+complete_module(globals(), (diagonal, trace), (dot, outer), (matmul, vecdot, matvec), (matvec, vecmat))

@@ -17,7 +17,7 @@ from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
 from weft.functions.support.arguments import axis_tuple, looked, node, several, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime import execute
 
 
@@ -300,9 +300,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     return ascontiguousarray(a, dtype) if "C" in letters else array(a, dtype, copy=None)
 
 
-complete_docs(isscalar, iterable)
-complete_docs(shape, ndim, size)
-complete_docs(shares_memory, may_share_memory)
-complete_docs(asarray, asanyarray, ascontiguousarray, asfortranarray, asarray_chkfinite, require)
-complete_docs(isscalar, isfortran)
-complete_module(globals())
+complete_module(
+    globals(), (isscalar, iterable), (shape, ndim, size), (shares_memory, may_share_memory), (asarray, asanyarray,
+    ascontiguousarray, asfortranarray, asarray_chkfinite, require), (isscalar, isfortran),
+)

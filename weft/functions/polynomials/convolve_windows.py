@@ -17,7 +17,7 @@ from weft.functions.indexing.where import where
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, cast, floating, node, op, reshaped
 from weft.graph.primitives.precision import asked
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
@@ -239,7 +239,4 @@ def i0(x: Any) -> Array:
     return wrap(cast((exp(size) * where(size <= 8, near, far)).node, value.dtype))
 
 
-complete_docs(convolve, correlate)
-complete_docs(bartlett, hanning, hamming, blackman, kaiser)
-complete_docs(sinc, i0)
-complete_module(globals())
+complete_module(globals(), (convolve, correlate), (bartlett, hanning, hamming, blackman, kaiser), (sinc, i0))

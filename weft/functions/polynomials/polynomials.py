@@ -18,7 +18,7 @@ from weft.functions.polynomials.convolve_windows import convolve
 from weft.functions.shape.join_split import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, floating, node, number, op, reshaped, sliced
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 MAX_INTEGRALS = 1000  # NumPy's limit: its polyint recurses once per integration
 
@@ -546,6 +546,4 @@ def _is_polynomial(x: Any) -> bool:
 __all__ = ["poly1d", "roots"]
 
 
-complete_docs(polyadd, polysub, polymul, polydiv)
-complete_docs(polyder, polyint)
-complete_module(globals())
+complete_module(globals(), (polyadd, polysub, polymul, polydiv), (polyder, polyint))

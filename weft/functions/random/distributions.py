@@ -23,7 +23,7 @@ from weft.functions.random.state import Words, draw_int, drawn, normal_node, ope
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op
 from weft.graph.source_lines import user_frame, user_line
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
@@ -322,10 +322,6 @@ def _current_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return None if any([isinstance(x, Array) for x in value]) else np.asarray(value)
     return value if isinstance(value, int | float | np.ndarray | np.generic) else None
-
-
-complete_docs(uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers)
-complete_docs(integers, randint)
 
 
 class Draw:
@@ -655,5 +651,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     return words.tobytes()[:count]
 
 
-complete_docs(multivariate_normal, multivariate_hypergeometric)
-complete_module(globals())
+complete_module(
+    globals(), (uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers), (integers, randint),
+    (multivariate_normal, multivariate_hypergeometric),
+)

@@ -14,7 +14,7 @@ from weft.functions.random import distributions, state
 from weft.functions.random import permute_choose as order
 from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng",
@@ -251,5 +251,4 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if isinstance(seed, Generator) else Generator(seed)
 
 
-complete_docs(Generator, RandomState, default_rng)
-complete_module(globals())
+complete_module(globals(), (Generator, RandomState, default_rng))

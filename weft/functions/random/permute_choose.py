@@ -18,7 +18,7 @@ from weft.functions.random.state import draw_int, drawn, integer, open_words, sc
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, axis_index, cast, floating, node, number, op, permuted, shape_tuple
 from weft.kernel.summation import running
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 
@@ -243,5 +243,4 @@ def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
     return op("minimum", passed, number(count - 1, INT64))
 
 
-complete_docs(permutation, choice)
-complete_module(globals())
+complete_module(globals(), (permutation, choice))

@@ -20,7 +20,7 @@ from weft.functions.support.arguments import Axis, Shape, broadcast, cast, finis
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 
@@ -419,15 +419,6 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | Non
     return _accumulate("cumprod", a, axis, dtype, out, True)
 
 
-complete_docs(sum, prod, max, all)
-complete_docs(max, min, ptp)
-complete_docs(all, any, count_nonzero)
-complete_docs(argmax, argmin)
-complete_docs(cumulative_sum, cumulative_prod, cumsum)
-complete_docs(cumsum, cumprod)
-amax, amin = arguments.alias(max, "amax"), arguments.alias(min, "amin")
-
-
 def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
     """Cast the operand to the dtype a mean is computed in; return it and the dtype of the result."""
     result = floating(value.dtype) if out is None else floating(arguments.accumulation_format(value.dtype, out))
@@ -649,6 +640,8 @@ def average(
     return (averaged, wrap(cast(count, result))) if returned else averaged
 
 
-complete_docs(mean, var, average)
-complete_docs(var, std)
-complete_module(globals())
+complete_module(
+    globals(), (sum, prod, max, all), (max, min, ptp), (all, any, count_nonzero), (argmax, argmin), (cumulative_sum,
+    cumulative_prod, cumsum), (cumsum, cumprod), (mean, var, average), (var, std),
+)
+amax, amin = arguments.alias(max, "amax"), arguments.alias(min, "amin")

@@ -16,7 +16,7 @@ from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, node, number, op, reshaped, shape_tuple, sliced
 from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
 
@@ -91,9 +91,6 @@ def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
     nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
     shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
     return tuple(own(broadcast(n, shape)) for n in nodes)
-
-
-complete_docs(broadcast_to, broadcast_arrays)
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -469,7 +466,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     return moveaxis(value, place, first - 1 if place < first else first)
 
 
-complete_docs(expand_dims, squeeze)
-complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
-complete_docs(flip, flipud, fliplr)
-complete_module(globals())
+complete_module(
+    globals(), (broadcast_to, broadcast_arrays), (expand_dims, squeeze), (transpose, permute_dims, matrix_transpose, swapaxes,
+    moveaxis, rollaxis), (flip, flipud, fliplr),
+)

@@ -13,7 +13,7 @@ from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
 
@@ -433,7 +433,6 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return _split_with_rank("dsplit", ary, indices_or_sections, 2, 3)
 
 
-
 def _array(x: Any, function: str) -> Array:
     return x if isinstance(x, Array) else own(node(x, function))
 
@@ -484,10 +483,9 @@ def atleast_3d(*arrays: Any) -> Any:
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
 
 
-complete_docs(concat, stack, vstack, hstack)
-complete_docs(vstack, column_stack, dstack)
+complete_module(
+    globals(), (concat, stack, vstack, hstack), (vstack, column_stack, dstack), (split, array_split, hsplit, vsplit, dsplit),
+    (atleast_1d, atleast_2d, atleast_3d),
+)
 concatenate = arguments.alias(concat, "concatenate")
 row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring
-complete_docs(split, array_split, hsplit, vsplit, dsplit)
-complete_docs(atleast_1d, atleast_2d, atleast_3d)
-complete_module(globals())

@@ -21,7 +21,7 @@ from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshaped
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import is_int
 
 
@@ -504,8 +504,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
 
 
-complete_docs(argsort, sort)
-complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
-complete_docs(partition, argpartition)
-complete_docs(union1d, intersect1d, setdiff1d, setxor1d)
-complete_module(globals())
+complete_module(
+    globals(), (argsort, sort), (unique_values, unique_counts, unique_inverse, unique_all), (partition, argpartition), (union1d,
+    intersect1d, setdiff1d, setxor1d),
+)

@@ -20,7 +20,7 @@ from weft.functions.statistics.differences import diff
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, number, op, reshaped
 from weft.graph.primitives.meeting import scatter_add_mode
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
@@ -333,6 +333,4 @@ def histogramdd(
     return _call_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)
 
 
-complete_docs(histogram, histogram_bin_edges, histogram2d)
-complete_docs(histogram2d, histogramdd)
-complete_module(globals())
+complete_module(globals(), (histogram, histogram_bin_edges, histogram2d), (histogram2d, histogramdd))

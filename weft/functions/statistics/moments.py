@@ -20,7 +20,7 @@ from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, cast, finish, floating, node, op, reshaped
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
@@ -122,9 +122,6 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     if result.node.dtype in COMPLEX:
         return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in arguments.split_complex(result.node)]))
     return clip(result, -1.0, 1.0)
-
-
-complete_docs(cov, corrcoef)
 
 
 def _replace_nan(function: str, x: Any, stand_in: float) -> Array:
@@ -332,12 +329,7 @@ def nanstd(
     return finish(cast(root, square.dtype), out, "nanstd")
 
 
-complete_docs(sum, nansum, nanprod)
-complete_docs(cumsum, nancumsum, nancumprod)
-complete_docs(max, nanmax)
-complete_docs(min, nanmin)
-complete_docs(argmax, nanargmax)
-complete_docs(nanargmax, nanargmin)
-complete_docs(folds.mean, nanmean)
-complete_docs(folds.var, nanvar, nanstd)
-complete_module(globals())
+complete_module(
+    globals(), (cov, corrcoef), (sum, nansum, nanprod), (cumsum, nancumsum, nancumprod), (max, nanmax), (min, nanmin), (argmax,
+    nanargmax), (nanargmax, nanargmin), (folds.mean, nanmean), (folds.var, nanvar, nanstd),
+)

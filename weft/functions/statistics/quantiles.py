@@ -21,7 +21,7 @@ from weft.functions.reductions.folds import cumsum, sum, weights_along
 from weft.functions.sorting.sort_search import argsort
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, finish, floating, node, op, permuted, reshaped
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 # method -> (a, b): the quantile q of n elements is at index n q + a + q (1 - a - b) - 1 (R. J. Hyndman and Y. Fan,
@@ -314,7 +314,4 @@ def _check_weights(function: str, weight: Node, value: Node | None, axes: tuple[
         raise ValueError(f"{function}: weights sum to {np.asarray(total).flat[0]}; they must be finite, and not all zero")
 
 
-complete_docs(quantile, percentile, nanquantile, median)
-complete_docs(percentile, nanpercentile)
-complete_docs(median, nanmedian)
-complete_module(globals())
+complete_module(globals(), (quantile, percentile, nanquantile, median), (percentile, nanpercentile), (median, nanmedian))

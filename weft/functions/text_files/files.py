@@ -17,7 +17,7 @@ from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
 from weft.functions.support.arguments import from_numpy, looked, node, whole
 from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs, complete_module
+from weft.process.docstrings import complete_module
 
 
 def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
@@ -441,12 +441,6 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
         raise type(error)(f"fromiter: {error}") from None
 
 
-complete_docs(save, savez)
-complete_docs(savez, savez_compressed)
-complete_docs(loadtxt, genfromtxt)
-complete_docs(frombuffer, fromfile, fromstring, fromiter)
-
-
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     """Return an array as text. Computes at once.
 
@@ -672,9 +666,8 @@ def binary_repr(num: int, width: int | None = None) -> str:
     return np.binary_repr(whole(num, "binary_repr", "num"), width)
 
 
-complete_docs(array2string, array_repr, format_float_positional)
-complete_docs(array_repr, array_str)
-complete_docs(format_float_positional, format_float_scientific)
-complete_docs(set_printoptions, printoptions)
-complete_docs(seterr, errstate)
-complete_module(globals())
+complete_module(
+    globals(), (save, savez), (savez, savez_compressed), (loadtxt, genfromtxt), (frombuffer, fromfile, fromstring, fromiter),
+    (array2string, array_repr, format_float_positional), (array_repr, array_str), (format_float_positional,
+    format_float_scientific), (set_printoptions, printoptions), (seterr, errstate),
+)
