@@ -573,7 +573,8 @@ def assigned(value: Any, dtype: Format) -> Node:
         return traced_number_node(value, dtype) if fits_ else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         cell: Any = value
-        return cast(cell.as_dtype_node(_source_dtype(dtype)) if getattr(cell, "weak", False) else cell.node, dtype)
+        is_weak = getattr(cell, "weak", False)
+        return cast(cell.as_dtype_node(dtype if dtype in INEXACT else formats.FLOAT64) if is_weak else cell.node, dtype)
     if value is None or isinstance(value, str | bytes):
         return _parse_text(value, dtype)
     if isinstance(value, list | tuple):
@@ -665,11 +666,6 @@ def _parse_text(value: str | bytes | None, dtype: Format) -> Node:
         kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
         why = "only floats have a NaN for it" if value is None else "the text is not a number of this dtype"
         raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
-
-
-def _source_dtype(dtype: Format) -> Format:
-    """Return the dtype in which a run-time number is converted to ``dtype``: integers are converted from float64."""
-    return dtype if dtype in INEXACT else formats.FLOAT64
 
 
 def _to_integer(original: Any, value: float, dtype: Format) -> int:

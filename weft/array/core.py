@@ -437,27 +437,12 @@ class Array(NumpyMethods):
         self._set(cast(node, have.dtype))
         return self
 
-    __len__: Callable[..., int]  # of ndarray
-    __lt__: Callable[..., Array]
-    __add__: Callable[..., Array]
-    __mul__: Callable[..., Array]
-    __sub__: Callable[..., Array]
-    __truediv__: Callable[..., Array]
-    __pow__: Callable[..., Array]
-    __le__: Callable[..., Array]
-    __gt__: Callable[..., Array]
-    __ge__: Callable[..., Array]
-    __and__: Callable[..., Array]
-    __or__: Callable[..., Array]
-    __neg__: Callable[..., Array]
-    __invert__: Callable[..., Array]
-    __radd__: Callable[..., Array]
-    __rmul__: Callable[..., Array]
-    __rsub__: Callable[..., Array]
-    __rtruediv__: Callable[..., Array]
-    __rpow__: Callable[..., Array]
-    __matmul__: Callable[..., Array]
-    __rmatmul__: Callable[..., Array]
+    if TYPE_CHECKING:
+        __len__: Callable[..., int]  # of ndarray
+        _operator: Callable[..., Array] = NotImplemented
+        __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __neg__ = __invert__ = __matmul__ = __rmatmul__ = _operator
+        __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _operator
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = _operator
 
 
 class ndarray(Array):  # noqa: N801  NumPy's name

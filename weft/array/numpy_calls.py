@@ -145,14 +145,14 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     for x in (*inputs, *outs):
         refuse_subclass(x)
     if method == "at":
-        return (_add_at if isinstance(inputs[0], Array) else _at_in_numpy)(ufunc, *inputs)
+        return _add_at(ufunc, *inputs) if isinstance(inputs[0], Array) else ufunc.at(*plain(inputs))
     if all(isinstance(out, Array) for out in outs):
         try:
             if (handled := _call_with_options(ufunc, method, inputs, outs, kwargs)) is not None:
                 return handled
             computed = _call_own(ufunc, method, inputs, kwargs)
         except DTypeError:
-            if all(map(_holdable, inputs)):
+            if all(x is None or can_hold(x) for x in inputs):
                 raise
             computed = None
         if computed is not None:
@@ -244,11 +244,6 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
     return tuple(narrowed) if is_tuple else narrowed[0]
 
 
-def _holdable(x: Any) -> bool:
-    """Return whether weft can hold this operand: it is not an array of a dtype that only NumPy has."""
-    return not isinstance(x, np.ndarray | np.generic) or x.dtype.newbyteorder("=") in FROM_NUMPY
-
-
 def _to_array(x: Any) -> Array:
     return wrap(numpy_node(np.asarray(x)))
 
@@ -257,10 +252,6 @@ def _holds_kind(value: Any, dtype: Format) -> bool:
     """Return whether ``dtype`` can hold the kind of the added value. If not, NumPy adds in the wider kind and then truncates."""
     kind = FROM_NUMPY.get(value.dtype) if isinstance(value, Array | np.ndarray | np.generic) else None
     return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
-
-
-def _at_in_numpy(ufunc: Any, *inputs: Any) -> None:
-    ufunc.at(*[x.numpy() if isinstance(x, Array) else x for x in inputs])
 
 
 def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:

@@ -290,11 +290,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     return own(broadcast(value, extents))
 
 
-def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[arguments.Shape, Format]:
+def _filled_like(fill: Any, function: str, x: Any, dtype: Any, order: Any, shape: Any, device: Any = None) -> Array:
+    layout(order, function)
+    if device is not None:
+        return create_on_device(function, device, _filled_like, fill, function, x, dtype, order, shape)
     source = node(x, function, "prototype" if function == "empty_like" else "a")
-    return (source.shape if shape is None else shape_tuple(shape, function)), (
-        source.dtype if dtype is None else parse_dtype(dtype)
-    )
+    extents = source.shape if shape is None else shape_tuple(shape, function)
+    return fill(extents, source.dtype if dtype is None else parse_dtype(dtype))
 
 
 def zeros_like(
@@ -317,10 +319,7 @@ def zeros_like(
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    layout(order, "zeros_like")
-    if device is not None:
-        return create_on_device("zeros_like", device, zeros_like, a, dtype, order, subok, shape)
-    return zeros(*_like(a, "zeros_like", dtype, shape))
+    return _filled_like(zeros, "zeros_like", a, dtype, order, shape, device)
 
 
 def ones_like(
@@ -331,10 +330,7 @@ def ones_like(
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    layout(order, "ones_like")
-    if device is not None:
-        return create_on_device("ones_like", device, ones_like, a, dtype, order, subok, shape)
-    return ones(*_like(a, "ones_like", dtype, shape))
+    return _filled_like(ones, "ones_like", a, dtype, order, shape, device)
 
 
 def empty_like(
@@ -349,10 +345,7 @@ def empty_like(
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    layout(order, "empty_like")
-    if device is not None:
-        return create_on_device("empty_like", device, empty_like, prototype, dtype, order, subok, shape)
-    return zeros_like(prototype, dtype, shape=shape)
+    return _filled_like(zeros, "empty_like", prototype, dtype, order, shape, device)
 
 
 def full_like(
@@ -369,11 +362,7 @@ def full_like(
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
-    layout(order, "full_like")
-    if device is not None:
-        return create_on_device("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
-    extents, form = _like(a, "full_like", dtype, shape)
-    return full(extents, fill_value, form)
+    return _filled_like(lambda extents, form: full(extents, fill_value, form), "full_like", a, dtype, order, shape, device)
 
 
 def diagonal_number(rows: int, columns: int) -> Node:
@@ -613,9 +602,7 @@ def linspace(
     """
     if device is not None:
         return arguments.create_on_device("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
-    count = arguments.whole(num, "linspace", "num")
-    if count < 0:
-        raise ShapeError(f"linspace: num={count} must not be negative")
+    count = arguments.count_from_zero(num, "linspace", "num")
     is_complex = _has_complex(start, stop)
     if is_complex or (dtype is not None and parse_dtype(dtype) in COMPLEX):
         form = formats.complex_format(_default_format(start, stop)) if dtype is None else parse_dtype(dtype)

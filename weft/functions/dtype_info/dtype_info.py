@@ -21,7 +21,7 @@ from weft.eager import implementations
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, name_numpy_errors, short
 from weft.functions.creation.fill import array, asarray
-from weft.functions.support.arguments import cast, create_on_device, held, may_cast, node, several
+from weft.functions.support.arguments import cast, cast_by, create_on_device, held, node, several
 from weft.functions.support.unbound import unbound
 from weft.graph.primitives.table import input_leaf
 from weft.process.docstrings import complete_module
@@ -67,9 +67,7 @@ def astype(
         )
     form = parse_dtype(dtype)
     if casting != "unsafe":
-        source = node(x, "astype").dtype
-        if not may_cast(source, form, casting, "astype"):
-            raise DTypeError(f"astype: x is {source}, not cast to {form} by casting={casting!r}; use 'unsafe'")
+        cast_by(casting, node(x, "astype"), form, "astype", "x")
     if rounding != "nearest":
         from weft.functions.random.stochastic_rounding import rounded
 

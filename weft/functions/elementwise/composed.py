@@ -21,7 +21,7 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, axis_index, cast, finish, floating, into, node, number, op, reshaped, whole
+from weft.functions.support.arguments import Node, axis_index, cast, finish, floating, node, number, op, reshaped, whole
 from weft.functions.support.unbound import unbound
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
@@ -467,28 +467,15 @@ def modf(
     value = wrap(_elements(_read_operand("modf", x, dtype, casting)))
     integral = ufuncs.copysign(ufuncs.trunc(value), value)
     fraction = ufuncs.copysign(choose(ufuncs.isinf(value), 0.0, value - integral), value)
-    first, second = _parse_outs("modf", out, order)
-    return _write_result("modf", fraction.node, first, where), _write_result("modf", integral.node, second, where)
+    results = zip((fraction.node, integral.node), _parse_outs("modf", out, order), strict=True)
+    pair = [arguments.finish_masked(result, place, "modf", where) for result, place in results]
+    return pair[0], pair[1]
 
 
 def _read_operand(function: str, x: Any, dtype: Any, casting: str) -> Node:
     """Cast the operand to the requested dtype."""
     value = node(x, function)
-    if dtype is None:
-        return value
-    form = parse_dtype(dtype)
-    if not arguments.may_cast(value.dtype, form, casting, function):
-        raise DTypeError(f"{function}: dtype={form} cannot hold an operand of {value.dtype}; cast it, or use casting='unsafe'")
-    return cast(value, form)
-
-
-def _write_result(function: str, result: Node, out: Any, where: Any) -> Array:
-    """Write a result to ``out``, where the mask ``where`` holds; without ``out`` the other elements are zero."""
-    if where is True:
-        return finish(result, out, function)
-    old = number(0, result.dtype) if out is None else node(out, function, "out")
-    mask = cast(node(where, function, "where"), BOOL)
-    return finish(op("where", mask, into(result, old.dtype, function) if out is not None else result, old), out, function)
+    return value if dtype is None else arguments.cast_by(casting, value, parse_dtype(dtype), function, "x")
 
 
 def _elements(value: Node) -> Node:
@@ -528,8 +515,9 @@ def frexp(
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
     mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # its derivative is that power of two
-    first, second = _parse_outs("frexp", out, order)
-    return _write_result("frexp", mantissa, first, where), _write_result("frexp", cast(exponent, formats.INT32), second, where)
+    results = zip((mantissa, cast(exponent, formats.INT32)), _parse_outs("frexp", out, order), strict=True)
+    pair = [arguments.finish_masked(result, place, "frexp", where) for result, place in results]
+    return pair[0], pair[1]
 
 
 def fix(x: Any, out: Array | None = None) -> Array:

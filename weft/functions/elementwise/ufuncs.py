@@ -123,12 +123,7 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
             raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
         result = asked(ask, xs, out)
-    if where is True:
-        return finish(result.node, out, name, casting)
-    mask = cast(node(where, name, "where"), BOOL)
-    old = number(0, result.node.dtype) if out is None else node(out, name, "out")
-    selected = op("where", mask, arguments.into(result.node, old.dtype, name, casting) if out is not None else result.node, old)
-    return finish(selected, out, name)
+    return arguments.finish_masked(result.node, out, name, where, casting)
 
 
 def _numpy_method(method: str, operation: Operation) -> Any:

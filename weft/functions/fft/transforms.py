@@ -103,11 +103,7 @@ def fftshift(x: Any, axes: Any = None) -> Array:
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
-    value = node(x, "fftshift")
-    shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(arguments.axis_index(a, len(shape), "fftshift", "axes") for a in places)
-    return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
+    return _shift("fftshift", x, axes, 1)
 
 
 def ifftshift(x: Any, axes: Any = None) -> Array:
@@ -116,11 +112,15 @@ def ifftshift(x: Any, axes: Any = None) -> Array:
     >>> wf.fft.ifftshift(wf.array([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
-    value = node(x, "ifftshift")
+    return _shift("ifftshift", x, axes, -1)
+
+
+def _shift(function: str, x: Any, axes: Any, sign: int) -> Array:
+    value = node(x, function)
     shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(arguments.axis_index(a, len(shape), "ifftshift", "axes") for a in places)
-    return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)
+    axes = range(len(shape)) if axes is None else to_tuple(axes)
+    places = tuple(arguments.axis_index(a, len(shape), function, "axes") for a in axes)
+    return roll(x, tuple(sign * (shape[a] // 2) for a in places), places) if places else wrap(value)
 
 
 Axes = Sequence[int] | None

@@ -60,12 +60,6 @@ def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np
     return np.asarray(places, np.int64)
 
 
-def _gather_positions(value: Node, places: np.ndarray, axis: int) -> Array:
-    """Return the slices of ``value`` at constant positions along an axis."""
-    slices = op("gather", value, numpy_node(places), axes=(axis,))
-    return wrap(permuted(slices, (*range(1, axis + 1), 0, *range(axis + 1, len(slices.shape)))))
-
-
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """Return ``arr`` without some slices along an axis.
 
@@ -86,12 +80,10 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     [1, 3]
     """
     value = node(arr, "delete", "arr")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "delete")
+    value, axis = arguments.flat_axis(value, axis, "delete")
     extent = value.shape[axis]
     gone = _positions("delete", obj, axis, extent, extent - 1)
-    return _gather_positions(value, np.delete(np.arange(extent), gone), axis)
+    return wrap(arguments.gathered(value, numpy_node(np.delete(np.arange(extent), gone)), axis))
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
@@ -108,9 +100,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     [1, 9, 2, 3]
     """
     value = node(arr, "insert", "arr")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "insert")
+    value, axis = arguments.flat_axis(value, axis, "insert")
     extent, shape = value.shape[axis], value.shape
     at = _positions("insert", obj, axis, extent, extent)
     if at.ndim > 1:
@@ -128,7 +118,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     except ShapeError:
         raise ShapeError(f"insert: values have shape {inserted.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
-    return _gather_positions(op("concat", value, inserted, axis=axis), order, axis)
+    return wrap(arguments.gathered(op("concat", value, inserted, axis=axis), numpy_node(order), axis))
 
 
 def resize(a: Any, new_shape: Any) -> Array:

@@ -15,7 +15,7 @@ from weft.dtypes.formats import DEFAULT, INT64
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
+from weft.functions.support.arguments import Node, broadcast, cast, finish, node, op, reshaped, try_numpy
 from weft.graph.primitives.meeting import ADD, scatter_add_mode
 from weft.process.docstrings import complete_module
 
@@ -53,13 +53,9 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
         if result is not None:
             return result
     value, index = node(a, "take", "a"), arguments.integer_node(indices, "take", bools=True)
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "take")
+    value, axis = arguments.flat_axis(value, axis, "take", numbers=True)
     index = check_bounds("take", indices, index, value.shape[axis], axis, mode)
-    picked, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
-    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(picked.shape)))
-    return finish(permuted(picked, order), out, "take")
+    return finish(arguments.gathered(value, index, axis), out, "take")
 
 
 def _full_indices(

@@ -12,7 +12,7 @@ from weft.array.convert import array_operands
 from weft.dtypes.formats import BOOL, INT64
 from weft.dtypes.parse import layout, parse_dtype, read_integers
 from weft.errors import DTypeError, ShapeError, short
-from weft.functions.support.arguments import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
+from weft.functions.support.arguments import Node, cast, cast_by, finish, node, op, permuted, refuse_promotion, reshaped
 from weft.graph.primitives.precision import asked
 from weft.process.docstrings import complete_module
 
@@ -85,10 +85,7 @@ def _cast_operands(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
     if dtype is None:
         return list(array_operands(*xs))
     form, nodes = parse_dtype(dtype), [node(x, "einsum", "operands") for x in xs]
-    for k, n in enumerate(nodes):
-        if not may_cast(n.dtype, form, casting, "einsum"):
-            raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
-    return [cast(n, form) for n in nodes]
+    return [cast_by(casting, n, form, "einsum", f"operand {k}") for k, n in enumerate(nodes)]
 
 
 def _parse_arguments(args: tuple[Any, ...], dtype: Any = None, casting: str = "safe") -> tuple[list[str], str, list[Node]]:

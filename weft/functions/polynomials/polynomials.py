@@ -172,14 +172,6 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     return quotient, rest
 
 
-def _check_count(function: str, m: Any) -> int:
-    """Check the number of derivatives or integrals."""
-    count = arguments.whole(m, function, "m")
-    if count < 0:
-        raise ValueError(f"{function}: m={count} must not be negative")
-    return count
-
-
 def polyder(p: Any, m: int = 1) -> Any:
     """Return the ``m``-th derivative of a polynomial.
 
@@ -201,7 +193,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     [3, 2, 1]
     """
     line = wrap(_coefficients("polyder", p))
-    for _ in range(min(_check_count("polyder", m), line.size)):
+    for _ in range(min(arguments.count_from_zero(m, "polyder", "m", ValueError), line.size)):
         powers = np.arange(line.size - 1, 0, -1)
         line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
     return _wrap_like(line, p)
@@ -227,7 +219,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     >>> wf.polyint([3.0, 2.0, 1.0]).tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
-    line, count = wrap(_coefficients("polyint", p)), _check_count("polyint", m)
+    line, count = wrap(_coefficients("polyint", p)), arguments.count_from_zero(m, "polyint", "m", ValueError)
     if count > MAX_INTEGRALS:
         raise ValueError(f"polyint: m={count} is more than {MAX_INTEGRALS}")
     constants = [0.0] * count
@@ -313,9 +305,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     (line,) = arrays("vander", x=x)
     if line.ndim != 1:
         raise ShapeError(f"vander: x has shape {line.shape}; a vector is needed")
-    count = line.size if N is None else arguments.whole(N, "vander", "N")
-    if count < 0:
-        raise ShapeError(f"vander: N={count} must not be negative")
+    count = line.size if N is None else arguments.count_from_zero(N, "vander", "N")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]
     value = line.astype(promote(line.node.dtype, INT64).name)
     return value[:, None] ** powers.astype(value.dtype)

@@ -643,9 +643,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     >>> len(wf.random.bytes(5))
     5
     """
-    count = arguments.whole(length, "bytes", "length")
-    if count < 0:
-        raise ShapeError(f"bytes: length={count} must not be negative")
+    count = arguments.count_from_zero(length, "bytes", "length")
     _refuse_in_trace("bytes")
     words = arguments.looked(wrap(cast(wide(open_words(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]

@@ -85,24 +85,10 @@ class BitGenerator:
         return f"{type(self).__name__}(entropy={self.seed_seq.entropy!r})"
 
 
-class Philox(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class PCG64(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class PCG64DXSM(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class MT19937(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class SFC64(BitGenerator):
-    __doc__ = BitGenerator.__doc__
+Philox, PCG64, PCG64DXSM, MT19937, SFC64 = (
+    type(name, (BitGenerator,), {"__doc__": BitGenerator.__doc__, "__module__": __name__})
+    for name in ("Philox", "PCG64", "PCG64DXSM", "MT19937", "SFC64")
+)
 
 
 class Generator:

@@ -16,7 +16,7 @@ from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, name_called_function
 from weft.functions.random.state import draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, axis_index, cast, floating, node, number, op, permuted, shape_tuple
+from weft.functions.support.arguments import Node, axis_index, cast, floating, gathered, node, number, op, shape_tuple
 from weft.kernel.summation import running
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
@@ -91,11 +91,10 @@ def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
 
 def _take_slices(value: Node, index: Node, axis: int) -> Node:
     """Take slices along an axis; the dimensions of ``index`` replace that axis."""
-    lead, rest = len(index.shape), value.nbytes // max(1, value.shape[axis])
+    rest = value.nbytes // max(1, value.shape[axis])
     if (operands := peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None) is not None:
         return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
-    gathered = op("gather", value, index, axes=(axis,))
-    return permuted(gathered, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(gathered.shape))))
+    return gathered(value, index, axis)
 
 
 def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:

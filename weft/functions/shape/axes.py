@@ -404,8 +404,7 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
         beyond = op("greater_equal", place, number(extent, INT64))
         place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
-        gathered = op("gather", value, place, axes=(axis,))  # moves the axis to the front
-        return arguments.permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
+        return arguments.gathered(value, place, axis)
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)

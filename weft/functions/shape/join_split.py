@@ -12,7 +12,7 @@ from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.parse import parse_dtype, to_tuple
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, permuted, reshaped, try_numpy
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, op, reshaped, try_numpy
 from weft.process.docstrings import complete_module
 
 MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
@@ -33,10 +33,10 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
         return array_operands(*arrays)
     operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
     form = array_operands(*operands)[0].dtype if dtype is None else parse_dtype(dtype)
-    for k, n in enumerate(operands):
-        if isinstance(n, Node) and not arguments.may_cast(n.dtype, form, casting, function):
-            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {form} by casting={casting!r}; use 'unsafe'")
-    return tuple([cast(n if isinstance(n, Node) else node(n, function), form) for n in operands])
+    return tuple([
+        arguments.cast_by(casting, n, form, function, f"arrays[{k}]") if isinstance(n, Node) else cast(node(n, function), form)
+        for k, n in enumerate(operands)
+    ])
 
 
 def concat(
@@ -300,16 +300,13 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         if (result := try_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)) is not None:
             return result
     value = node(a, "repeat", "a")
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "repeat")
+    value, axis = arguments.flat_axis(value, axis, "repeat", numbers=True)
     extent = value.shape[axis]
     if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
         counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
-        gathered = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
-        return wrap(permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape)))))
+        return wrap(arguments.gathered(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
     if not isinstance(repeats, int):
         repeats = arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()
     (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")

@@ -52,9 +52,7 @@ def argsort(
     [1, 2, 0]
     """
     value = node(a, "argsort", "a")
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    return wrap(_argsort(value, arguments.axis_index(axis, len(value.shape), "argsort"), descending))
+    return wrap(_argsort(*arguments.flat_axis(value, axis, "argsort", numbers=True), descending))
 
 
 def _argsort(value: Node, axis: int, descending: bool) -> Node:
@@ -84,9 +82,7 @@ def sort(
     [3.0, 2.0, 1.0]
     """
     value = node(a, "sort", "a")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "sort")
+    value, axis = arguments.flat_axis(value, axis, "sort")
     if 0 in value.shape:
         return wrap(value)
     ascending = op("sort", value, axis=axis)
@@ -315,9 +311,7 @@ def unique_all(x: Any, /) -> UniqueAll:
 def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, int]:
     """Return the array, flattened if ``axis`` is None, and the axis. Check that each ``kth`` is a position along it."""
     value = node(a, function, "a")
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), function)
+    value, axis = arguments.flat_axis(value, axis, function, numbers=True)
     extent = value.shape[axis]
     positions = arguments.looked(kth, function, "kth").reshape(-1)
     if positions.dtype.kind not in "iu":

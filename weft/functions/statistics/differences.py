@@ -23,7 +23,7 @@ from weft.functions.reductions.folds import cumulative_sum, sum
 from weft.functions.shape.join_split import concat
 from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, op, reshaped, sliced, whole
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, op, reshaped, sliced
 from weft.process.docstrings import complete_module
 
 
@@ -58,9 +58,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> wf.diff(wf.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
     """
-    value, times = node(a, "diff", "a"), whole(n, "diff", "n")
-    if times < 0:
-        raise ValueError(f"diff: n={times} must not be negative")
+    value, times = node(a, "diff", "a"), arguments.count_from_zero(n, "diff", "n", ValueError)
     if not value.shape:
         raise ShapeError("diff: a has no dimensions; an array of at least one is needed")
     axis = arguments.axis_index(axis, len(value.shape), "diff")

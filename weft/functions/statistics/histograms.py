@@ -53,9 +53,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
         raise ShapeError(f"bincount: x has shape {value.shape}; a vector is needed")
     if value.dtype not in INTEGERS and value.dtype != BOOL and (value.size or isinstance(x, Array)):
         raise DTypeError(f"bincount: x must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
-    least = arguments.whole(minlength, "bincount", "minlength")
-    if least < 0:
-        raise ValueError(f"bincount: minlength={least} must not be negative")
+    least = arguments.count_from_zero(minlength, "bincount", "minlength", ValueError)
     elements = arguments.looked(wrap(value), "bincount")
     if value.size and elements.min() < 0:
         raise ValueError(f"bincount: x holds the negative number {elements.min()}")
@@ -65,12 +63,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
     amounts = node(weights, "bincount", "weights")
     if amounts.shape != value.shape:
         raise ShapeError(f"bincount: weights have shape {amounts.shape}, x has shape {value.shape}")
-    return wrap(_scatter_counts(cast(value, INT64), _cast_weights(amounts), length))
-
-
-def _cast_weights(added: Node) -> Node:
-    """Cast weights to the dtype they are summed in."""
-    return added if added.dtype is FLOAT64 else cast(added, DEFAULT.real)
+    return wrap(_scatter_counts(cast(value, INT64), amounts if amounts.dtype is FLOAT64 else cast(amounts, DEFAULT.real), length))
 
 
 def _scatter_counts(place: Node, added: Node, length: int) -> Node:
@@ -122,9 +115,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
 def _parse_range(function: str, range: Any) -> tuple[float, float]:
     ends = [arguments.check_real(b, function, "range") for b in arguments.several(range, function, "range")]
-    if len(ends) != 2:
-        raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
-    low, high = map(float, ends)
+    low, high = map(float, ends) if len(ends) == 2 else (np.nan, np.nan)
     if not (np.isfinite(low) and np.isfinite(high)) or low > high:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
     return (low - 0.5, high + 0.5) if low == high else (low, high)

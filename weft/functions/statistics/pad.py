@@ -15,7 +15,7 @@ from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
 from weft.functions.statistics.quantiles import median
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reduced, reshaped, sliced
+from weft.functions.support.arguments import Node, broadcast, cast, node, op, reduced, reshaped, sliced
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
@@ -150,8 +150,7 @@ def _pad_repeated(value: Node, widths: list[tuple[int, int]], mode: str) -> Node
         if not extent:
             raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
         place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
-        gathered = op("gather", value, numpy_node(place), axes=(axis,))
-        value = permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape))))
+        value = arguments.gathered(value, numpy_node(place), axis)
     return value
 
 
@@ -206,10 +205,6 @@ def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:
     return sliced(value, axis, 0, count) if first else sliced(value, axis, extent - count, extent)
 
 
-def _repeat_line(line: Node, axis: int, width: int) -> Node:
-    return broadcast(line, tuple(width if a == axis else n for a, n in enumerate(line.shape)))
-
-
 def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
     """Return even steps from the end value (outermost) to the edge; integers are rounded down."""
     dtype = value.dtype if value.dtype in INEXACT else FLOAT64
@@ -233,7 +228,7 @@ def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first
         exact = wrap(cast(part, FLOAT64) if is_exact else part)
         line = (mean if mode == "mean" else median)(exact, axis=axis, keepdims=True).node
         line = cast(op("round", line) if is_exact and part.dtype is not BOOL else line, value.dtype)
-    return _repeat_line(line, axis, width)
+    return broadcast(line, tuple(width if a == axis else n for a, n in enumerate(line.shape)))
 
 
 def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:

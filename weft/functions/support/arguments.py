@@ -129,6 +129,14 @@ def integer_from(least: int, value: Any, function: str, argument: str) -> int:
     return number
 
 
+def count_from_zero(value: Any, function: str, argument: str, error: type[Exception] = ShapeError) -> int:
+    """Return an argument that must be an integer that is not negative."""
+    count = whole(value, function, argument)
+    if count < 0:
+        raise error(f"{function}: {argument}={count} must not be negative")
+    return count
+
+
 def is_number(x: Any) -> bool:
     """Return whether ``x`` is a Python int or float, and no Array."""
     return isinstance(x, int | float) and not isinstance(x, Array)
@@ -182,6 +190,13 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
     return number % ndim
 
 
+def flat_axis(value: Node, axis: Any, function: str, numbers: bool = False) -> tuple[Node, int]:
+    """Return ``value`` and an axis of it; flattened if ``axis`` is None, or, with ``numbers``, for axes 0 and -1 of a number."""
+    if axis is None or (numbers and not value.shape and axis in (0, -1)):
+        return reshaped(value, (value.size,)), 0
+    return value, axis_index(axis, len(value.shape), function)
+
+
 def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "axis") -> tuple[int, ...]:
     """Return axes as a sorted tuple; None means all of them."""
     if axis is None:
@@ -208,6 +223,13 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
     if casting == "safe":
         return formats.holds(target, source) or bool(np.can_cast(source.numpy, target.numpy))  # NumPy calls int64 to float64 safe
     return casting == "same_kind" and formats.same_kind(source, target)
+
+
+def cast_by(casting: str, source: Node, target: Format, function: str, argument: str) -> Node:
+    """Cast an operand, if the rule ``casting`` allows it."""
+    if not may_cast(source.dtype, target, casting, function):
+        raise DTypeError(f"{function}: {argument} is {source.dtype}, not cast to {target} by casting={casting!r}; use 'unsafe'")
+    return cast(source, target)
 
 
 def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
@@ -278,6 +300,12 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
     return op("slice", node, start=tuple(start if a == axis else 0 for a in range(ndim)), step=(1,) * ndim, shape=shape)
 
 
+def gathered(value: Node, places: Node, axis: int) -> Node:
+    """Return the slices of ``value`` at ``places`` of an axis, which the axes of ``places`` replace."""
+    slices, lead = op("gather", value, places, axes=(axis,)), len(places.shape)
+    return permuted(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
+
+
 def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     """Apply a reduction; without axes return the node itself."""
     keepdims = flag(keepdims, name.removeprefix("reduce_"))
@@ -336,6 +364,17 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
     out[...] = wrap(into(node, out.node.dtype, function, casting))
     return out
+
+
+def finish_masked(result: Node, out: Any, function: str, where: Any, casting: str = "same_kind") -> Array:
+    """Finish a result that is wanted where a mask holds; the other elements are those of ``out``, or zero without it."""
+    if where is True:
+        return finish(result, out, function, casting)
+    mask, old = cast(node(where, function, "where"), formats.BOOL), number(0, result.dtype)
+    if out is not None:
+        old = node(out, function, "out")
+        result = into(result, old.dtype, function, casting)
+    return finish(op("where", mask, result, old), out, function)
 
 
 def into(node: Node, target: Format, function: str, casting: str = "same_kind") -> Node:
@@ -503,7 +542,8 @@ def call_gufunc(
     if dtype is None:
         a, b = (convert.array_operands if function == "vecdot" else operands)(x1, x2)
     else:
-        a, b = (_cast_operand(function, name, x, parse_dtype(dtype), casting) for name, x in (("x1", x1), ("x2", x2)))
+        named_operands = (("x1", x1), ("x2", x2))
+        a, b = (cast_by(casting, node(x, function, name), parse_dtype(dtype), function, name) for name, x in named_operands)
     if axis is not None:
         if axes is not None:
             raise TypeError(f"{function}: axis={axis} and axes={axes} exclude each other; give one of them")
@@ -524,17 +564,6 @@ def call_gufunc(
         place = axis_index(kept_axis, ndim, function, "axis")
         return finish(wrap(result).reshape(*result.shape[:place], 1, *result.shape[place:]).node, out, function)
     return finish(result, out, function)
-
-
-def _cast_operand(function: str, name: str, x: Any, form: Format, casting: str) -> Node:
-    """Return an operand cast to ``wanted`` if ``casting`` allows it."""
-    value = node(x, function, name)
-    if not may_cast(value.dtype, form, casting, function):
-        raise DTypeError(
-            f"{function}: {name} is {value.dtype}, which dtype={form} cannot hold: cast it with astype first, "
-            "or use casting='unsafe'"
-        )
-    return cast(value, form)
 
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:

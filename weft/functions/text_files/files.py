@@ -87,9 +87,7 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     >>> wf.load(file)["x"].tolist()
     [1, 2]
     """
-    named_arrays: dict[str, Any] = {k: _read_storable("savez", a, k) for k, a in kwds.items()}
-    _check_file(file, "savez")
-    np.savez(file, *(_read_storable("savez", a, "args") for a in args), **named_arrays)
+    _save_archive("savez", np.savez, file, args, kwds)
 
 
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
@@ -102,9 +100,13 @@ def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: A
     >>> wf.load(file).files
     ['arr_0']
     """
-    named_arrays: dict[str, Any] = {k: _read_storable("savez_compressed", a, k) for k, a in kwds.items()}
-    _check_file(file, "savez_compressed")
-    np.savez_compressed(file, *(_read_storable("savez_compressed", a, "args") for a in args), **named_arrays)
+    _save_archive("savez_compressed", np.savez_compressed, file, args, kwds)
+
+
+def _save_archive(function: str, save_archive: Any, file: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+    named_arrays = {k: _read_storable(function, a, k) for k, a in kwds.items()}
+    _check_file(file, function)
+    save_archive(file, *(_read_storable(function, a, "args") for a in args), **named_arrays)
 
 
 class Archive(Mapping[str, Array]):
