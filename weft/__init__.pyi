@@ -44,16 +44,14 @@ from weft.functions.elementwise.composed import (
     allclose as allclose, array_equal as array_equal, array_equiv as array_equiv, clip as clip, isclose as isclose,
     nan_to_num as nan_to_num, packbits as packbits, unpackbits as unpackbits,
 )
-from weft.functions.polynomials.convolve_windows import (
+from weft.functions.polynomials.polynomials import (
     bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
-    hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc,
+    hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc, poly as poly, polyadd as polyadd, polyder as polyder,
+    polydiv as polydiv, polyfit as polyfit, polyint as polyint, polymul as polymul, polysub as polysub,
+    polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
 )
 from weft.functions.statistics.differences import (
     diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
-)
-from weft.functions.polynomials.polynomials import (
-    poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
-    polymul as polymul, polysub as polysub, polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
 )
 from weft.functions.reductions.folds import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
@@ -64,16 +62,13 @@ from weft.functions.reductions.folds import (
 from weft.functions.indexing.where import where as where
 from weft.functions.statistics.quantiles import (
     median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
-    percentile as percentile, quantile as quantile,
+    percentile as percentile, quantile as quantile, bincount as bincount, digitize as digitize, histogram as histogram,
+    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
 from weft.functions.statistics.moments import (
     nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
     corrcoef as corrcoef, cov as cov,
-)
-from weft.functions.statistics.histograms import (
-    bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
-    histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
 from weft.functions.shape.join_split import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, array_split as array_split,
@@ -97,18 +92,24 @@ from weft.functions.numpy_compat.objects import (
     apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, frompyfunc as frompyfunc,
     vectorize as vectorize, ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer, broadcast as broadcast,
     flatiter as flatiter, ufunc as ufunc, c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_,
-    s_ as s_,
+    s_ as s_, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
+    asfortranarray as asfortranarray, asnumpy as asnumpy, isfortran as isfortran, isscalar as isscalar,
+    iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
+    shares_memory as shares_memory, size as size,
 )
 from weft.functions.indexing.take_scatter import (
     argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
     one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
-    take as take, take_along_axis as take_along_axis,
+    take as take, take_along_axis as take_along_axis, diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from, fromfunction as fromfunction, indices as indices, ix_ as ix_,
+    mask_indices as mask_indices, ravel_multi_index as ravel_multi_index, tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from, triu_indices as triu_indices, triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
 )
-from weft.functions.linalg.einsum import einsum as einsum, einsum_path as einsum_path
 from weft.functions.linalg.products import (
-    dot as dot, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
-    vecdot as vecdot, cross as cross, kron as kron, matvec as matvec, vecmat as vecmat, diag as diag,
-    diagflat as diagflat, diagonal as diagonal, trace as trace,
+    einsum as einsum, einsum_path as einsum_path, dot as dot, inner as inner, matmul as matmul, outer as outer,
+    tensordot as tensordot, vdot as vdot, vecdot as vecdot, cross as cross, kron as kron, matvec as matvec,
+    vecmat as vecmat, diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace,
 )
 from weft.functions.dtype_info.dtype_info import (
     astype as astype, copy as copy, complexfloating as complexfloating, floating as floating, generic as generic,
@@ -124,12 +125,6 @@ from weft.functions.creation.fill import (
     zeros_like as zeros_like, arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace,
     meshgrid as meshgrid, eye as eye, identity as identity, tri as tri, tril as tril, triu as triu,
 )
-from weft.functions.indexing.index_grids import (
-    diag_indices as diag_indices, diag_indices_from as diag_indices_from, fromfunction as fromfunction,
-    indices as indices, ix_ as ix_, mask_indices as mask_indices, ravel_multi_index as ravel_multi_index,
-    tril_indices as tril_indices, tril_indices_from as tril_indices_from, triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from, unravel_index as unravel_index,
-)
 from weft.functions.text_files.files import (
     frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
     genfromtxt as genfromtxt, load as load, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
@@ -138,12 +133,6 @@ from weft.functions.text_files.files import (
     format_float_positional as format_float_positional, format_float_scientific as format_float_scientific,
     get_printoptions as get_printoptions, geterr as geterr, printoptions as printoptions,
     set_printoptions as set_printoptions, seterr as seterr,
-)
-from weft.functions.numpy_compat.array_queries import (
-    asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
-    asfortranarray as asfortranarray, asnumpy as asnumpy, isfortran as isfortran, isscalar as isscalar,
-    iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
-    shares_memory as shares_memory, size as size,
 )
 from weft.functions.sorting.sort_search import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,

@@ -16,8 +16,7 @@ from weft.dtypes.parse import check_like, layout, parse_dtype
 from weft.eager.peek import made
 from weft.errors import DTypeError, ShapeError, short
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, whole
-from weft.functions.support.unbound import unbound
+from weft.functions.support.arguments import broadcast, cast, create_on_device, node, op, reshaped, shape_tuple, unbound, whole
 from weft.interop.dlpack import shared, taken
 from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import asked, computed
@@ -365,7 +364,7 @@ def full_like(
     return _filled_like(lambda extents, form: full(extents, fill_value, form), "full_like", a, dtype, order, shape, device)
 
 
-def diagonal_number(rows: int, columns: int) -> Node:
+def diagonal_number(rows: int, columns: int) -> arguments.Node:
     """Return column minus row of each element of a matrix, as int64."""
     column = op("iota", shape=(1, columns), dtype=INT64, axis=1)
     return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
@@ -427,7 +426,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
     return eye(whole(n, "identity", "n"), dtype=dtype)
 
 
-def lower_mask(rows: int, columns: int, k: int) -> Node:
+def lower_mask(rows: int, columns: int, k: int) -> arguments.Node:
     """Return a mask of the elements on or below the k-th diagonal."""
     return op("less_equal", diagonal_number(rows, columns), number_node(_clamp_diagonal(rows, columns, k), INT64))
 
@@ -636,7 +635,7 @@ def linspace(
     return (result, step) if retstep else result
 
 
-def _evenly_spaced(first: float, last: float, by: float, count: int, closed: bool) -> Node:
+def _evenly_spaced(first: float, last: float, by: float, count: int, closed: bool) -> arguments.Node:
     """Return ``count`` evenly spaced float64 numbers; with ``closed`` the last one is exactly ``last``."""
 
     def fill(line: np.ndarray) -> None:
@@ -718,7 +717,7 @@ def logspace(
     return _cast_samples(powers, (start, stop, base), dtype)
 
 
-def _cast_samples(samples: Node, ends: Any, dtype: Any) -> Array:
+def _cast_samples(samples: arguments.Node, ends: Any, dtype: Any) -> Array:
     """Convert the computed numbers to ``dtype``, or to the format that the arguments imply."""
     form = FLOAT64 if _has_64_bit_array(*ends) else DEFAULT.real
     form = parse_dtype(dtype) if dtype is not None else formats.complex_format(form) if samples.dtype in COMPLEX else form

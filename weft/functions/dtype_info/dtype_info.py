@@ -21,8 +21,7 @@ from weft.eager import implementations
 from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, name_numpy_errors, short
 from weft.functions.creation.fill import array, asarray
-from weft.functions.support.arguments import cast, cast_by, create_on_device, held, node, several
-from weft.functions.support.unbound import unbound
+from weft.functions.support.arguments import cast, cast_by, create_on_device, held, node, several, unbound
 from weft.graph.primitives.table import input_leaf
 from weft.process.docstrings import complete_module
 from weft.runtime import execute
@@ -69,7 +68,7 @@ def astype(
     if casting != "unsafe":
         cast_by(casting, node(x, "astype"), form, "astype", "x")
     if rounding != "nearest":
-        from weft.functions.random.stochastic_rounding import rounded
+        from weft.functions.random.state import rounded
 
         return like(x, rounded(node(x, "astype"), form, rounding, key))
     if not isinstance(x, Array) or x.weak:

@@ -21,8 +21,7 @@ from weft.functions.elementwise.ufuncs import add, equal, isnan, logical_and, lo
 from weft.functions.indexing.where import where as choose
 from weft.functions.reductions.folds import all
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, axis_index, cast, finish, floating, node, number, op, reshaped, whole
-from weft.functions.support.unbound import unbound
+from weft.functions.support.arguments import Node, axis_index, cast, finish, floating, node, number, op, reshaped, unbound, whole
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 from weft.process.docstrings import complete_module

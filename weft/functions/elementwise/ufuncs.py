@@ -23,8 +23,7 @@ from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
-from weft.functions.support.unbound import as_method
+from weft.functions.support.arguments import Node, as_method, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
 from weft.graph.primitives.elementwise import each, entry

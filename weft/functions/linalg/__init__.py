@@ -7,9 +7,8 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from weft.functions.linalg.einsum import einsum
 from weft.functions.linalg.norms import diagonal, matrix_norm, norm, trace, vector_norm
-from weft.functions.linalg.products import diag, dot, inner, matmul, outer, tensordot, vdot, vecdot
+from weft.functions.linalg.products import diag, dot, einsum, inner, matmul, outer, tensordot, vdot, vecdot
 
 _LAZY = {
     "weft.functions.linalg.decompositions": """

@@ -18,19 +18,7 @@ from weft.functions.elementwise.ufuncs import equal, isnan
 from weft.functions.indexing.where import where
 from weft.functions.linalg.norms import norm
 from weft.functions.support import arguments
-from weft.functions.support.arguments import (
-    Node,
-    cast,
-    conjugate,
-    floating,
-    from_numpy,
-    node,
-    number,
-    op,
-    permuted,
-    reduced,
-    reshaped,
-)
+from weft.functions.support.arguments import Node, cast, floating, from_numpy, node, number, op, permuted, reduced, reshaped
 from weft.functions.support.arguments import sliced as part
 from weft.graph.primitives.linear_algebra import MatrixError, check, qr_parts, svd_parts, transposed, unpacked
 from weft.process.docstrings import complete_module
@@ -377,7 +365,7 @@ def cholesky(a: Any, *, upper: bool = False) -> Array:
     check("cholesky", value, True)
     if not upper:
         return wrap(op("cholesky", value))
-    return wrap(transposed(conjugate(op("cholesky", transposed(conjugate(value))))))
+    return wrap(transposed(arguments.conjugate(op("cholesky", transposed(arguments.conjugate(value))))))
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:

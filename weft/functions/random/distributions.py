@@ -1,10 +1,11 @@
-"""Draws from distributions."""
+"""Draws from distributions, random orders and choices."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, MutableSequence
 from operator import add, mul
 from typing import Any
 
@@ -14,15 +15,17 @@ from weft.array import Array, wrap
 from weft.array.convert import number_node, operands
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
-from weft.eager.peek import peek
+from weft.eager.materialise import look
+from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.indexing.where import where
 from weft.functions.random import state
-from weft.functions.random.state import Words, draw_int, drawn, normal_node, open_words, uniform_node, wide
+from weft.functions.random.state import Words, draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, Shape, cast, node, number, op
+from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, gathered, node, number, op, shape_tuple
 from weft.graph.source_lines import user_frame, user_line
+from weft.kernel.summation import running
 from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
@@ -341,7 +344,7 @@ class Draw:
         return wrap(op("maximum", drawn, number(2.0 ** -(self.dtype.mantissa + 3), self.dtype)))
 
     def normal(self) -> Any:
-        return wrap(normal_node(self.words, self.shape, self.dtype))
+        return wrap(state.normal_node(self.words, self.shape, self.dtype))
 
 
 Formula = Callable[..., Any]
@@ -400,8 +403,10 @@ def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any
     return arguments.from_numpy(result)
 
 
-def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, is_integer: bool = False) -> Any:
+def _define(name: str, summary: str, text: str, formula: Formula | None = None, is_integer: bool = False) -> Any:
     """Make the public function of a distribution from its parameters; without ``formula`` NumPy draws."""
+    pairs = [part.partition("=") for part in text.split(", ") if part]
+    parameters = {p: float(default) if default else inspect.Parameter.empty for p, _, default in pairs}
     kinds = [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for p, d in parameters.items()]
     size = inspect.Parameter("size", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     only = [inspect.Parameter(p, inspect.Parameter.KEYWORD_ONLY, default=None) for p in ("key", "dtype")]
@@ -457,7 +462,6 @@ def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formul
     return function
 
 
-_NEEDED = inspect.Parameter.empty
 _EXAMPLE = {
     "a": "2.0", "b": "3.0", "shape": "2.0", "df": "4.0", "dfnum": "4.0", "dfden": "5.0", "nonc": "1.0", "n": "5", "p": "0.5",
     "pvals": "[0.5, 0.5]", "alpha": "[1.0, 2.0]", "mu": "0.0", "kappa": "1.0", "mean": "1.0", "scale": "1.0", "left": "0.0",
@@ -483,74 +487,58 @@ def _wald(d: Draw, mean: Any, scale: Any) -> Any:
 
 
 laplace = _define(
-    "laplace", "Draw from the Laplace distribution: two exponential distributions back to back.", {"loc": 0.0, "scale": 1.0},
+    "laplace", "Draw from the Laplace distribution: two exponential distributions back to back.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc + scale * (d.exponential() - d.exponential()),
 )
 logistic = _define(
-    "logistic", "Draw from the logistic distribution.", {"loc": 0.0, "scale": 1.0},
+    "logistic", "Draw from the logistic distribution.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc + scale * (log(d.exponential()) - log(d.exponential())),
 )
 gumbel = _define(
-    "gumbel", "Draw from Gumbel's distribution of largest values.", {"loc": 0.0, "scale": 1.0},
+    "gumbel", "Draw from Gumbel's distribution of largest values.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc - scale * log(d.exponential()),
 )
 lognormal = _define(
-    "lognormal", "Draw numbers whose logarithms are normally distributed.", {"mean": 0.0, "sigma": 1.0},
+    "lognormal", "Draw numbers whose logarithms are normally distributed.", "mean=0.0, sigma=1.0",
     lambda d, mean, sigma: exp(mean + sigma * d.normal()),
 )
-standard_exponential = _define("standard_exponential", "Draw exponential numbers of mean 1.", {}, lambda d: d.exponential())
+standard_exponential = _define("standard_exponential", "Draw exponential numbers of mean 1.", "", lambda d: d.exponential())
 standard_cauchy = _define(
-    "standard_cauchy", "Draw from the Cauchy distribution.", {}, lambda d: tan(math.pi * (d.uniform() - 0.5)),
+    "standard_cauchy", "Draw from the Cauchy distribution.", "", lambda d: tan(math.pi * (d.uniform() - 0.5)),
 )
 rayleigh = _define(
-    "rayleigh", "Draw lengths of normally distributed vectors of a plane.", {"scale": 1.0},
+    "rayleigh", "Draw lengths of normally distributed vectors of a plane.", "scale=1.0",
     lambda d, s: s * sqrt(2.0 * d.exponential()),
 )
-weibull = _define(
-    "weibull", "Draw from the Weibull distribution of scale 1.", {"a": _NEEDED}, lambda d, a: d.exponential() ** (1.0 / a),
-)
-pareto = _define(
-    "pareto", "Draw from the Pareto II (Lomax) distribution.", {"a": _NEEDED}, lambda d, a: expm1(d.exponential() / a),
-)
+weibull = _define("weibull", "Draw from the Weibull distribution of scale 1.", "a", lambda d, a: d.exponential() ** (1.0 / a))
+pareto = _define("pareto", "Draw from the Pareto II (Lomax) distribution.", "a", lambda d, a: expm1(d.exponential() / a))
 power = _define(
-    "power", "Draw numbers from 0 to 1 with density ``a * x**(a - 1)``.", {"a": _NEEDED},
+    "power", "Draw numbers from 0 to 1 with density ``a * x**(a - 1)``.", "a",
     lambda d, a: exp(-d.exponential() / a),
 )
-triangular = _define(
-    "triangular", "Draw from the triangular distribution.", {"left": _NEEDED, "mode": _NEEDED, "right": _NEEDED}, _triangular,
-)
-wald = _define("wald", "Draw from the inverse Gaussian (Wald) distribution.", {"mean": _NEEDED, "scale": _NEEDED}, _wald)
+triangular = _define("triangular", "Draw from the triangular distribution.", "left, mode, right", _triangular)
+wald = _define("wald", "Draw from the inverse Gaussian (Wald) distribution.", "mean, scale", _wald)
 geometric = _define(
-    "geometric", "Draw the number of trials up to the first success of probability ``p``.", {"p": _NEEDED},
+    "geometric", "Draw the number of trials up to the first success of probability ``p``.", "p",
     lambda d, p: maximum(ceil(d.exponential() / -log(1.0 - p)), 1.0), True,
 )
-gamma = _define("gamma", "Draw from the gamma distribution.", {"shape": _NEEDED, "scale": 1.0})
-standard_gamma = _define("standard_gamma", "Draw from the gamma distribution of scale 1.", {"shape": _NEEDED})
-beta = _define("beta", "Draw from the beta distribution.", {"a": _NEEDED, "b": _NEEDED})
-chisquare = _define("chisquare", "Draw sums of ``df`` squared normal numbers.", {"df": _NEEDED})
-noncentral_chisquare = _define(
-    "noncentral_chisquare", "Draw from the noncentral chi-square distribution.", {"df": _NEEDED, "nonc": _NEEDED},
-)
-f = _define("f", "Draw from the F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED})
-noncentral_f = _define(
-    "noncentral_f", "Draw from the noncentral F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED, "nonc": _NEEDED},
-)
-standard_t = _define("standard_t", "Draw from Student's t distribution.", {"df": _NEEDED})
-vonmises = _define("vonmises", "Draw angles around ``mu``.", {"mu": _NEEDED, "kappa": _NEEDED})
-poisson = _define("poisson", "Draw numbers of events, ``lam`` on average.", {"lam": 1.0})
-binomial = _define("binomial", "Draw numbers of successes in ``n`` trials.", {"n": _NEEDED, "p": _NEEDED})
-negative_binomial = _define(
-    "negative_binomial", "Draw numbers of failures before ``n`` successes.", {"n": _NEEDED, "p": _NEEDED},
-)
-hypergeometric = _define(
-    "hypergeometric", "Draw numbers of good items in a sample.", {"ngood": _NEEDED, "nbad": _NEEDED, "nsample": _NEEDED},
-)
-logseries = _define("logseries", "Draw from the logarithmic series distribution.", {"p": _NEEDED})
-zipf = _define("zipf", "Draw from Zipf's distribution.", {"a": _NEEDED})
-multinomial = _define(
-    "multinomial", "Draw how often each outcome occurs in ``n`` trials.", {"n": _NEEDED, "pvals": _NEEDED},
-)
-dirichlet = _define("dirichlet", "Draw vectors of positive numbers that sum to 1.", {"alpha": _NEEDED})
+gamma = _define("gamma", "Draw from the gamma distribution.", "shape, scale=1.0")
+standard_gamma = _define("standard_gamma", "Draw from the gamma distribution of scale 1.", "shape")
+beta = _define("beta", "Draw from the beta distribution.", "a, b")
+chisquare = _define("chisquare", "Draw sums of ``df`` squared normal numbers.", "df")
+noncentral_chisquare = _define("noncentral_chisquare", "Draw from the noncentral chi-square distribution.", "df, nonc")
+f = _define("f", "Draw from the F distribution.", "dfnum, dfden")
+noncentral_f = _define("noncentral_f", "Draw from the noncentral F distribution.", "dfnum, dfden, nonc")
+standard_t = _define("standard_t", "Draw from Student's t distribution.", "df")
+vonmises = _define("vonmises", "Draw angles around ``mu``.", "mu, kappa")
+poisson = _define("poisson", "Draw numbers of events, ``lam`` on average.", "lam=1.0")
+binomial = _define("binomial", "Draw numbers of successes in ``n`` trials.", "n, p")
+negative_binomial = _define("negative_binomial", "Draw numbers of failures before ``n`` successes.", "n, p")
+hypergeometric = _define("hypergeometric", "Draw numbers of good items in a sample.", "ngood, nbad, nsample")
+logseries = _define("logseries", "Draw from the logarithmic series distribution.", "p")
+zipf = _define("zipf", "Draw from Zipf's distribution.", "a")
+multinomial = _define("multinomial", "Draw how often each outcome occurs in ``n`` trials.", "n, pvals")
+dirichlet = _define("dirichlet", "Draw vectors of positive numbers that sum to 1.", "alpha")
 
 
 def multivariate_normal(
@@ -649,7 +637,227 @@ def bytes(length: int, *, key: Any = None) -> Any:
     return words.tobytes()[:count]
 
 
+def _random_order(key: Any, function: str, count: int) -> Node:
+    bits = wide(open_words(key, function), (count,))
+    known_bits = peek(bits)
+    return op("argsort", bits, axis=0) if known_bits is None else leaf(np.argsort(known_bits[0], kind="stable"), INT64)
+
+
+def _as_count(x: Any) -> int | None:
+    """Return an integer, also one in an array without dimensions, as int; None for other arguments."""
+    if isinstance(x, Array | np.ndarray) and not x.ndim and x.dtype.kind in "iu":
+        return operator.index(x)  # type: ignore[arg-type]
+    return operator.index(x) if isinstance(x, (int, np.integer)) else None
+
+
+def _read_slices(x: Any, function: str, argument: str) -> Node | np.ndarray:
+    """Return the array to choose from or permute: a node, or a NumPy array of strings and other objects that weft cannot hold."""
+    try:
+        return node(x, function, argument)
+    except (TypeError, ValueError):
+        objects = _object_array(x)
+        if objects is None:
+            raise
+        return objects
+
+
+def _object_array(x: Any) -> np.ndarray | None:
+    if not isinstance(x, list | tuple | np.ndarray):
+        return None
+    try:
+        array = np.asarray(x)
+    except ValueError:  # rows of different lengths
+        return None
+    return array if array.dtype.kind in "OUSTMm" else None
+
+
+def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
+    """Return the integers below ``x``, or the slices of an array along an axis, in random order.
+
+    Parameters
+    ----------
+    x : int or array
+        A list of strings or other objects is possible as well.
+    axis : int
+        The axis along which slices of an array are permuted.
+
+    Returns
+    -------
+    Array
+        (x,) of int64 for a number, else of the shape and dtype of ``x``; for strings and other objects a NumPy array.
+
+    Raises
+    ------
+    AxisError, ShapeError, DTypeError
+        ``x`` has no such axis; it is a negative number; ``key`` is not a key.
+
+    >>> sorted(wf.random.permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    if (count := _as_count(x)) is not None:
+        return wrap(_random_order(key, "permutation", shape_tuple(count, "permutation", "x")[0]))
+    value = _read_slices(x, "permutation", "x")
+    axis = axis_index(axis, len(value.shape), "permutation")
+    order = _random_order(key, "permutation", value.shape[axis])
+    if isinstance(value, np.ndarray):
+        return np.take(value, wrap(order).numpy(), axis)
+    return wrap(_take_slices(value, order, axis))
+
+
+def _take_slices(value: Node, index: Node, axis: int) -> Node:
+    """Take slices along an axis; the dimensions of ``index`` replace that axis."""
+    rest = value.nbytes // max(1, value.shape[axis])
+    if (operands := peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None) is not None:
+        return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
+    return gathered(value, index, axis)
+
+
+def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
+    """Permute the slices of ``x`` along an axis in place.
+
+    Parameters
+    ----------
+    x : Array, NumPy array or list
+        Written in place.
+    axis : int
+        The axis along which slices of an array are permuted.
+
+    Raises
+    ------
+    DTypeError, AxisError
+        ``x`` cannot be written in place, or ``key`` is not a key; ``x`` has no such axis.
+
+    >>> x = wf.arange(4)
+    >>> wf.random.shuffle(x)
+    >>> sorted(x.tolist())
+    [0, 1, 2, 3]
+    """
+    if isinstance(x, Array):
+        x[...] = permutation(x, axis, key=key)
+    elif isinstance(x, np.ndarray):
+        x[...] = np.take(x, _random_places(key, x.shape[axis_index(axis, x.ndim, "shuffle")]), axis)
+    elif isinstance(x, MutableSequence):
+        before = list(x)
+        for k, place in enumerate(_random_places(key, len(before))):
+            x[k] = before[place]
+    else:
+        raise DTypeError(f"shuffle: x must be an array or a list, not a {type(x).__name__}: it is written to; see permutation")
+
+
+def _random_places(key: Any, count: int) -> list[int]:
+    places: list[int] = permutation(count, key=key).tolist()
+    return places
+
+
+def choice(
+    a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int | None = None, *, key: Any = None
+) -> Any:
+    """Choose elements of ``a``, or integers below it, at random.
+
+    Parameters
+    ----------
+    a : int or array
+        A list of strings or other objects is possible as well.
+    size : int or tuple of int, optional
+        The shape of the choices; one element by default.
+    replace : bool
+        Whether an element may be chosen more than once.
+    p : array, optional
+        The probabilities, scaled to a sum of 1. Without replacement they apply to each choice among the remaining elements.
+    axis : int, optional
+        The axis along which slices of ``a`` are chosen; required if ``a`` has several dimensions.
+
+    Returns
+    -------
+    Array
+        Of the shape ``size``, followed by the other axes of ``a`` for slices. For strings and other objects one of them, or a
+        NumPy array.
+
+    Raises
+    ------
+    ValueError, ShapeError, AxisError, DTypeError
+        There are too few elements, or too few of positive probability; ``a`` has several dimensions and no ``axis`` is given;
+        ``p`` has another shape, or negative, NaN or infinite elements (not checked in ``wf.jit``, gradients and the like); ``a``
+        has no such axis; ``key`` is not a key.
+
+    >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
+    [0, 1, 2]
+    """
+    number = _as_count(a)
+    value = None if number is not None else _read_slices(a, "choice", "a")
+    if value is not None:
+        if axis is None and len(value.shape) != 1:
+            raise ValueError(
+                name_called_function(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows")
+            )
+        axis = axis_index(axis or 0, len(value.shape), "choice")
+    count = number if value is None else value.shape[axis or 0]
+    assert count is not None
+    shape = () if size is None else shape_tuple(size, "choice", "size")
+    total = math.prod(shape)
+    if count < 1 and total:
+        raise ValueError("choice: a has no element to choose")
+    if not replace and total > count:
+        raise ValueError(f"choice: {total} different elements of {count} cannot be chosen; use replace=True")
+    weights = None if p is None else floating(node(p, "choice", "p"))
+    if weights is not None and weights.shape != (count,):
+        raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
+    if weights is not None and count < 1:
+        raise ValueError("choice: p is empty; at least one element must be above 0")
+    index = _choose_indices(key, count, shape, replace, weights)
+    if value is None or axis is None:
+        return wrap(index)
+    if isinstance(value, np.ndarray):
+        return np.take(value, wrap(index).numpy(), axis)
+    return wrap(_take_slices(value, index, axis))
+
+
+def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool, weights: Node | None) -> Node:
+    total = math.prod(shape)
+    if weights is None and replace:
+        if (word := None if shape else draw_int(key, "choice")) is not None:
+            return integer(word * count >> 64, INT64)
+        return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
+    if weights is not None and not CONTEXT.transform_depth:
+        _check_weights(look(weights), total if not replace else min(total, 1))
+    if weights is not None and replace:
+        return _choose_by_weight(drawn(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
+    if weights is None:
+        order = _random_order(key, "choice", count)
+    else:  # the largest values of log p + Gumbel noise are successive choices without replacement
+        unit = op("subtract", number(1.0, FLOAT64), uniform_node(open_words(key, "choice"), (count,), FLOAT64))
+        noise = op("log", op("negative", op("log", unit)))
+        order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
+    first = op("slice", order, start=(0,), step=(1,), shape=(total,))
+    return first if shape == (total,) else op("reshape", first, shape=shape)
+
+
+def _check_weights(p: np.ndarray, least: int) -> None:
+    """Raise ValueError for weights by which nothing can be chosen; ``least``: how many elements need a positive one."""
+    if not (p >= 0).all():
+        raise ValueError("choice: p has numbers that are negative or NaN")
+    count = np.count_nonzero(p)
+    if count < least:
+        raise ValueError(f"choice: {count} of the {p.size} numbers in p are above 0, but {least} elements are chosen")
+    if not np.isfinite(p.sum(dtype=np.float64)):
+        raise ValueError("choice: p or its sum is infinite")
+
+
+def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
+    """Return the number of running sums of the weights that each random number exceeds."""
+    operands = peek(unit, weights)
+    if operands is not None:
+        sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
+        index = np.minimum(sums_now.searchsorted(operands[0] * sums_now[-1], "right"), count - 1)  # rounding may give `count`
+        return leaf(index, INT64) if unit.shape else integer(int(index), INT64)
+    sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
+    last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
+    target = op("multiply", unit, op("reshape", last, shape=()))
+    passed = arguments.count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), target))
+    return op("minimum", passed, number(count - 1, INT64))
+
+
 complete_module(
     globals(), (uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers), (integers, randint),
-    (multivariate_normal, multivariate_hypergeometric),
+    (multivariate_normal, multivariate_hypergeometric), (permutation, choice),
 )

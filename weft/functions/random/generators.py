@@ -11,7 +11,6 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import INT64
 from weft.functions.random import distributions, state
-from weft.functions.random import permute_choose as order
 from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
 from weft.process.docstrings import complete_module
@@ -118,7 +117,7 @@ class Generator:
 
     uniform, normal = _draw_method(uniform, "uniform"), _draw_method(normal, "normal")
     exponential, integers = _draw_method(exponential, "exponential"), _draw_method(integers, "integers")
-    permutation, shuffle = _draw_method(order.permutation, "permutation"), _draw_method(order.shuffle, "shuffle")
+    permutation, shuffle = _draw_method(distributions.permutation, "permutation"), _draw_method(distributions.shuffle, "shuffle")
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Draw uniform numbers in [0, 1)."""
@@ -132,7 +131,7 @@ class Generator:
         self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
     ) -> Any:
         """Draw like ``wf.random.choice``; from an array of several dimensions choose slices. ``shuffle`` has no effect."""
-        return order.choice(a, size, replace, p, axis, key=self._stream)
+        return distributions.choice(a, size, replace, p, axis, key=self._stream)
 
     def permuted(self, x: Any, axis: int | None = None, out: Any = None) -> Array:
         """Permute each row along an axis independently; without an axis, all elements."""
@@ -191,7 +190,7 @@ class RandomState(Generator):
         """Restart the sequence."""
         self._stream = Generator(seed)._stream
 
-    choice = _draw_method(order.choice, "choice")
+    choice = _draw_method(distributions.choice, "choice")
 
     def rand(self, *shape: int) -> Any:
         """Draw uniform numbers in [0, 1), with the extents as arguments."""

@@ -30,52 +30,48 @@ def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
     return summed(value.dtype) if out is None else arguments.accumulation_format(value.dtype, out)
 
 
-def _fold(
-    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False,
-    initial: Any = None, where: Any = True,
-) -> Array:
-    value = node(x, function, "a")
-    if initial is not None or where is not True:
-        return _fold_from(function, value, axis, keepdims, out, dtype, initial, where)
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of bools is any, a product is all
-        return _fold_bools("any" if function == "sum" else "all", value, axis, keepdims, out)
-    if additive:
-        value = cast(value, _sum_dtype(value, dtype, out))
-    elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
-        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
-    return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
-
-
-_NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
-_BOOL_FOLDS = {
-    "sum": ("reduce_max", "logical_or"), "max": ("reduce_max", "logical_or"), "prod": ("reduce_min", "logical_and"),
-    "min": ("reduce_min", "logical_and"),
+_FOLDS: dict[str, tuple[str, Any]] = {  # how two results combine, and the result of no element
+    "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", None), "min": ("minimum", None), "any": ("logical_or", False),
+    "all": ("logical_and", True),
 }
-_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def _fold_from(
-    function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
+def _fold(
+    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, initial: Any = None,
+    where: Any = True,
 ) -> Array:
-    """Fold with an initial value, over the elements that a mask selects."""
-    value = cast(
-        value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else arguments.accumulation_format(value.dtype, out)
-    )
-    start = _NEUTRAL.get(function) if initial is None else initial
-    if start is None:
+    """Fold along axes, from an initial value, over the elements that a mask selects. A sum of bools is any, a product is all."""
+    value = node(x, function, "a")
+    (combine, nothing), is_plain = _FOLDS[function], initial is None and where is True
+    if function in ("any", "all"):
+        value = cast(value, BOOL)
+    elif nothing is not None:
+        value = cast(value, _sum_dtype(value, dtype, out))
+    elif not is_plain:
+        value = cast(value, arguments.accumulation_format(value.dtype, out))
+    primitive = f"reduce_{function}"
+    if value.dtype is BOOL:
+        is_any = function in ("sum", "max", "any")
+        primitive, combine = ("reduce_max", "logical_or") if is_any else ("reduce_min", "logical_and")
+    start = nothing if initial is None else initial
+    if start is None and not is_plain:
         raise ValueError(name_called_function(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
+    axes = arguments.reduction_axes(axis, value.shape, function)
+    is_empty = 0 in [value.shape[a] for a in axes]
+    if is_empty and start is None:
+        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
+    if is_plain and not (is_empty and value.dtype is BOOL):
+        return finish(reduced(primitive, value, axes, keepdims), out, function)
     initial_node = arguments.held(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else initial_node
+        neutral = initial_node if nothing is None else number(nothing, value.dtype)
         value = op("where", broadcast(mask, value.shape), value, neutral)
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
+    if is_empty and (nothing is None or value.dtype is BOOL):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(initial_node, shape), out, function)
-    fold, combine = _BOOL_FOLDS[function] if value.dtype is BOOL else (f"reduce_{function}", _COMBINE[function])
-    return finish(op(combine, reduced(fold, value, axes, keepdims), initial_node), out, function)
+    result = reduced(primitive, value, axes, keepdims)
+    return finish(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
 
 
 def sum(
@@ -112,7 +108,7 @@ def sum(
         dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _AXIS_TYPES
         or type(keepdims) is not bool
     ):
-        return _fold("sum", a, axis, keepdims, out, dtype, True, initial, where)
+        return _fold("sum", a, axis, keepdims, out, dtype, initial, where)
     shaped = _SUMS.get((axis, keepdims))
     if shaped is None:
         shaped = _SUMS[axis, keepdims] = NativeShaped(lambda value: _sum_node(value, axis, keepdims))
@@ -121,7 +117,7 @@ def sum(
     if result is None:
         result = call_after_views(native, a)
     if result is None:
-        result = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
+        result = _fold("sum", a, axis, keepdims, out, dtype)
         if isinstance(a, Array):
             shaped.did(result.node, a.node)
     return result
@@ -146,7 +142,7 @@ def prod(
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
-    return _fold("prod", a, axis, keepdims, out, dtype, True, initial, where)
+    return _fold("prod", a, axis, keepdims, out, dtype, initial, where)
 
 
 def max(
@@ -172,7 +168,7 @@ def max(
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
-    return _fold("max", a, axis, keepdims, out, None, False, initial, where)
+    return _fold("max", a, axis, keepdims, out, None, initial, where)
 
 
 def min(
@@ -188,7 +184,7 @@ def min(
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
-    return _fold("min", a, axis, keepdims, out, None, False, initial, where)
+    return _fold("min", a, axis, keepdims, out, None, initial, where)
 
 
 def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -210,19 +206,6 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     return finish(op("subtract", high, low), out, "ptp")
 
 
-def _fold_bools(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
-    value = cast(node(x, function, "a"), BOOL)
-    if where is not True:
-        mask = cast(node(where, function, "where"), BOOL)
-        value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if 0 in (value.shape[a] for a in axes):
-        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
-        return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
-    name = "reduce_min" if function == "all" else "reduce_max"
-    return finish(reduced(name, value, axes, keepdims), out, function)
-
-
 def all(
     a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
@@ -240,7 +223,7 @@ def all(
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
-    return _fold_bools("all", a, axis, keepdims, out, where)
+    return _fold("all", a, axis, keepdims, out, where=where)
 
 
 def any(
@@ -251,7 +234,7 @@ def any(
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
-    return _fold_bools("any", a, axis, keepdims, out, where)
+    return _fold("any", a, axis, keepdims, out, where=where)
 
 
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:

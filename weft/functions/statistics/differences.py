@@ -18,7 +18,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.composed import imag, iscomplexobj, real
 from weft.functions.elementwise.ufuncs import absolute, isnan, remainder, stop_gradient
 from weft.functions.indexing.where import where
-from weft.functions.numpy_compat.array_queries import shape as shape_of
+from weft.functions.numpy_compat.objects import shape as shape_of
 from weft.functions.reductions.folds import cumulative_sum, sum
 from weft.functions.shape.join_split import concat
 from weft.functions.sorting.sort_search import searchsorted

@@ -15,8 +15,7 @@ from weft.array import Array, Scalar, own
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
-from weft.functions.support.arguments import from_numpy, looked, node, whole
-from weft.functions.support.unbound import unbound
+from weft.functions.support.arguments import from_numpy, looked, node, unbound, whole
 from weft.process.docstrings import complete_module
 
 
