@@ -47,8 +47,7 @@ def join_arrays(x: Any) -> Node | None:
     out = None
     for k, part in enumerate(items):
         node = part.cell._node
-        memory = memories.get(node)
-        if memory is None:
+        if (memory := memories.get(node)) is None:
             memory = memories[node] = memory_of(node)
         view = None if memory is None else part._shown(memory)
         if view is None or view.nbytes > CONTEXT.eager_limit:
@@ -298,8 +297,7 @@ def numpy_node(array: np.ndarray) -> Node:
 
 def shared_node(array: np.ndarray) -> Node:
     """Return a leaf over the memory of a contiguous NumPy array. Raise BufferError if the device has memory of its own."""
-    buffer = execute.over(array) if array.size else execute.to_buffer(array)
-    if buffer is None:
+    if (buffer := execute.over(array) if array.size else execute.to_buffer(array)) is None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
     return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.array import eager_indexing, indexing
+from weft.array import indexing
 from weft.array.convert import as_node, assigned, cast, stored
 from weft.array.indexing import Selection, broadcast_value, check_pending_indices, plain, resolve_scalar_indices, select
 from weft.array.numpy_methods import NumpyMethods, refuse_assignment
@@ -182,8 +182,7 @@ class Array(NumpyMethods):
     @property
     def node(self) -> Node:
         """The current content, as a Node."""
-        base = self._base
-        if base is None:
+        if (base := self._base) is None:
             trace = CONTEXT.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
@@ -203,8 +202,7 @@ class Array(NumpyMethods):
 
     def _set(self, node: Node) -> None:
         """Replace the content by one of the same shape and dtype; a view writes through."""
-        base = self._base
-        if base is None:
+        if (base := self._base) is None:
             if WRITE_LOGS:
                 looking.noted(self)
             if node.value is None and NODES_THAT_MAY_RAISE:
@@ -216,7 +214,7 @@ class Array(NumpyMethods):
                     add_pending(ref, node)
         else:
             with WRITE_LOCK:
-                if not eager_indexing.write_view(base, self._path, node):
+                if not indexing.write_view(base, self._path, node):
                     base._set(put(read(base), self._path, node))
 
     def _view(self, path: ViewPath) -> Array:
@@ -318,10 +316,9 @@ class Array(NumpyMethods):
             return value
         if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
-        selection = plain(index, self._node.shape if self._base is None else self.node.shape)
-        if selection is None:
+        if (selection := plain(index, self._node.shape if self._base is None else self.node.shape)) is None:
             index = resolve_scalar_indices(index)
-            if (result := eager_indexing.read(self, index)) is not None:
+            if (result := indexing.read_eagerly(self, index)) is not None:
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
         if selection.copied:
@@ -335,7 +332,7 @@ class Array(NumpyMethods):
         return _choose_wrapper(index)(result)
 
     def _element(self, index: Any, selection: Selection) -> Array:
-        if (leaf := eager_indexing.element(self, resolve_scalar_indices(index))) is None:
+        if (leaf := indexing.read_element(self, resolve_scalar_indices(index))) is None:
             return wrap(follow(self.node, selection.path))
         start()
         return wrap(leaf)
@@ -352,9 +349,9 @@ class Array(NumpyMethods):
             if selection is not None and selection.element:
                 if native(self, index, value):
                     return
-                if type(value) in (float, int, bool) and eager_indexing.write_part(self, index, value):
+                if type(value) in (float, int, bool) and indexing.write_part(self, index, value):
                     return start()
-            if selection is not None or not eager_indexing.written(self, index, value):
+            if selection is not None or not indexing.write_eagerly(self, index, value):
                 self._write(index, selection, value)
 
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
@@ -375,7 +372,7 @@ class Array(NumpyMethods):
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
-        if type(value) in (float, int) and CONTEXT.trace is None and eager_indexing.write_part(self, ..., value):
+        if type(value) in (float, int) and CONTEXT.trace is None and indexing.write_part(self, ..., value):
             return
         node = self.node
         self._set(broadcast_value(stored(value, node.dtype), node.shape))
@@ -386,7 +383,7 @@ class Array(NumpyMethods):
                 indexing.check_element_value(value)
             if type(value) is ndarray and value._base is self.cell and value._path == self._onward(selection.path):
                 return  # the second half of a[i] += b: the view has been written
-            if CONTEXT.trace is None and eager_indexing.write_part(self, index, value):
+            if CONTEXT.trace is None and indexing.write_part(self, index, value):
                 return
         node = self.node
         mask = indexing.single_mask(index, node.shape) if selection is None else None
@@ -405,7 +402,7 @@ class Array(NumpyMethods):
         view = follow(node, selection.path)
         fresh = broadcast_value(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
-        if not selection.copied and eager_indexing.write_view(self.cell, self._onward(selection.path), fresh):
+        if not selection.copied and indexing.write_view(self.cell, self._onward(selection.path), fresh):
             return
         node = self.node
         self._set(put(node, selection.path, fresh) if selection.path else fresh)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import eager_indexing
+from weft.array import indexing
 from weft.array.convert import as_node, assigned, cast, numpy_node, refuse_subclass, refuse_subclasses
 from weft.array.core import Array, wrap
 from weft.array.indexing import broadcast_value, check_pending_indices, scattered, select
@@ -160,21 +160,18 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if outs and not any(isinstance(out, Array) for out in outs):
         kwargs["out"] = outs
         outs = ()
+    options = kwargs
     if outs and "where" in kwargs and all(isinstance(out, Array) for out in outs):  # unselected elements keep their values
-        kwargs["out"] = tuple(np.array(out.numpy()) for out in outs)
-        computed = _in_numpy(getattr(ufunc, method), inputs, kwargs)
-        del kwargs["out"]
-    else:
-        computed = _in_numpy(getattr(ufunc, method), inputs, kwargs)
+        options = kwargs | {"out": tuple(np.array(out.numpy()) for out in outs)}
+    computed = _in_numpy(getattr(ufunc, method), inputs, options)
     if "out" in kwargs:
         return computed
-    if not outs:
-        return tuple(_to_array(x) for x in computed) if isinstance(computed, tuple) else _to_array(computed)
     results = computed if isinstance(computed, tuple) else (computed,)
-    for out, result in zip(outs, results, strict=True):
+    for out, result in zip(outs, results, strict=False):
         if out is not None:
             out[...] = result
-    arrays = tuple(_to_array(r) if out is None else out for out, r in zip(outs, results, strict=True))
+    places = outs or (None,) * len(results)
+    arrays = tuple(_to_array(r) if out is None else out for out, r in zip(places, results, strict=True))
     return arrays if isinstance(computed, tuple) else arrays[0]
 
 
@@ -202,8 +199,7 @@ def _call_own(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[st
     import weft
 
     name = ufunc.__name__
-    operation = UFUNCS.get(name)
-    if operation is None:
+    if (operation := UFUNCS.get(name)) is None:
         if method != "__call__" or options:
             return None
         if name == "divmod":
@@ -262,7 +258,7 @@ def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     if addend is not None and not is_refused and _holds_kind(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
             with WRITE_LOCK, np.errstate(all="ignore"):
-                if eager_indexing.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
+                if indexing.write_eagerly(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
                     return
         if ufunc.__name__ == "subtract":
             addend = bind(TABLE["negative"], addend)

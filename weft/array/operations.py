@@ -51,8 +51,7 @@ def matmul(a: Node, b: Node) -> Node:
 
 
 def _broadcast_leading(a: Node, b: Node) -> tuple[int, ...]:
-    lead = broadcast(a.shape[:-2], b.shape[:-2])
-    if lead is None:
+    if (lead := broadcast(a.shape[:-2], b.shape[:-2])) is None:
         raise ShapeError(f"matmul: the leading dimensions of {a.shape} and {b.shape} do not broadcast")
     return lead
 

@@ -60,8 +60,7 @@ def _number(value: Any, dtype: Format) -> Node | None:
 def _constant_number(value: Any, dtype: Format) -> Node | None:
     """Return the node of a number that is a constant of the program, as exponents are: the code of a power depends on them."""
     if type(value) is int:
-        node = _SMALL.get((value, dtype))
-        if node is None:
+        if (node := _SMALL.get((value, dtype))) is None:
             if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "unsigned"):
                 return None
             node = _SMALL[value, dtype] = constant(value, dtype)
@@ -301,8 +300,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
                 return result
         trace = CONTEXT.trace  # outside of traces a cell's node is read directly
         x = self._node if trace is None and self._base is None else self.node
-        dtype = plain.get(x.dtype)
-        if dtype is not None:
+        if (dtype := plain.get(x.dtype)) is not None:
             if kind is array or kind is scalar:
                 y = other._node if trace is None and other._base is None else other.node
                 if x.dtype is y.dtype:
@@ -322,8 +320,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             return result
         if type(other) in _NUMBERS:
             x = self.node
-            dtype = plain.get(x.dtype)
-            if dtype is not None:
+            if (dtype := plain.get(x.dtype)) is not None:
                 if (y := number(other, x.dtype)) is not None:
                     return combine(y, x, x, dtype, CONTEXT.trace)
         return NotImplemented if leaves_to(other, self) else apply_rule(other, self)

@@ -204,8 +204,7 @@ def _transform_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node
     if value.dtype in COMPLEX:
         raise DTypeError(f"{function}: a is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         value = op("rfft", _resize(function, value, places[-1:], lengths[-1:]), axis=places[-1], norm=normalised)
         return _transform_in_turn(function, value, places[-2::-1], lengths[-2::-1], False, normalised)
     value = _resize(function, value, places, sizes)
@@ -217,8 +216,7 @@ def _transform_to_real(function: str, value: Node, s: Any, axes: Any, norm: Any)
     normalised = _parse_norm(function, norm)
     value = _to_complex(value)
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         value = _transform_in_turn(function, value, places[:-1], lengths[:-1], True, normalised)
         sizes = [*sizes[:-1], 2 * (lengths[-1] - 1) if sizes[-1] is None else sizes[-1]]
     else:

@@ -655,8 +655,7 @@ def _read_slices(x: Any, function: str, argument: str) -> Node | np.ndarray:
     try:
         return node(x, function, argument)
     except (TypeError, ValueError):
-        objects = _object_array(x)
-        if objects is None:
+        if (objects := _object_array(x)) is None:
             raise
         return objects
 
@@ -845,8 +844,7 @@ def _check_weights(p: np.ndarray, least: int) -> None:
 
 def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
     """Return the number of running sums of the weights that each random number exceeds."""
-    operands = peek(unit, weights)
-    if operands is not None:
+    if (operands := peek(unit, weights)) is not None:
         sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
         index = np.minimum(sums_now.searchsorted(operands[0] * sums_now[-1], "right"), count - 1)  # rounding may give `count`
         return leaf(index, INT64) if unit.shape else integer(int(index), INT64)

@@ -403,8 +403,7 @@ def wide(words: Words, shape: Shape) -> Node:
 
 def scale_to_range(bits: Node, width: int, first: int, dtype: Format) -> Node:
     """Return ``first`` plus integers below ``width``: the upper half of ``bits * width``."""
-    values = peek(bits)
-    if values is None:
+    if (values := peek(bits)) is None:
         offset = bits if width == 2**64 else high_product(wrap(bits), wrap(number(width, UINT64)), width < 2**32).node
         return cast(op("add", offset, number(first & _MASK, UINT64)) if first else offset, dtype)
     x = values[0] if width == 2**64 else high_product(values[0], np.uint64(width), width < 2**32)
@@ -427,8 +426,7 @@ def uniform_node(words: Words, shape: Shape, dtype: Format) -> Node:
     """Return uniform numbers in [0, 1), from as many of the top bits as the dtype holds exactly."""
     bits = wide(words, shape) if dtype == FLOAT64 else words.take(shape)
     kept_bits, word_bits = dtype.mantissa + 1, 8 * bits.dtype.bytes
-    values = None if dtype.narrow else peek(bits)
-    if values is not None:
+    if (values := None if dtype.narrow else peek(bits)) is not None:
         unit = (values[0] >> (word_bits - kept_bits)).astype(dtype.numpy) * dtype.numpy.type(2.0**-kept_bits)
         return leaf(np.asarray(unit), dtype)
     bits = op("bitwise_right_shift", bits, number(word_bits - kept_bits, bits.dtype))

@@ -109,12 +109,10 @@ def sum(
         or type(keepdims) is not bool
     ):
         return _fold("sum", a, axis, keepdims, out, dtype, initial, where)
-    shaped = _SUMS.get((axis, keepdims))
-    if shaped is None:
+    if (shaped := _SUMS.get((axis, keepdims))) is None:
         shaped = _SUMS[axis, keepdims] = NativeShaped(lambda value: _sum_node(value, axis, keepdims))
     native = shaped.call
-    result = native(a)
-    if result is None:
+    if (result := native(a)) is None:
         result = call_after_views(native, a)
     if result is None:
         result = _fold("sum", a, axis, keepdims, out, dtype)

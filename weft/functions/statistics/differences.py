@@ -298,8 +298,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         points = concat([points[-1:] - whole, points, points[:1] + whole])
         values = concat([values[-1:], values, values[:1]])
     plain = left is right is None and not dtype.narrow and fp_node.dtype is dtype
-    content = peek(q.node, points.node, values.node) if plain else None
-    if content is None:
+    if (content := peek(q.node, points.node, values.node) if plain else None) is None:
         count_below = searchsorted(points, q, side="right")
         return _interpolate(_ArrayFunctions, count_below, q, points, values, left, right).astype(dtype.name)
     with np.errstate(all="ignore"):

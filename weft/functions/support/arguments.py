@@ -325,8 +325,7 @@ def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
     """Return the shape that shapes broadcast to; if they do not, raise a ShapeError that names all of them."""
     out: Shape = ()
     for shape in shapes:
-        both = two_shapes(out, shape)
-        if both is None:
+        if (both := two_shapes(out, shape)) is None:
             raise ShapeError(
                 f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
             )
