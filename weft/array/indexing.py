@@ -13,7 +13,7 @@ import numpy as np
 from weft.array.convert import as_node, cast, is_foreign, leaves, numpy_node, read_foreign, refuse_subclass
 from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step, shown, view_dtype
 from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
-from weft.eager import compute_now, in_place, policy, tiers
+from weft.eager import compute_now, policy, tiers
 from weft.eager.apply import bind
 from weft.eager.in_place import write_if_unshared
 from weft.eager.materialise import look, materialise, one
@@ -67,9 +67,7 @@ def select(index: Any, shape: Shape) -> Selection:
     items = parts = [_read_item(i) for i in items]
     items = _expand_items(items, shape)
     basic = all(isinstance(i, int | slice) or i is None or i is _EMPTY_ELLIPSIS for i in items)
-    start: list[int] = []
-    step: list[int] = []
-    extent: list[int] = []
+    cuts: list[tuple[Any, int, int]] = []  # start, step, extent
     final: list[int] = []
     advanced: list[tuple[int, Any]] = []  # (axis of the view, index)
     apart, last = False, -2
@@ -88,28 +86,23 @@ def select(index: Any, shape: Shape) -> Selection:
         n = shape[dim]
         if isinstance(item, slice):
             first, count, by = _resolve_slice(item, n, dim)
-            start.append(first)
-            step.append(by)
-            extent.append(count)
+            cuts.append((first, by, count))
             final.append(count)
         elif basic:
-            start.append(_check_position(item, n, dim, shape))
-            step.append(1)
-            extent.append(1)
+            cuts.append((_check_position(item, n, dim, shape), 1, 1))
         else:
             if advanced and place != last + 1:
                 apart = True
             last = place
             advanced.append((len(final), _check_index(item, n, dim, shape)))
-            start.append(0)
-            step.append(1)
-            extent.append(n)
+            cuts.append((0, 1, n))
             final.append(n)
         dim += 1
     path: ViewPath = ()
-    if tuple(extent) != shape or any(b != 1 for b in step):
-        path = (("slice", {"start": tuple(start), "step": tuple(step), "shape": tuple(extent)}),)
-    if tuple(final) != tuple(extent):
+    start, step, extent = zip(*cuts, strict=True) if cuts else ((), (), ())
+    if extent != shape or any(b != 1 for b in step):
+        path = (("slice", {"start": start, "step": step, "shape": extent}),)
+    if tuple(final) != extent:
         path += (reshape_step(tuple(final)),)
     if basic:
         return Selection(
@@ -560,33 +553,32 @@ def read_element(array: Any, index: Any) -> Node | None:
 
 def write_view(cell: Any, path: ViewPath, value: Node) -> bool:
     """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
-    if (new := _compute_content(value)) is None:
-        return False
-
-    def write(memory: np.ndarray) -> bool:
-        if (target := shown(memory, path)) is None:
-            return False
-        target[...] = new
-        return True
-
-    return write_if_unshared(cell, write)
+    new = _compute_content(value)
+    return new is not None and _put_if_unshared(cell, lambda memory: shown(memory, path), ..., new)
 
 
 def write_part(array: Any, index: Any, value: Any) -> bool:
     """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
     whether it was done. NumPy broadcasts the value. The caller holds ``WRITE_LOCK``."""
-    if (new := castless_value(value, viewed_dtype(array))) is None:
-        return False
+    new = castless_value(value, viewed_dtype(array))
+    return new is not None and _put_if_unshared(array.cell, array._shown, index, new)
+
+
+def _put_if_unshared(
+    cell: Any, show: Callable[[np.ndarray], np.ndarray | None], index: Any, new: Any, put: Callable[..., None] = operator.setitem,
+) -> bool:
+    """Put ``new`` into the view that ``show`` returns of a cell's buffer, if nothing else refers to the buffer. Return whether it
+    was done: not without a view, nor if NumPy refuses, which the caller's other way raises with the line."""
 
     def write(memory: np.ndarray) -> bool:
-        if (view := array._shown(memory)) is None:
+        if (view := show(memory)) is None:
             return False
-        view[index] = new
+        put(view, index, new)
         return True
 
     try:
-        return write_if_unshared(array.cell, write)
-    except ValueError:  # it does not fit: the caller raises it with the line
+        return write_if_unshared(cell, write)
+    except (IndexError, TypeError, ValueError):
         return False
 
 
@@ -653,17 +645,11 @@ def write_eagerly(array: Any, index: Any, value: Any, put: Callable[..., None] =
     if (content := None if cell._node.value is None else castless_value(value, viewed_dtype(array))) is None:
         return False
 
-    def write(memory: np.ndarray) -> bool:
+    def show(memory: np.ndarray) -> np.ndarray | None:
         view = array._shown(memory)
-        if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes:
-            return False
-        put(view, key, content)
-        return True
+        return None if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes else view
 
-    try:
-        return in_place.write_if_unshared(cell, write)
-    except (IndexError, TypeError, ValueError):  # the caller raises it, or accepts what NumPy does not
-        return False
+    return _put_if_unshared(cell, show, key, content, put)
 
 
 def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
