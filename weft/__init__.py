@@ -56,12 +56,11 @@ _NAMES: dict[str, str] = {
         histogram_bin_edges histogramdd""",
     "weft.functions.statistics.moments": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar corrcoef cov""",
-    "weft.functions.shape.join_split": """
-        atleast_1d atleast_2d atleast_3d array_split concat concatenate hstack repeat split stack tile unstack vstack
-        block column_stack dsplit dstack hsplit row_stack vsplit""",
     "weft.functions.shape.axes": """
-        expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape roll squeeze swapaxes
-        transpose rollaxis rot90 broadcast_arrays broadcast_shapes broadcast_to""",
+        atleast_1d atleast_2d atleast_3d array_split concat concatenate hstack repeat split stack tile unstack vstack
+        block column_stack dsplit dstack hsplit row_stack vsplit expand_dims flip fliplr flipud matrix_transpose
+        moveaxis permute_dims ravel reshape roll squeeze swapaxes transpose rollaxis rot90 broadcast_arrays
+        broadcast_shapes broadcast_to""",
     "weft.functions.statistics.pad": "pad",
     "weft.functions.indexing.edit": """
         append copyto delete fill_diagonal insert place put putmask resize trim_zeros choose compress piecewise select""",

@@ -70,16 +70,14 @@ from weft.functions.statistics.moments import (
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
     corrcoef as corrcoef, cov as cov,
 )
-from weft.functions.shape.join_split import (
+from weft.functions.shape.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, array_split as array_split,
     concat as concat, concatenate as concatenate, hstack as hstack, repeat as repeat, split as split, stack as stack,
     tile as tile, unstack as unstack, vstack as vstack, block as block, column_stack as column_stack, dsplit as dsplit,
-    dstack as dstack, hsplit as hsplit, row_stack as row_stack, vsplit as vsplit,
-)
-from weft.functions.shape.axes import (
-    expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
-    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll,
-    squeeze as squeeze, swapaxes as swapaxes, transpose as transpose, rollaxis as rollaxis, rot90 as rot90,
+    dstack as dstack, hsplit as hsplit, row_stack as row_stack, vsplit as vsplit, expand_dims as expand_dims,
+    flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
+    permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
+    swapaxes as swapaxes, transpose as transpose, rollaxis as rollaxis, rot90 as rot90,
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
 from weft.functions.statistics.pad import pad as pad

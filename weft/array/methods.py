@@ -17,9 +17,8 @@ _METHODS = {
     "weft.functions.indexing.take_scatter": "nonzero take",
     "weft.functions.indexing.edit": "choose",
     "weft.functions.sorting.sort_search": "argpartition argsort searchsorted",
-    "weft.functions.shape.join_split": "repeat",
+    "weft.functions.shape.axes": "repeat ravel squeeze swapaxes",
     "weft.functions.linalg.products": "diagonal trace dot",
-    "weft.functions.shape.axes": "ravel squeeze swapaxes",
     "weft.array.core": "_set_write",
     "weft.array.numpy_calls": "__array_ufunc__ __array_function__",
 }

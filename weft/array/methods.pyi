@@ -7,7 +7,7 @@ from weft.functions.elementwise import composed, ufuncs
 from weft.functions.indexing import edit, take_scatter
 from weft.functions.linalg import products
 from weft.functions.reductions import folds
-from weft.functions.shape import axes, join_split
+from weft.functions.shape import axes
 from weft.functions.sorting import sort_search
 
 NAMES: tuple[str, ...]
@@ -34,7 +34,7 @@ class Methods:
     cumsum = folds.cumsum
     choose = edit.choose
     argpartition = sort_search.argpartition
-    repeat = join_split.repeat
+    repeat = axes.repeat
     diagonal = products.diagonal
     dot = products.dot
     trace = products.trace

@@ -18,7 +18,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.creation.fill import zeros_like
 from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
-from weft.functions.shape.join_split import concat
+from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, permuted, reshaped
 from weft.process.docstrings import complete_module

@@ -472,8 +472,8 @@ def ix_(*args: Any) -> tuple[Array, ...]:
     return tuple(out)
 
 
-def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array, Array]:
-    rows, columns = arguments.shape_tuple((n, n if m is None else m), function, "n, m")
+def _triangle(function: str, upper: bool, n: Any, m: Any, k: int) -> tuple[Array, Array]:
+    rows, columns = arguments.shape_tuple((n, m), function, "n, m")
     k = max(-rows - 1, min(arguments.whole(k, function, "k"), columns + 1))  # all diagonals outside have the same effect
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
@@ -504,7 +504,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [i.tolist() for i in wf.tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
-    return _triangle("tril_indices", False, n, k, m)
+    return _triangle("tril_indices", False, n, n if m is None else m, k)
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -518,7 +518,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> [i.tolist() for i in wf.triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    return _triangle("triu_indices", True, n, k, m)
+    return _triangle("triu_indices", True, n, n if m is None else m, k)
 
 
 def _extents(function: str, arr: Any) -> tuple[int, int]:
@@ -544,8 +544,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     >>> [i.tolist() for i in wf.tril_indices_from(wf.ones((2, 2)))]
     [[0, 1, 1], [0, 0, 1]]
     """
-    rows, columns = _extents("tril_indices_from", arr)
-    return _triangle("tril_indices_from", False, rows, k, columns)
+    return _triangle("tril_indices_from", False, *_extents("tril_indices_from", arr), k)
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
@@ -565,8 +564,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Array, Array]:
     >>> [i.tolist() for i in wf.triu_indices_from(wf.ones((2, 2)))]
     [[0, 0, 1], [0, 1, 1]]
     """
-    rows, columns = _extents("triu_indices_from", arr)
-    return _triangle("triu_indices_from", True, rows, k, columns)
+    return _triangle("triu_indices_from", True, *_extents("triu_indices_from", arr), k)
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Array, Array]:

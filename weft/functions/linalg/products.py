@@ -17,7 +17,7 @@ from weft.eager.peek import peek
 from weft.errors import AxisError, DTypeError, ShapeError, short
 from weft.functions.creation.fill import diagonal_number
 from weft.functions.elementwise.ufuncs import describe
-from weft.functions.shape.join_split import concat
+from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, node, number, op, permuted, reshaped, try_numpy, unbound, whole
 from weft.graph.primitives.precision import asked

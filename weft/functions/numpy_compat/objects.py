@@ -22,8 +22,7 @@ from weft.errors import DTypeError, ShapeError, name_numpy_errors, short
 from weft.functions.creation.fill import arange, array, asarray, linspace, zeros
 from weft.functions.elementwise.ufuncs import isfinite
 from weft.functions.reductions.folds import all
-from weft.functions.shape.axes import broadcast_to, moveaxis
-from weft.functions.shape.join_split import concat, stack
+from weft.functions.shape.axes import broadcast_to, concat, moveaxis, stack
 from weft.functions.support import arguments
 from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, looked, node, op, shape_tuple, unbound, whole
 from weft.process.docstrings import complete_module

@@ -18,7 +18,7 @@ from weft.functions.creation.fill import asarray
 from weft.functions.elementwise.ufuncs import abs, exp, sin, sqrt
 from weft.functions.indexing.where import where
 from weft.functions.linalg.decompositions import eigvals
-from weft.functions.shape.join_split import concat
+from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, number, op, reshaped, sliced
 from weft.graph.primitives.precision import asked

@@ -20,7 +20,7 @@ from weft.functions.elementwise.ufuncs import absolute, isnan, remainder, stop_g
 from weft.functions.indexing.where import where
 from weft.functions.numpy_compat.objects import shape as shape_of
 from weft.functions.reductions.folds import cumulative_sum, sum
-from weft.functions.shape.join_split import concat
+from weft.functions.shape.axes import concat
 from weft.functions.sorting.sort_search import searchsorted
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, arrays, broadcast, cast, floating, node, op, reshaped, sliced
