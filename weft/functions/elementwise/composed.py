@@ -57,10 +57,11 @@ def clip(
     """
     min, max = _merge_names(min, a_min, "min"), _merge_names(max, a_max, "max")
     if where is not True or dtype is not None or casting != "same_kind" or order != "K":
-        layout(order, "clip")
         sides = [name for name, bound in (("min", min), ("max", max)) if bound is not None]
         inputs = (a, *[bound for bound in (min, max) if bound is not None])
-        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", inputs, out, where, dtype, casting)
+        return special(
+            lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", inputs, out, where, dtype, casting, order,
+        )
     value = node(a, "clip", "a")
     if value.dtype in INTEGERS:
         min, max = _drop_unreachable(value, min, "min"), _drop_unreachable(value, max, "max")

@@ -100,8 +100,11 @@ def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else arguments.held(n, FLOAT64, "out", "x")) for n in nodes))
 
 
-def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
-    """Call a function with ``where=``, ``dtype=`` or ``casting=``."""
+def special(
+    ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str, order: str,
+) -> Array:
+    """Call a function with ``where=``, ``dtype=``, ``casting=`` or ``order=``."""
+    layout(order, name)
     arguments.refuse_promotion(name, casting, *xs)
     if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # masked negative powers are valid
         power = node(xs[1], name)
@@ -331,8 +334,7 @@ def unary(name: str, summary: str, example: str, output: str) -> Ufunc:
         order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
-            layout(order, name)
-            return special(ask, name, (x,), out, where, dtype, casting)
+            return special(ask, name, (x,), out, where, dtype, casting, order)
         if out is not None:
             return finish(asked(ask, (x,), out).node, out, name)
         native = short.call
@@ -354,8 +356,7 @@ def binary(name: str, summary: str, example: str, output: str, raises: str = "")
         casting: str = "same_kind", order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
-            layout(order, name)
-            return special(ask, name, (x1, x2), out, where, dtype, casting)
+            return special(ask, name, (x1, x2), out, where, dtype, casting, order)
         if out is not None:
             return finish(asked(ask, (x1, x2), out).node, out, name)
         native = short.call

@@ -421,10 +421,8 @@ def matmul(
     >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
     [30000, 30000]
     """
-    if order != "K":
-        layout(order, "matmul")
-    if dtype is not None or axes is not None or casting != "same_kind":
-        return arguments.call_gufunc("matmul", operations.matmul, x1, x2, out, dtype, casting, axes)
+    if dtype is not None or axes is not None or casting != "same_kind" or order != "K":
+        return arguments.call_gufunc("matmul", order, operations.matmul, x1, x2, out, dtype, casting, axes)
     return finish(operations.matmul(*operands(x1, x2)), out, "matmul")
 
 
@@ -617,9 +615,7 @@ def vecdot(
     >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
     [3.0, 3.0]
     """
-    if order != "K":
-        layout(order, "vecdot")
-    return arguments.call_gufunc("vecdot", _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
+    return arguments.call_gufunc("vecdot", order, _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
 
 
 def _vecdot(a: Node, b: Node) -> Node:
@@ -630,10 +626,6 @@ def _vecdot(a: Node, b: Node) -> Node:
     product = op("multiply", arguments.conjugate(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # bools: the result is true if a product is
     return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
-
-
-for _function in (matmul, vecdot):
-    describe(_function, _function.__name__)
 
 
 def kron(a: Any, b: Any) -> Array:
@@ -740,9 +732,7 @@ def matvec(
     >>> wf.matvec(wf.array([[1, 2], [3, 4]]), [1, 1]).tolist()
     [3, 7]
     """
-    if order != "K":
-        layout(order, "matvec")
-    return arguments.call_gufunc("matvec", _matvec, x1, x2, out, dtype, casting, axes)
+    return arguments.call_gufunc("matvec", order, _matvec, x1, x2, out, dtype, casting, axes)
 
 
 def _matvec(a: Node, b: Node) -> Node:
@@ -771,9 +761,7 @@ def vecmat(
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
     [4, 6]
     """
-    if order != "K":
-        layout(order, "vecmat")
-    return arguments.call_gufunc("vecmat", _vecmat, x1, x2, out, dtype, casting, axes)
+    return arguments.call_gufunc("vecmat", order, _vecmat, x1, x2, out, dtype, casting, axes)
 
 
 def _vecmat(a: Node, b: Node) -> Node:
@@ -783,7 +771,7 @@ def _vecmat(a: Node, b: Node) -> Node:
     return row.reshape((*row.shape[:-2], row.shape[-1])).node
 
 
-for _product in (matvec, vecmat):
+for _product in (matmul, vecdot, matvec, vecmat):
     describe(_product, _product.__name__)
 
 

@@ -305,13 +305,7 @@ def _accumulate(
 ) -> Array:
     """Compute a cumulative sum or product; ``flat``: without ``axis``, an array of several dimensions is flattened."""
     value = node(x, function, "a")
-    form = (
-        parse_dtype(dtype)
-        if dtype is not None
-        else summed(value.dtype)
-        if out is None
-        else arguments.accumulation_format(value.dtype, out)
-    )
+    form = _sum_dtype(value, dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
         raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)

@@ -18,14 +18,15 @@ from weft.array.convert import as_node, assigned, cast, common, convert_operand,
 from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
 from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
-from weft.dtypes.parse import parse_dtype, read_integers, to_tuple
+from weft.dtypes.parse import layout, parse_dtype, read_integers, to_tuple
 from weft.eager.apply import bind
 from weft.eager.peek import leaf
 from weft.eager.policy import can_run_now, is_enabled
 from weft.errors import AxisError, DTypeError, ShapeError, TraceError, find_argument, name_called_function, short, warn
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.graph.primitives.table import TABLE, constant
+from weft.graph.primitives.table import TABLE
+from weft.graph.primitives.table import constant as number
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TracedInt, is_int
@@ -84,7 +85,7 @@ def unbind(names: dict[str, Any], listed: list[str]) -> None:
             names[name].__module__ = names["__name__"]
 
 
-__all__ = ["Node", "Shape", "cast"]
+__all__ = ["Node", "Shape", "cast", "number"]
 
 Axis = int | Sequence[int] | None
 NUMBERS = (bool, int, float)
@@ -128,11 +129,6 @@ def split_complex(node: Node) -> tuple[Node, Node]:
 def conjugate(node: Node) -> Node:
     """Return the conjugate of complex numbers, real ones unchanged."""
     return op("conj", node) if node.dtype in COMPLEX else node
-
-
-def number(value: Any, dtype: Format) -> Node:
-    """Return a constant of a formula, such as the exponent in ``x**2``."""
-    return constant(value, dtype)
 
 
 def check_device(function: str, device: Any) -> str:
@@ -588,11 +584,12 @@ DIMENSIONS = {"matmul": (2, 2, 2), "vecdot": (1, 1, 0), "matvec": (2, 1, 1), "ve
 
 
 def call_gufunc(
-    function: str, core: Core, x1: Any, x2: Any, out: Any, dtype: Any = None, casting: str = "same_kind", axes: Any = None,
-    axis: Any = None, keepdims: bool = False,
+    function: str, order: str, core: Core, x1: Any, x2: Any, out: Any, dtype: Any = None, casting: str = "same_kind",
+    axes: Any = None, axis: Any = None, keepdims: bool = False,
 ) -> Array:
     """Apply ``core``, whose vector or matrix dimensions come last, to operands whose dimensions are given by ``axes`` or
     ``axis``."""
+    layout(order, function)
     if dtype is None:
         a, b = (convert.array_operands if function == "vecdot" else operands)(x1, x2)
     else:
