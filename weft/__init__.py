@@ -46,14 +46,13 @@ _NAMES: dict[str, str] = {
     "weft.functions.polynomials.polynomials": """
         bartlett blackman convolve correlate hamming hanning i0 kaiser sinc poly polyadd polyder polydiv polyfit
         polyint polymul polysub polyval vander poly1d roots""",
-    "weft.functions.statistics.differences": "diff ediff1d gradient interp trapezoid unwrap",
+    "weft.functions.statistics.samples": """
+        diff ediff1d gradient interp trapezoid unwrap median nanmedian nanpercentile nanquantile percentile quantile
+        bincount digitize histogram histogram2d histogram_bin_edges histogramdd""",
     "weft.functions.reductions.folds": """
         all amax amin any argmax argmin count_nonzero max min prod ptp sum cumprod cumsum cumulative_prod
         cumulative_sum average mean std var""",
     "weft.functions.indexing.where": "where",
-    "weft.functions.statistics.quantiles": """
-        median nanmedian nanpercentile nanquantile percentile quantile bincount digitize histogram histogram2d
-        histogram_bin_edges histogramdd""",
     "weft.functions.statistics.moments": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar corrcoef cov""",
     "weft.functions.shape.axes": """

@@ -50,8 +50,11 @@ from weft.functions.polynomials.polynomials import (
     polydiv as polydiv, polyfit as polyfit, polyint as polyint, polymul as polymul, polysub as polysub,
     polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
 )
-from weft.functions.statistics.differences import (
+from weft.functions.statistics.samples import (
     diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile, bincount as bincount, digitize as digitize, histogram as histogram,
+    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
 from weft.functions.reductions.folds import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
@@ -60,11 +63,6 @@ from weft.functions.reductions.folds import (
     mean as mean, std as std, var as var,
 )
 from weft.functions.indexing.where import where as where
-from weft.functions.statistics.quantiles import (
-    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
-    percentile as percentile, quantile as quantile, bincount as bincount, digitize as digitize, histogram as histogram,
-    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
-)
 from weft.functions.statistics.moments import (
     nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,

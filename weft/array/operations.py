@@ -143,10 +143,6 @@ def floats_of(a: Format, b: Format) -> Format:
     return promote(elementwise_float_format(a), elementwise_float_format(b)) if formats.DEFAULT.wide else promote(a, b)
 
 
-def _division(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, quotient(dtype)
-
-
 def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype == BOOL:
         other = {"subtract": "^ or wf.logical_xor", "negative": "~ or wf.logical_not"}.get(name)
@@ -315,7 +311,7 @@ _RECORDS = (
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
-    Operation("divide", 2, _division, "truediv", aliases=("true_divide",)),
+    Operation("divide", 2, lambda name, dtype: (name, quotient(dtype)), "truediv", aliases=("true_divide",)),
     Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
     Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),

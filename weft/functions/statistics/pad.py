@@ -13,7 +13,7 @@ from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
 from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
-from weft.functions.statistics.quantiles import median
+from weft.functions.statistics.samples import median
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, broadcast, cast, node, op, reduced, reshaped, sliced
 from weft.process.docstrings import complete_module
