@@ -279,7 +279,8 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
 def cast_by(casting: str, source: Node, target: Format, function: str, argument: str) -> Node:
     """Cast an operand, if the rule ``casting`` allows it."""
     if not may_cast(source.dtype, target, casting, function):
-        raise DTypeError(f"{function}: {argument} is {source.dtype}, not cast to {target} by casting={casting!r}; use 'unsafe'")
+        refused = f"{argument} is {source.dtype}, not cast to {target} by casting={casting!r}"
+        raise DTypeError(f"{function}: {refused}; cast it with .astype, or use casting='unsafe'")
     return cast(source, target)
 
 
