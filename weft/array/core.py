@@ -40,7 +40,8 @@ from weft.runtime.context import CONTEXT
 
 
 class Value:
-    """Base of Scalar."""
+    """Base of Scalar: the methods of Python's and NumPy's numbers. All scalars are one class, so native calls make one without
+    looking at the dtype; ``__class__`` reports the class of the dtype, which hashes as NumPy's ``x.dtype.type``."""
 
     __slots__ = ()
 
@@ -560,7 +561,8 @@ buffer_protocol.install(Array, ndarray, Scalar)
 
 
 class ReadOnly(ndarray):
-    """An Array, or a view, that refuses writes."""
+    """An Array, or a view, that refuses writes: ``x.flags.writeable = False`` changes the class, so that writes of other arrays
+    need no check. Native code handles plain Arrays only and leaves these to Python."""
 
     __slots__ = ()
     read_only = True

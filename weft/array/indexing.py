@@ -1,4 +1,8 @@
-"""Indices: what they select, checked bounds, and elements and selections read and written at once in NumPy."""
+"""Indices: what they select, checked bounds, and elements and selections read and written at once in NumPy.
+
+The number of elements that a mask selects is the shape of the result, so the mask must be read anyway; and if shapes differ in
+every iteration of a loop, compiling does not pay off. Cases that are not plain are left to the caller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Calls of NumPy's functions and ufuncs with weft's arrays."""
+"""NumPy's functions and ufuncs on Arrays: ``np.mean(a, axis=0)`` calls ``wf.mean(a, axis=0)``, or NumPy where weft has none.
+
+The result is an Array if weft has a function of that name. A keyword that weft's function lacks is dropped if it has NumPy's
+default value; otherwise NumPy computes and its results become Arrays. Functions that weft does not have, and operands that it
+cannot hold (text, objects, None), return NumPy's result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Draws from distributions, random orders and choices."""
+"""Draws from distributions, random orders and choices.
+
+A distribution whose inverse is a formula is drawn lazily; its draws are differentiable and work under jit. The others consume a
+random number of words: NumPy draws them immediately, with its own Philox seeded from weft's sequence.
+"""
 
 from __future__ import annotations
 

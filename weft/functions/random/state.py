@@ -1,4 +1,13 @@
-"""Seeds, keys, and streams of random words; numbers made of them, and stochastic rounding."""
+"""Seeds, keys, and streams of random words; numbers made of them, and stochastic rounding.
+
+Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base) comes from the
+hidden state, and a draw advances ``base``; a jitted function therefore draws new numbers at every call, the same as without jit.
+With ``key=`` the numbers depend on the key alone.
+
+A draw takes blocks of four words, as many as its numbers need, once or several times. The numbers of all draws of one kind and
+length, at any position, are therefore one formula over the words of the next blocks: a few operations compute hundreds of draws,
+with the bits that each would have alone, and a draw then reads a slice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sums, products, extremes, means and variances along axes."""
+"""Sums, products, extremes, means and variances along axes.
+
+``axis`` is None (all axes), an integer or a tuple. Integers are summed in 64 bits, as in NumPy. They are averaged in float64 and
+rounded to float32 once; float16 and bfloat16 are averaged in float32.
+"""
 
 from __future__ import annotations
 

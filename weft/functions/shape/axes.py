@@ -1,4 +1,7 @@
-"""Other shapes and orders of axes, broadcasting, joining, splitting and repeating."""
+"""Other shapes and orders of axes, broadcasting, joining, splitting and repeating.
+
+Results are views where NumPy's are: writing to ``wf.reshape(x, ...)`` writes to ``x``.
+"""
 
 from __future__ import annotations
 
