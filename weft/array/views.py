@@ -65,8 +65,7 @@ def follow(node: Node, path: ViewPath) -> Node:
     if policy.is_enabled():
         if node.value is None and _is_small_part(node, path):
             materialise((node,))
-        leaf = _view_leaf(node, path)
-        if leaf is not None:
+        if (leaf := _view_leaf(node, path)) is not None:
             return leaf
     where = user_frame()
     if node.dtype in COMPLEX or any([name in _DTYPE_STEPS for name, _ in path]):

@@ -10,8 +10,7 @@ from weft.array import Array, wrap
 from weft.array.convert import cast, refuse_subclass
 from weft.eager.apply import bind
 from weft.errors import DTypeError, LabelError, ShapeError
-from weft.functions.creation.fill import asarray
-from weft.functions.creation.ranges import arange
+from weft.functions.creation.fill import arange, asarray
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import exp, log, log1p, sqrt, stop_gradient

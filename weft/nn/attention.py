@@ -10,12 +10,11 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import FLOATS
 from weft.errors import DTypeError, ShapeError
-from weft.functions.creation.fill import asarray
-from weft.functions.creation.ranges import arange
+from weft.functions.creation.fill import arange, asarray
 from weft.functions.elementwise.ufuncs import exp, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.random.state import open_words
-from weft.functions.shape.broadcasting import broadcast_to
+from weft.functions.shape.axes import broadcast_to
 from weft.functions.support.arguments import op
 from weft.nn.dropout import dropout
 

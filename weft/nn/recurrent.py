@@ -13,7 +13,7 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
-from weft.functions.shape.join_split import concatenate, stack
+from weft.functions.shape.axes import concatenate, stack
 from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.array import Array, Scalar, ndarray
-from weft.array.assignment import assigned
+from weft.array.convert import assigned
 from weft.array.indexing import broadcast_value
 from weft.eager.materialise import proven
 from weft.graph.node import Node

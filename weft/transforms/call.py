@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
 from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION

@@ -23,7 +23,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
 from weft.devices.native_protocols import WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node

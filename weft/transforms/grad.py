@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array import Array, standing_for, wrap
 from weft.array.convert import as_node, cast
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
 from weft.errors import DTypeError, ShapeError, TraceError

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from weft.array import Array
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.devices.native_protocols import WatchRow
 from weft.dtypes.formats import EVERY
 from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES

@@ -27,7 +27,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
 from weft.array.convert import as_node, numpy_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.array.views import ViewPath, map_starts, overlap
 from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.array import Array, standing_for, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.eager.materialise import look, proven
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
