@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from weft.devices.cpu.attention.middle import IntermediateTile
-from weft.devices.cpu.attention.scratch_layout import SharedScratch, WorkerScratch
 from weft.devices.cpu.attention.tiles import Tiles
-from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor
+from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor, SharedScratch, WorkerScratch
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.devices.cpu.emit.libm import libm
-from weft.devices.cpu.emit.math import function
+from weft.devices.cpu.emit.math import function, libm
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
 from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage
@@ -68,7 +67,7 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
         return _float_divmod(o, op, t, *args)
     if op == "pow":
         return _pow(o, t, v.args[1], args)
-    return function(o, op, t, args)
+    return function(o, op, t, *args)
 
 
 def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
@@ -76,8 +75,8 @@ def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
     x, y = args
     if power.op == "const":
         short = _POWERS.get(float(power.attr))
-        return function(o, "pow", t, args) if short is None else short(o, t, x)
-    out = function(o, "pow", t, args)
+        return function(o, "pow", t, *args) if short is None else short(o, t, x)
+    out = function(o, "pow", t, *args)
     for exponent, short in _POWERS.items():
         out = o.select(o.cmp("oeq", t, y, o.c(t, exponent)), t, short(o, t, x), out)
     return out

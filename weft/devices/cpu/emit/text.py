@@ -67,6 +67,10 @@ class Function:
         if pointer not in self._variables:
             _check_memory_type(type_)
 
+    def argument(self, slot: int, base: str = "%args") -> str:
+        """Load the pointer in a slot of the kernel's arguments."""
+        return self.load("ptr", self.offset(base, 8 * slot), 8)
+
     def offset(self, pointer: str, nbytes: str | int) -> str:
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.check import record_slot
-from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
+from dataclasses import replace
+
+from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type, memory_type
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.storage_formats import cast, load_scalar, to_memory
+from weft.devices.cpu.emit.storage_formats import cast, to_memory
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
@@ -47,7 +48,7 @@ class Epilogue:
             return
         if self.cost > 1:
             self.module.took("product epilogue")
-        base = self._env(f, "%i", "%j")
+        base = self._env(f)
         columns, lines = {}, {}
         for v in range(vectors):
             env = self._element_env(base, 0, v, tail if v == vectors - 1 else 0)
@@ -102,30 +103,20 @@ class Epilogue:
             flat, size = access.flat(), access.buffer.dtype.bytes
             step = dict(flat.terms)[self.p.m.id]
             at = f.dot(flat.const, ((axes[axis], c) for axis, c in flat.terms))
-            start = f.offset(f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8), f.mul(at, size))
+            start = f.offset(f.argument(access.buffer.id), f.mul(at, size))
             width = vectors * self.lanes * size
             places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
             for place in (r * step * size + x for r in range(rows) for x in places):
                 self.module.prefetch(f, f.offset(start, place))
 
-    def _env(self, f: Function, i: str, j: str) -> Env:
+    def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
         if self.p.m:
-            axes[self.p.m.id] = i
+            axes[self.p.m.id] = "%i"
         if self.p.n:
-            axes[self.p.n.id] = j
-        used = {v.attr.buffer.id for v in self.values if v.op == "load"} | {s.access.buffer.id for s in self.p.stores}
-        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
-        first = len(self.kernel.inputs) + len(self.kernel.outputs)
-        scalars = {
-            v.attr: load_scalar(f, self.kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
-            for v in self.values if v.op == "scalar"
-        }
-        record = ""
-        if any(v.op == "check" for v in self.values):
-            record = f.load("ptr", f.offset("%args", 8 * record_slot(self.kernel)), 8)
-        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps, record=record)
+            axes[self.p.n.id] = "%j"
+        return kernel_env(f, self.kernel, self.values, self.p.stores, axes, lanes=self.lanes, deps=self.deps)
 
     def _element_env(self, base: Env, r: int, v: int, live: int) -> Env:
         offsets = {}
@@ -133,11 +124,8 @@ class Epilogue:
             offsets[self.p.m.id] = r
         if self.p.n:
             offsets[self.p.n.id] = v * self.lanes
-        return Env(
-            axes=base.axes, pointers=base.pointers, scalars=base.scalars, lanes=base.lanes, deps=base.deps, record=base.record,
-            pairs=base.pairs, offsets=offsets, vector=self.p.n.id if self.p.n else None,
-            mask=first_mask(self.lanes, live) if live else None,
-        )
+        mask = first_mask(self.lanes, live) if live else None
+        return replace(base, memo={}, offsets=offsets, vector=self.p.n.id if self.p.n else None, mask=mask)
 
     def _hoist(self, f: Function, env: Env, column: bool) -> None:
         """Emit values that depend only on the column (or only on the row) once for all rows (columns)."""
@@ -220,7 +208,7 @@ class Epilogue:
             f"define internal void @{name}(ptr %tile, i64 %rows, i64 %vectors, i64 %stride, i64 %i, i64 %j, ptr %args{outer})"
         )
         width = self.lanes * self.size
-        base = self._env(f, "%i", "%j")
+        base = self._env(f)
         with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
             at = f.add(f.mul(r, "%stride"), v)
             acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
