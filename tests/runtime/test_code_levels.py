@@ -20,7 +20,7 @@ from tests.cpu.test_primitives_native import PRIMITIVES, variants
 from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.native import emission, optimisation_levels, recompile, sized
 from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive

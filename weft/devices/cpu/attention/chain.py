@@ -15,9 +15,8 @@ from weft.devices.cpu.attention.middle import IntermediateTile
 from weft.devices.cpu.attention.tiles import Tiles
 from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor, SharedScratch, WorkerScratch
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.pack import Packer
 from weft.kernel.ir import Chain, Kernel, Outer
 
@@ -71,7 +70,7 @@ class _Driver:
             run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
         f.do("ret void")
         m.vectors = True
-        return generated(m, self.symbol, self.shared.bytes, self.room.bytes)
+        return m.generated(self.symbol, self.shared.bytes, self.room.bytes)
 
     def _column_blocks(self) -> range:
         return range(0, self.plan.columns, self.plan.block)

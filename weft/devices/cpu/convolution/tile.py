@@ -25,25 +25,6 @@ class Number:
     def vector(self) -> str:
         return f"<{self.lanes} x {self.type}>"
 
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}f{8 * self.size}"
-
-
-def declare_fma(module: Module, number: Number) -> None:
-    v = number.vector
-    module.declare(f"llvm.fma.{number.suffix}", f"declare {v} @llvm.fma.{number.suffix}({v}, {v}, {v})")
-
-
-def fma(f: Function, number: Number, a: str, b: str, c: str) -> str:
-    v = number.vector
-    return f.let(f"call {v} @llvm.fma.{number.suffix}({v} {a}, {v} {b}, {v} {c})")
-
-
-def splat(f: Function, number: Number, scalar: str) -> str:
-    one = f.let(f"insertelement {number.vector} poison, {number.type} {scalar}, i64 0")
-    return f.let(f"shufflevector {number.vector} {one}, {number.vector} poison, <{number.lanes} x i32> zeroinitializer")
-
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
@@ -77,7 +58,6 @@ class _Sum:
 
     def __init__(self, f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> None:
         self.f, self.module, self.number, self.tile = f, module, number, tile
-        declare_fma(module, number)
         self.accs = [[f.local(number.vector) for _ in range(tile.nv)] for _ in range(tile.mr)]
         self.cells = [acc for row in self.accs for acc in row]
         self.px, self.w = f.local("ptr"), f.local("ptr")
@@ -129,9 +109,9 @@ class _Sum:
                 else f.load(number.vector, at_j, number.size)
             )
         for i in range(tile.mr):
-            x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
+            x = f.splat(number.type, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
-                now[i][j] = fma(f, number, x, vectors[j], now[i][j])
+                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
 
     def _steps(self, places: list[tuple[str, str, int, int]]) -> None:
         """Emit consecutive steps; accumulators are loaded before the first and stored after the last."""
@@ -244,7 +224,6 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
     Adds to out[i * stride + j] the sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements. Spans are
     row_span and col_span bytes apart, rows row_pitch elements. The size of ``out`` is a multiple of 16 bytes.
     """
-    declare_fma(module, number)
     v, size, lanes = number.vector, number.size, number.lanes
     cols = ", ".join(f"ptr noalias %c{j}" for j in range(columns))
     f = module.function(
@@ -271,7 +250,7 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
             x = read(long[m])
             for h in range(few):
                 acc = accs[m][h] if columns <= rows else accs[h][m]
-                f.store(v, fma(f, number, x, loaded[h], f.load(v, acc)), acc)
+                f.store(v, module.fma(f, number.type, lanes, x, loaded[h], f.load(v, acc)), acc)
 
     with f.loop(0, "%spans") as span:
         bases = [f.offset(f"%c{j}", f.mul(span, "%col_span")) for j in range(columns)]

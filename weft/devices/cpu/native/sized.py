@@ -23,7 +23,7 @@ from weft.kernel.summation import product_order
 from weft.kernel.target import CPU, Order
 
 if TYPE_CHECKING:
-    from weft.devices.cpu.emit.generated import Generated
+    from weft.devices.cpu.emit.text import Generated
 
 _VECTORS = 4  # vectors per iteration, for primitives of a few instructions
 
@@ -133,7 +133,7 @@ class CPUDynamicKernels:
         Code from disk is queued too if it was compiled quickly: the process that stored it may have ended before recompiling.
         """
         def generated(text: Callable[[], str]) -> Generated:
-            from weft.devices.cpu.emit.generated import Generated
+            from weft.devices.cpu.emit.text import Generated
 
             return Generated(symbol, text(), 0, 0)
 

@@ -12,13 +12,12 @@ from weft.devices.cpu.emit.check import record_slot, return_if_fault
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env, key_of
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import emit_guards
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
-from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.text import Generated, Module
 from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
 from weft.devices.cpu.nest.nest import Nest, ScratchLayout
@@ -71,7 +70,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     entry.do("ret void")
     if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
         merge_similar_functions(m, r"\d+")
-    return generated(m, symbol, layout.size, 0)
+    return m.generated(symbol, layout.size, 0)
 
 
 def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:

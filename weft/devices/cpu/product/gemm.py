@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
 from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
@@ -108,7 +107,7 @@ class _Driver:
         units = self.plan.m_units * self.plan.n_units * self.p.batch
         run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
         self.module.vectors = True
-        return generated(self.module, self.symbol, 0, self.scratch)
+        return self.module.generated(self.symbol, 0, self.scratch)
 
     # ---- pieces
 

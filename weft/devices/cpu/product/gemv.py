@@ -18,9 +18,8 @@ from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.pack import Packer, operand_pointer
@@ -68,13 +67,6 @@ class _Driver:
         self.chunks = self.chunks if self.chunks > 1 else 0
         self.plane = -(-self.groups // self.units) * self.nr * self.size  # bytes of one chain, or one level of blocks
         self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
-        if self.fma:
-            self._declare(self.chains)
-            self._declare(self.lanes)
-
-    @property
-    def fma(self) -> bool:
-        return self.isa.fma
 
     def generate(self) -> Generated:
         self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
@@ -95,7 +87,7 @@ class _Driver:
         self._emit_unit()
         run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
         self.module.vectors = True
-        return generated(self.module, self.symbol, 0, self.room)
+        return self.module.generated(self.symbol, 0, self.room)
 
     # ---- pieces
 
@@ -104,16 +96,6 @@ class _Driver:
 
     def _vec(self, n: int) -> str:
         return f"<{n} x {self.scalar}>"
-
-    def _declare(self, n: int) -> None:
-        vec, name = self._vec(n), f"llvm.fma.v{n}f{8 * self.size}"
-        self.module.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
-
-    def _fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
-        vec = self._vec(n)
-        if self.fma:
-            return f.let(f"call {vec} @llvm.fma.v{n}f{8 * self.size}({vec} {x}, {vec} {y}, {vec} {z})")
-        return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
 
     def _read(self, f: Function, packer: Packer, at: str, stride: int, n: int, live: int) -> str:
         """Read n elements; those from ``live`` on are zero."""
@@ -151,7 +133,7 @@ class _Driver:
             for row, cell in enumerate(cells):
                 y = self._read(f, self.b, f.offset(at, row * p.b.free * self.b.size_in), p.b.k, n, live)
                 before = f.load(vec, cell, width)
-                after = self._fma(f, x, y, before, n)
+                after = self.module.fma(f, self.scalar, n, x, y, before, self.isa.fma)
                 if live < n:  # chains without an element keep -0.0
                     after = f.shuffle(vec, after, before, [c if c < live else n + c for c in range(n)])
                 f.store(vec, after, cell, width)
@@ -305,7 +287,8 @@ class _Driver:
         vec, width, stride = self._vec(self.lanes), self.lanes * self.size, self.p.b.free
         for v, cell in enumerate(cells):
             y = self._read(f, self.b, f.offset(at, v * self.lanes * stride * self.b.size_in), stride, self.lanes, lives[v])
-            f.store(vec, self._fma(f, x, y, f.load(vec, cell, width), self.lanes), cell, width)
+            total = self.module.fma(f, self.scalar, self.lanes, x, y, f.load(vec, cell, width), self.isa.fma)
+            f.store(vec, total, cell, width)
 
     def _add_registers(self, f: Function, sums: list[str]) -> str:
         while len(sums) > 1:

@@ -64,10 +64,6 @@ class MicrokernelSpec:
     def vector(self) -> str:
         return f"<{self.lanes} x {self.scalar}>"
 
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}f{self.size * 8}"
-
 
 # kc: the steps of the piece; at: the number of its first step
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
@@ -219,10 +215,7 @@ class _Steps:
 
     def __init__(self, module: Module, f: Function, micro: MicrokernelSpec, cells: Tile) -> None:
         self.module, self.f, self.micro, self.cells = module, f, micro, cells
-        vec = self.vector = micro.vector
-        self.suffix = micro.suffix
-        if micro.fma:
-            module.declare(f"llvm.fma.{micro.suffix}", f"declare {vec} @llvm.fma.{micro.suffix}({vec}, {vec}, {vec})")
+        self.vector = micro.vector
 
     def emit(self, a: str, b: str, p: str, count: int) -> None:
         f, m = self.f, self.micro
@@ -290,7 +283,4 @@ class _Steps:
         return self.f.splat(m.scalar, x, m.lanes)
 
     def _fma(self, x: str, y: str, z: str) -> str:
-        vec = self.vector
-        if self.micro.fma:
-            return self.f.let(f"call {vec} @llvm.fma.{self.suffix}({vec} {x}, {vec} {y}, {vec} {z})")
-        return self.f.let(f"fadd {vec} {self.f.let(f'fmul {vec} {x}, {y}')}, {z}")
+        return self.module.fma(self.f, self.micro.scalar, self.micro.lanes, x, y, z, self.micro.fma)
