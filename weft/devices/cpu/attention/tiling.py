@@ -1,4 +1,4 @@
-"""The tiling of a chain of products: operand strides, tiles, blocks, units, scratch. It depends on extents, formats and ISA only."""
+"""The tiling of a chain of products: strides, tiles, blocks, units, scratch. It depends on extents, formats and ISA only."""
 
 from __future__ import annotations
 

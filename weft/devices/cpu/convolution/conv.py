@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.convolution.epilogue import Fill
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill
 from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.chunks import count_entry
@@ -26,7 +26,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     True
     """
     module = Module()
-    parts: list[Fill | Forward | WeightGradient] = []
+    parts: list[ConvolutionPart] = []
     for number, phase in enumerate(kernel.phases):
         if phase.axes or len(phase.stages) != 1 or kernel.scratch:
             return None

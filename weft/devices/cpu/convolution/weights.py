@@ -16,13 +16,11 @@ from __future__ import annotations
 import hashlib
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import Stores
+from weft.devices.cpu.convolution import pack
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
 from weft.devices.cpu.convolution.forward import INLINE, digits, line
-from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
-from weft.devices.cpu.convolution.pack import pack_image, zero_fill
-from weft.devices.cpu.convolution.pixels import all_finite, pack_columns, pack_pixels, zero_groups, zero_unused
 from weft.devices.cpu.convolution.tile import Number, dot_tile
-from weft.devices.cpu.convolution.tiling import SPREAD
+from weft.devices.cpu.convolution.tiling import SPREAD, ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
@@ -56,19 +54,14 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
     return best[1], best[2]
 
 
-class WeightGradient:
+class WeightGradient(ConvolutionPart):
     """The generator of a convolution as dot products along pixels."""
 
-    @property
-    def path(self) -> str:
-        return "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
-
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
-        self.kernel, self.conv, self.isa = kernel, conv, isa
+        super().__init__(kernel, isa, module, prefix)
+        self.conv = conv
         accum = conv.contraction.accum
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
-        self.module, self.prefix = module, prefix
-        self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         size, lanes = accum.bytes, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
         taps = prod(w.tap.extent for w in windows)
@@ -92,6 +85,7 @@ class WeightGradient:
             and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
         self.in_place = self.in_place and self.direct
+        self.path = "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
 
         def layout(n: int, rows: int) -> ImageLayout:
@@ -151,11 +145,7 @@ class WeightGradient:
         self.region = self.part_bytes * (2 if self.blocks_a_part > GROUP else 1)
         self.shared = self.base = conv.group.extent * self.parts * self.region
 
-    def name(self, part: str) -> str:
-        return f"@{self.prefix}.{part}"
-
     def generate(self, base: int) -> None:
-        """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         self.base = base
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         for rows in self._tile_sizes(self.conv.filters.extent, self.tile_rows):
@@ -172,15 +162,12 @@ class WeightGradient:
         self._entry()
         if not self.direct:  # emitted last, to keep code that rarely runs away from the hot code
             self._chunk("again", clean=True)
-            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
+            pack.pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
         """Return the name of a tile's function. Phases of a kernel with equal tiles share one function."""
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{tail}"
-
-    def _argument(self, f: Function, index: int) -> str:
-        return f.load("ptr", f.offset("%args", 8 * index))
 
     def _displacements(self) -> None:
         """Emit the table of each column's displacement in the image copy, in bytes."""
@@ -199,13 +186,13 @@ class WeightGradient:
         arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
         f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
         self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
-        zero_unused(f, conv, layout, number, "%image", "%images")
+        pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
         f.do("ret void")
 
     def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
         conv = self.conv
-        pack_image(
+        pack.pack_image(
             self.module, self.prefix, f, conv, self.layout, self.number, source, image, conv.free, conv.chan, first, images, row0,
         )
 
@@ -214,7 +201,7 @@ class WeightGradient:
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
-        scratch = self._argument(f, self.scratch_slot)
+        scratch = self.argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.region))
@@ -226,12 +213,12 @@ class WeightGradient:
         own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
         copies = f.offset(image, self.copies_at)
         for place in range(0, self.region, self.part_bytes):
-            zero_groups(f, number, f.offset(result, place), *own)
+            pack.zero_groups(f, number, f.offset(result, place), *own)
         if not self.direct:  # vectors may read past the last channel
             behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
-            zero_fill(f, number, behind, number.lanes + layout.overlap)
-        image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
-        grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
+            pack.zero_fill(f, number, behind, number.lanes + layout.overlap)
+        image_source = self.operand(f, conv.image, conv.group, group)
+        grad_source = self.operand(f, conv.weights, conv.group, group)
         start = f.mul(part, self.blocks_a_part)
         with f.loop(start, f.minimum(f.add(start, self.blocks_a_part), self.blocks)) as block:
             image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
@@ -322,7 +309,7 @@ class WeightGradient:
             self._add_group(f, result, *own)
         if not clean and not self.direct:  # every position of a direct block is a pixel
             sums = f.offset(result, self.region - self.part_bytes)
-            is_not_finite = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            is_not_finite = f.let(f"xor i1 {pack.all_finite(f, self.module, number, sums, *own)}, true")
             with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
         f.do("ret void")
@@ -341,9 +328,6 @@ class WeightGradient:
         """Return the sizes of whole tiles and of the last one, if they occur."""
         return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
 
-    def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
-        return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.bytes))
-
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
     ) -> None:
@@ -357,14 +341,14 @@ class WeightGradient:
         with f.loop(0, f.let(f"sub i64 {filter1}, {filter0}")) as i:
             at = f.offset(source, f.mul(f.add(filter0, i), coefficient(flat, conv.filters) * width))
             to = f.offset(target, f.mul(i, self.grad_pitch * number.size))
-            pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
+            pack.pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
 
     def _finish(self) -> None:
         """Emit the function that adds the parts of one filter of one group in order, and stores the results; a chunk."""
         conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
         group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
-        scratch = self._argument(f, self.scratch_slot)
+        scratch = self.argument(f, self.scratch_slot)
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
         at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
@@ -389,7 +373,7 @@ class WeightGradient:
         inner = (conv.free, *(w.tap for w in conv.windows))
         joined = Axis(JOINED, self.columns)
         together = join_axes(conv.contraction.stores, inner, joined)
-        stores = Stores(f, self.module, self.isa, self.kernel, conv, number, together)
+        stores = Stores(f, self, conv, number, together)
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
         if together is not None:
             stores.row(axes, joined, row)

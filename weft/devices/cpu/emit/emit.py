@@ -22,14 +22,16 @@ from weft.kernel.ir import Kernel, Store, Value
 __all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "kernel_env", "llvm_type", "memory_type", "wide"]
 
 
-def kernel_env(f: Function, kernel: Kernel, values: list[Value], stores: tuple[Store, ...], axes: dict[int, str], **rest: Any) -> Env:
-    """Return an Env with the pointers and scalars that ``values`` and ``stores`` use, loaded from ``%args``. rest: more fields."""
+def kernel_env(
+    f: Function, kernel: Kernel, values: list[Value], stores: tuple[Store, ...], axes: dict[int, str], **fields: Any,
+) -> Env:
+    """Return an Env with more ``fields`` and the pointers and scalars that ``values`` and ``stores`` use, loaded from %args."""
     used = {v.attr.buffer.id for v in values if v.op == "load"} | {s.access.buffer.id for s in stores}
     pointers = {b: f.argument(b) for b in sorted(used)}
     first = len(kernel.inputs) + len(kernel.outputs)
     scalars = {v.attr: load_scalar(f, v.dtype, f.offset("%args", 8 * (first + v.attr))) for v in values if v.op == "scalar"}
     record = f.argument(record_slot(kernel)) if any(v.op == "check" for v in values) else ""
-    return Env(axes=axes, pointers=pointers, scalars=scalars, record=record, **rest)
+    return Env(axes=axes, pointers=pointers, scalars=scalars, record=record, **fields)
 
 
 def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:

@@ -16,12 +16,11 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, wide
 from weft.devices.cpu.nest.nest import Nest
-from weft.devices.cpu.nest.row_lanes import BlockJoiner, LaneAccumulators, prefetch, vectors
+from weft.devices.cpu.nest.row_lanes import BlockJoiner, LaneAccumulators, vectors
 from weft.kernel.ir import Reduction, Stage, size_of
 
 MAX_STAGED_BYTES = 64 << 10
 MAX_ROW = 256  # elements; in longer rows masked ends cost little
-PREFETCH_DISTANCE = 8 << 10  # bytes from a load to its prefetch
 
 
 def fits(stage: Stage, lanes: int, total: int) -> bool:
@@ -87,9 +86,6 @@ class _StagedReduction:
     def _stage_row(self, envs: list[Env], at: str) -> None:
         n, axis = self.n, self.stage.axes[-1]
         start = n.f.add(at, n.base.axes[axis.id])
-        values = [r.value for r in self.stage.reductions]
-        rows = -(-PREFETCH_DISTANCE // (axis.extent * 4))
-        prefetch(n, values, self.stage.axes[-2], axis, axis, rows, envs)
         for env in envs:
             o = Ops(n.f, n.m, n.isa, self.lanes)
             for r in self.stage.reductions:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env
-from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import wide
 from weft.devices.cpu.nest.nest import Nest
 from weft.devices.cpu.nest.tiles import update
-from weft.kernel.expressions import walk
-from weft.kernel.ir import Affine, Axis, Stage, Value
-
-MIN_PREFETCH_BYTES = 256 << 10  # bytes; larger buffers are not in the nearest caches
+from weft.kernel.ir import Axis, Stage
 
 Hook = Callable[[list[Env], bool], None]
 
@@ -142,19 +136,3 @@ class BlockJoiner:
     def all(self) -> dict[int, list[str]]:
         rest = iter(self.blocks.get())
         return {r.id: [next(rest) for _ in reduce.state_types(r)] for r in self.reductions}
-
-
-def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, rows: int, envs: list[Env]) -> None:
-    """Prefetch the loads of ``values`` for ``rows`` iterations of ``outer`` ahead, along ``own``, at the position of ``axis``."""
-    for access in (v.attr for v in walk(values) if v.op == "load"):
-        at, size = access.flat(), access.buffer.dtype.bytes
-        terms = dict(at.terms)
-        step = terms.pop(outer.id, 0)
-        if access.guard or at.gather or terms.pop(own.id, 0) != 1 or math.prod(access.buffer.shape) * size < MIN_PREFETCH_BYTES:
-            continue
-        if step < own.extent:
-            continue
-        target = Affine(at.const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
-        pointer = pointer_of(ValueEmitter(n.f, n.m, n.isa, envs[0]), access, target)
-        for k in range(0, envs[0].lanes * len(envs) * size, 64):
-            n.m.prefetch(n.f, n.f.offset(pointer, rows * step * size + k))

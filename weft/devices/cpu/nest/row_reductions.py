@@ -9,9 +9,9 @@ from __future__ import annotations
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.nest.multi_axis_reductions import PREFETCH_DISTANCE, fits, reduce_staged
+from weft.devices.cpu.nest.multi_axis_reductions import fits, reduce_staged
 from weft.devices.cpu.nest.nest import Nest
-from weft.devices.cpu.nest.row_lanes import BlockJoiner, Hook, LaneAccumulators, prefetch, vectors
+from weft.devices.cpu.nest.row_lanes import BlockJoiner, Hook, LaneAccumulators, vectors
 from weft.devices.cpu.nest.row_scratch import RowArray, keep, recall, shared
 from weft.devices.cpu.nest.tiles import emit_stage as emit_tile_stage
 from weft.kernel.ir import Stage, size_of
@@ -20,7 +20,6 @@ from weft.kernel.ir import Stage, size_of
 def emit_row(n: Nest, lanes: int, unroll: int) -> None:
     """Emit all stages of the part at one shared iteration."""
     row = shared(n)
-    ahead = next((k for k, s in enumerate(n.part.stages) if k and s.axes), 0)
     for k, stage in enumerate(n.part.stages):
         total = size_of(stage.axes)
         if not stage.axes or (stage.reductions and (stage.reductions[0].order.lanes == 1 or total == 0)):
@@ -28,14 +27,12 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
             continue
         if stage.reductions:
             for group in _group_by_order(stage):
-                states = reduce_range(n, group, lanes, total, _make_hook(n, k, group, row, k == ahead))
+                states = reduce_range(n, group, lanes, total, _make_hook(n, k, group, row))
                 finish(n, group, states)
         if stage.stores and total:
             with n.loops(stage.axes[:-1]):
                 for envs in vectors(n, stage.axes[-1], lanes, unroll, 0, stage.axes[-1].extent):
                     recall(n, k, stage, row, envs)
-                    if k == ahead:
-                        _prefetch_next_row(n, stage, envs)
                     recalls = any(k in x.users for x in row)
                     for env in envs:
                         for s in stage.stores if recalls else ():  # the remaining loads precede all stores,
@@ -44,21 +41,12 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
                             n.store(s, env)
 
 
-def _prefetch_next_row(n: Nest, stage: Stage, envs: list[Env]) -> None:
-    """Prefetch the next row: the hardware's own prefetching ends at the page, often the end of the row."""
-    first = n.part.stages[0]
-    if n.part.shared and len(first.axes) == len(stage.axes) == 1 and first.axes[0].extent == stage.axes[0].extent:
-        prefetch(n, [r.value for r in first.reductions], n.part.shared[-1], first.axes[0], stage.axes[0], 1, envs)
-
-
-def _make_hook(n: Nest, k: int, stage: Stage, row: list[RowArray], ahead: bool) -> Hook | None:
+def _make_hook(n: Nest, k: int, stage: Stage, row: list[RowArray]) -> Hook | None:
     """Return a function to call before (True) and after (False) a group of vectors is merged, or None."""
-    if not ahead and not any(x.maker == k or k in x.users for x in row):
+    if not any(x.maker == k or k in x.users for x in row):
         return None
 
     def hook(envs: list[Env], before: bool) -> None:
-        if ahead and before:
-            _prefetch_next_row(n, stage, envs)
         (recall if before else keep)(n, k, stage, row, envs)
 
     return hook
@@ -136,13 +124,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
     order = stage.reductions[0].order
     axis, width = stage.axes[-1], order.lanes
     outer = size_of(stage.axes[:-1])
-    ahead = -(-PREFETCH_DISTANCE // (axis.extent * 4))
-
-    def ask(envs: list[Env], before: bool) -> None:
-        if before:
-            prefetch(n, [r.value for r in stage.reductions], stage.axes[-2], axis, axis, ahead, envs)
-
-    acc = LaneAccumulators(n, stage, lanes, ask)
+    acc = LaneAccumulators(n, stage, lanes)
     blocks = -(-total // order.block)
     sums = BlockJoiner(n, stage, blocks)
     acc.reset(acc.groups)
