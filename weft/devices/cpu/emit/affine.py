@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast
@@ -59,13 +61,7 @@ def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
     groups, const = uniform_groups(e, affine)
     total: str | int = 0
     for level in sorted(groups):
-        memo = e.memo(level)
-        key = ("sum", total, tuple(groups[level]))
-        if key not in memo:
-            saved, e.f.lines = e.f.lines, e.lines(level)
-            memo[key] = e.f.dot(total, groups[level])
-            e.f.lines = saved
-        total = memo[key]
+        total = e.once(level, ("sum", total, tuple(groups[level])), partial(e.f.dot, total, groups[level]))
     return total, const
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from weft.devices.cpu.emit.affine import emit_affine, emit_index_value
 from weft.devices.cpu.emit.check import emit_check, record_slot
-from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.env import Env, Level, key_of
+from weft.devices.cpu.emit.emitter import Emitter, Env, Level, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
 from weft.devices.cpu.emit.machine_operations import machine

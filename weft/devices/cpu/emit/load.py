@@ -5,9 +5,10 @@ Masked loads of 8- and 16-bit elements, which have no instruction, call one func
 
 from __future__ import annotations
 
+from functools import partial
+
 from weft.devices.cpu.emit.affine import emit_affine, lane_step, lane_terms, uniform_groups
-from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.emitter import Emitter, key_of
 from weft.devices.cpu.emit.masks import and_masks, either, emit_guards, first_mask, leading_lane_count, mask_bits, select_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
@@ -102,14 +103,13 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
     pointer = e.env.pointers[key_of(access.buffer)]
     groups, const = uniform_groups(e, affine)
     for level in sorted(groups):
-        memo = e.memo(level)
-        key = ("address", type_, pointer, tuple(groups[level]))
-        if key not in memo:
-            saved, e.f.lines = e.f.lines, e.lines(level)
-            memo[key] = e.f.element(pointer, type_, e.f.dot(0, groups[level]))
-            e.f.lines = saved
-        pointer = memo[key]
+        start, terms = pointer, groups[level]
+        pointer = e.once(level, ("address", type_, start, tuple(terms)), partial(_advance, e, start, type_, terms))
     return e.f.offset(pointer, const * access.buffer.dtype.bytes)
+
+
+def _advance(e: Emitter, pointer: str, type_: str, terms: list[tuple[str, int]]) -> str:
+    return e.f.element(pointer, type_, e.f.dot(0, terms))
 
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:

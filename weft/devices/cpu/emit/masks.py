@@ -76,12 +76,7 @@ def _emit_guard(e: Emitter, affine: Affine, lo: int, hi: int) -> tuple[str | Non
             return None, constant_mask([lo <= i < hi for i in indices])
     copy = e.env.tag if vector or not deps.isdisjoint(e.env.offsets) else None
     key = ("guard", affine.const, affine.terms, tuple([(id(v), c) for v, c in affine.gather]), lo, hi, vector, copy)
-    memo = e.memo(level)
-    if key not in memo:
-        saved, e.f.lines = e.f.lines, e.lines(level)
-        memo[key] = _compare(e, emit_affine(e, affine, vector), lo, hi, e.env.lanes if vector else None)
-        e.f.lines = saved
-    condition = memo[key]
+    condition = e.once(level, key, lambda: _compare(e, emit_affine(e, affine, vector), lo, hi, e.env.lanes if vector else None))
     return (None, condition) if vector else (condition, None)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops

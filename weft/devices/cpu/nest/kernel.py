@@ -11,7 +11,7 @@ from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.check import record_slot, return_if_fault
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
-from weft.devices.cpu.emit.env import Env, key_of
+from weft.devices.cpu.emit.emitter import Env, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import emit_guards
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions

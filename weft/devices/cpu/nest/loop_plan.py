@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.emitter import key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.nest.column_reductions import is_tall_reduction, slab_width
 from weft.devices.cpu.nest.nest import estimate_ns, instructions, lanes_for, strides_along
@@ -104,9 +104,8 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     unroll = min(unroll, -(-extent // lanes))
     if chunks == 1 or outer >= chunks:
         return plan("tiles", axis.id, lanes, unroll, outer, again=again)
-    step = lanes * unroll
-    piece = -(extent // -(-(-chunks // outer)))
-    piece = -(piece // -step) * step
+    pieces, step = -(-chunks // outer), lanes * unroll
+    piece = -(-(-(-extent // pieces)) // step) * step
     return NestPlan("tiles", axis.id, lanes, unroll, outer * -(-extent // piece), piece=piece, parallel=chunks > 1)
 
 

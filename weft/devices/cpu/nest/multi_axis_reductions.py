@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weft.devices.cpu.emit import reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import wide

@@ -7,7 +7,7 @@ k % lanes, so vectors start at multiples of ``lanes`` of k and ends are masked.
 from __future__ import annotations
 
 from weft.devices.cpu.emit import reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.nest.multi_axis_reductions import fits, reduce_staged
 from weft.devices.cpu.nest.nest import Nest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, llvm_type, wide

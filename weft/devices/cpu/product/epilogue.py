@@ -66,49 +66,6 @@ class Epilogue:
                 env.memo = {**columns[v], **lines[r]}
                 self._store(f, env, tile[r][v], live)
 
-    # ---- memory traffic of a tile
-
-    def traffic(self) -> int:
-        """Return the bytes per element of the product that the epilogue reads and writes."""
-        return sum(a.buffer.dtype.bytes for a in self._find_matrices())
-
-    def _find_matrices(self) -> list[Access]:
-        """Return accesses that are contiguous along the columns and move with the rows, one per buffer.
-
-        A store that probably writes over a matrix the epilogue loads, in place, is left out.
-        """
-        if self.p.m is None or self.p.n is None:
-            return []
-        matrices: dict[int, Access] = {}
-        loads = [v.attr for v in self.values if v.op == "load"]
-        for access in (*loads, *(s.access for s in self.p.stores)):
-            flat = access.flat()
-            terms = dict(flat.terms)
-            if terms.get(self.p.n.id) == 1 and terms.get(self.p.m.id) and not flat.gather and not access.guard:
-                matrices[access.buffer.id] = access
-        stored = {s.access.buffer.id for s in self.p.stores}
-        read = [(a.flat(), a.buffer.dtype) for n, a in matrices.items() if n not in stored]
-        for n in stored & matrices.keys():  # the output probably aliases this input, whose prefetch suffices
-            place = (matrices[n].flat(), matrices[n].buffer.dtype)
-            if place in read:
-                read.remove(place)
-                del matrices[n]
-        return list(matrices.values())
-
-    def fetch(self, f: Function, rows: int, vectors: int) -> None:
-        """Prefetch the memory that the epilogue of a tile accesses."""
-        assert self.p.m and self.p.n
-        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
-        for access in self._find_matrices():
-            flat, size = access.flat(), access.buffer.dtype.bytes
-            step = dict(flat.terms)[self.p.m.id]
-            at = f.dot(flat.const, ((axes[axis], c) for axis, c in flat.terms))
-            start = f.offset(f.argument(access.buffer.id), f.mul(at, size))
-            width = vectors * self.lanes * size
-            places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
-            for place in (r * step * size + x for r in range(rows) for x in places):
-                self.module.prefetch(f, f.offset(start, place))
-
     def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}

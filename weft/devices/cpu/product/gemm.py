@@ -147,11 +147,7 @@ class _Driver:
         def finish(f: Function, tile: Tile) -> None:
             epilogue.emit(f, tile, tail)
 
-        def fetch(f: Function) -> None:
-            epilogue.fetch(f, micro.rows, vectors)
-
-        far = plan.kc >= 64 and p.rows * p.columns * epilogue.traffic() > self.isa.l2 // 2
-        emit_microkernel(self.module, micro, self.extra, finish, fetch if far else None)
+        emit_microkernel(self.module, micro, self.extra, finish)
 
     def _emit_packs(self) -> None:
         plan, p = self.plan, self.p

@@ -69,14 +69,8 @@ class MicrokernelSpec:
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
-def emit_microkernel(
-    module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None],
-    fetch: Callable[[Function], None] | None = None,
-) -> None:
-    """Emit ``@name``.
-
-    ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` prefetches the epilogue's memory.
-    """
+def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None]) -> None:
+    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators."""
     f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
     vec, width = micro.vector, micro.lanes * micro.size
     cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
@@ -86,11 +80,6 @@ def emit_microkernel(
     steps = _Steps(module, f, micro, cells)
     if micro.piece:
         _prefetch_sums(module, f, micro)
-        if fetch is not None:
-            with f.when(f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {micro.k}", "c")):
-                fetch(f)
-    elif fetch is not None:
-        fetch(f)
     if not micro.piece and micro.k <= micro.block:
         if micro.k * len(flat) <= 96:
             steps.emit("%A", "%B", "%P", micro.k)
