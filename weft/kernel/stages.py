@@ -15,8 +15,22 @@ from math import prod
 
 from weft.kernel.expressions import Rewriter, access_key, each, roots, tag, walk
 from weft.kernel.index import Guard, always
-from weft.kernel.ir import MACHINE_OPERATIONS, Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Reduction
-from weft.kernel.ir import Stage, Store, Value, along, size_of
+from weft.kernel.ir import (
+    MACHINE_OPERATIONS,
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Chain,
+    Contraction,
+    Kernel,
+    Reduction,
+    Stage,
+    Store,
+    Value,
+    along,
+    size_of,
+)
 from weft.kernel.summation import contraction_order
 
 

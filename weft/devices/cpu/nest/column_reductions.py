@@ -22,8 +22,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
-from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along
-from weft.devices.cpu.nest.row_lanes import vectors
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along, vectors
 from weft.devices.cpu.nest.row_scratch import LEAST, ValueNumbering
 from weft.devices.cpu.nest.tiles import emit_stage, update
 from weft.kernel.expressions import dependencies, each, iterate_topmost, walk

@@ -20,11 +20,10 @@ from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Generated, Module
 from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
-from weft.devices.cpu.nest.nest import Nest, ScratchLayout
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, vectors
 from weft.devices.cpu.nest.prefetch import prefetch_rows
-from weft.devices.cpu.nest.row_lanes import vectors
 from weft.devices.cpu.nest.row_reductions import emit_row, reduce_block, reduce_moving_block, width_for
-from weft.devices.cpu.nest.tiles import emit_stages
+from weft.devices.cpu.nest.tiles import States, emit_stages
 from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
@@ -282,9 +281,9 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
     lo = f.mul("%chunk", plan.rows)
     hi = f.minimum(f.add(lo, plan.rows), full_blocks)
 
-    def keep(states: dict[int, list[str]], b: str | int) -> None:
+    def keep(states: States, b: str | int) -> None:
         for r in stage.reductions:
-            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id], strict=False):
+            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id][0], strict=False):
                 store_cell(f, t, s, f.element(p, "i64", b), 8)
 
     with n.loop(lo, hi) as b:

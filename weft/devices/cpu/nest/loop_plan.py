@@ -105,7 +105,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     if chunks == 1 or outer >= chunks:
         return plan("tiles", axis.id, lanes, unroll, outer, again=again)
     pieces, step = -(-chunks // outer), lanes * unroll
-    piece = -(-(-(-extent // pieces)) // step) * step
+    piece = (-(-extent // pieces) + step - 1) // step * step
     return NestPlan("tiles", axis.id, lanes, unroll, outer * -(-extent // piece), piece=piece, parallel=chunks > 1)
 
 

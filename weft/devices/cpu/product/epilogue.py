@@ -12,7 +12,7 @@ from weft.devices.cpu.emit.storage_formats import cast, to_memory
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
-from weft.kernel.ir import Access, Kernel, Store, Value
+from weft.kernel.ir import Kernel, Store, Value
 from weft.kernel.product import Product
 
 INLINE_COST = 500
