@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.devices.cpu.attention.tiling import ChainTiling, WorkerScratch
-from weft.devices.cpu.emit.affine import emit_affine
+from weft.devices.cpu.emit.affine import emit_affine, first_mask
 from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value, kernel_env
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module

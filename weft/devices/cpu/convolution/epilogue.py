@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.devices.cpu.convolution.tile import Number
+from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, load_scalar
 from weft.devices.cpu.emit.text import Function, Module

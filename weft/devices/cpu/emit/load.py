@@ -7,9 +7,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from weft.devices.cpu.emit.affine import emit_affine, lane_step, lane_terms, uniform_groups
+from weft.devices.cpu.emit.affine import (
+    and_masks,
+    either,
+    emit_affine,
+    emit_guards,
+    first_mask,
+    lane_step,
+    lane_terms,
+    leading_lane_count,
+    mask_bits,
+    select_lanes,
+    uniform_groups,
+)
 from weft.devices.cpu.emit.emitter import Emitter, key_of
-from weft.devices.cpu.emit.masks import and_masks, either, emit_guards, first_mask, leading_lane_count, mask_bits, select_lanes
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
 from weft.devices.cpu.emit.text import Function, Module

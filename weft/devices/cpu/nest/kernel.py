@@ -8,12 +8,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from weft.devices.cpu.emit import pairwise, reduce
+from weft.devices.cpu.emit.affine import emit_guards
 from weft.devices.cpu.emit.check import record_slot, return_if_fault
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.emitter import Env, key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import emit_guards
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.emitter import key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from weft.devices.cpu.emit import reduce
-from weft.devices.cpu.emit.affine import constant_vector
+from weft.devices.cpu.emit.affine import constant_vector, first_mask
 from weft.devices.cpu.emit.emitter import Env
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, wide

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type, memory_type
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, to_memory
 from weft.devices.cpu.emit.text import Function, Module
