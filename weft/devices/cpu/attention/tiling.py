@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.types import llvm_type
 from weft.kernel.ir import Axis, Buffer, Chain, Outer, Value, size_of
 from weft.kernel.product import loaded
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
 UNITS = 16  # aimed number of units of work; only sums over rows depend on it: each unit computes its own
-LINE = 64  # bytes of a cache line, to which pieces of scratch are aligned
 TILE_ROWS = 6  # rows of a tile of accumulators
 
 
@@ -116,7 +115,7 @@ class WorkerScratch:
 
     def _take(self, elements: int) -> int:
         at = self._at
-        self._at = at + -(-elements * self.plan.size // LINE) * LINE
+        self._at = at + round_to_line(elements * self.plan.size)
         return at
 
     def sums_of(self, o: Outer) -> int:
@@ -131,7 +130,7 @@ class SharedScratch:
         size = 0
         for o in plan.across:
             self.at[o.id] = size
-            size += -(-plan.columns * self.width(plan, o) * plan.size // LINE) * LINE
+            size += round_to_line(plan.columns * self.width(plan, o) * plan.size)
         self.unit = size
         self.bytes = size * plan.batch * plan.splits
 

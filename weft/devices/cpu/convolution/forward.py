@@ -15,7 +15,7 @@ from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pix
 from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Level
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
@@ -27,10 +27,6 @@ JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
 DIRECT = 24  # instructions of the stores up to which every tile contains them
 LONG = 64  # summed elements above which a tile's pixels, not a panel's weights, stay in the cache
 PACK_PARALLEL = 1 << 16  # weights above which packing runs in parallel
-
-
-def line(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64
 
 
 def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
@@ -64,11 +60,11 @@ class Forward(ConvolutionPart):
         size = accum.bytes
         layout, tile = self.plan.layout, self.plan.tile
         slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
-        self.panel_bytes = line(self.k * self.mr * size)
-        self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
-        self.image_bytes = 0 if self.plan.in_place else line((conv.chan.extent * layout.chan_pitch + slack) * size)
-        self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
-        self.worker = self.image_bytes + (0 if self.plan.direct else line(self.mr * self.out_pitch * size))
+        self.panel_bytes = round_to_line(self.k * self.mr * size)
+        self.shared = self.base = round_to_line(conv.group.extent * self.panels * self.panel_bytes)
+        self.image_bytes = 0 if self.plan.in_place else round_to_line((conv.chan.extent * layout.chan_pitch + slack) * size)
+        self.out_pitch = round_to_line((layout.plane + slack) * size) // size + 64 // size
+        self.worker = self.image_bytes + (0 if self.plan.direct else round_to_line(self.mr * self.out_pitch * size))
         self.tiles: dict[int, str] = {}
         self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 

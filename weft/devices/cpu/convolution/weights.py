@@ -18,11 +18,11 @@ from math import prod
 
 from weft.devices.cpu.convolution import pack
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
-from weft.devices.cpu.convolution.forward import INLINE, digits, line
+from weft.devices.cpu.convolution.forward import INLINE, digits
 from weft.devices.cpu.convolution.tile import Number, dot_tile
 from weft.devices.cpu.convolution.tiling import SPREAD, ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
@@ -127,16 +127,15 @@ class WeightGradient(ConvolutionPart):
         self.grad_pitch = -(-reach // unit) * unit
         if self.grad_pitch // unit % 2 == 0:
             self.grad_pitch += unit
-        self.image_bytes = (
-            0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
-        )
-        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # copies of a tile's columns
+        image = conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap
+        self.image_bytes = 0 if self.in_place else round_to_line(image * size)
+        self.copies_at = self.image_bytes + round_to_line(group_filters * self.grad_pitch * size)  # copies of a tile's columns
         self.worker = self.copies_at + (0 if self.direct else self.tile_columns * self.grad_pitch * size)
         # layout of sums: [filter tile][column tile][filter][column], each tile padded to 16 bytes
         self.column_tiles = -(-self.columns // self.tile_columns)
         self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
-        self.part_bytes = line(self.row_tiles * self.column_tiles * self.slots)
-        self.worker = max(self.worker, line((self.columns + lanes) * size))
+        self.part_bytes = round_to_line(self.row_tiles * self.column_tiles * self.slots)
+        self.worker = max(self.worker, round_to_line((self.columns + lanes) * size))
         # columns whose planes stay in the L1 cache during the loop over filters
         planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
         self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns

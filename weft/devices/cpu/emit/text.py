@@ -102,6 +102,9 @@ class Function:
     def minimum(self, a: str | int, b: str | int) -> str:
         return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
 
+    def maximum(self, a: str | int, b: str | int) -> str:
+        return self.let(f"select i1 {self.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
     def shuffle(self, type_: str, a: str, b: str, order: Iterable[int | str]) -> str:
         """Emit the vector of the elements ``order`` of a and b, which are of the vector type ``type_``; b's follow a's."""
         places = [f"i32 {i}" for i in order]

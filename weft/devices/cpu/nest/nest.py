@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.emitter import key_of
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
@@ -36,7 +36,7 @@ class ScratchLayout:
 
     def reserve(self, nbytes: int) -> int:
         at = self.size
-        self.size = at + (nbytes + 63) // 64 * 64
+        self.size = at + round_to_line(nbytes)
         return at
 
     def states(self, r: Reduction, nbytes: int) -> int:

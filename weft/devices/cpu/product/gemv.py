@@ -211,7 +211,7 @@ class _Driver:
             a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
             b = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
             for step in range(count):
-                x = self._splat(f, f.offset(a, step * p.a.k * self.a.size_in))
+                x = f.splat(self.scalar, self.a.read(f, f.offset(a, step * p.a.k * self.a.size_in), 0), self.lanes)
                 self._add_row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
@@ -246,7 +246,8 @@ class _Driver:
         full = f.let(f"icmp eq i64 %rows, {SWEEP}", "c")
 
         def row(step: str | int) -> None:
-            x = self._splat(f, f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in)))
+            at = f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in))
+            x = f.splat(self.scalar, self.a.read(f, at, 0), self.lanes)
             self._add_row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
 
         with f.when(full):
@@ -279,9 +280,6 @@ class _Driver:
         vectors = -(-(tail or self.nr) // self.lanes)
         return vectors, [self.lanes] * (vectors - 1) + [tail % self.lanes or self.lanes]
 
-    def _splat(self, f: Function, at: str) -> str:
-        return f.splat(self.scalar, self.a.read(f, at, 0), self.lanes)
-
     def _add_row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
         """Add x times a piece of a row of the matrix to ``cells``."""
         vec, width, stride = self._vec(self.lanes), self.lanes * self.size, self.p.b.free
@@ -297,11 +295,7 @@ class _Driver:
         return sums[0]
 
     def _finish(self, f: Function, acc: str, j: str, tail: int) -> None:
-        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}, {self._arguments('%o')})")
-
-    def _arguments(self, prefix: str, outer: list[str] | None = None) -> str:
-        indices = outer if outer is not None else [f"{prefix}{n}" for n in range(len(self.p.outer))]
-        return "ptr %args" + "".join(f", i64 {o}" for o in indices)
+        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}{self.extra})")
 
     # ---- units and the entry
 
@@ -314,7 +308,7 @@ class _Driver:
         a, b = operand_pointer(f, p.a, outer), operand_pointer(f, p.b, outer)
         whole_groups = p.columns // self.nr
         end = f.minimum(stop, whole_groups)
-        places = self._arguments("", outer)
+        places = "ptr %args" + "".join(f", i64 {o}" for o in outer)
 
         def groups(run: Callable[[str, int], None]) -> None:
             if whole_groups:

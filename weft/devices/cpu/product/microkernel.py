@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.load import load_first_lanes
@@ -54,6 +55,7 @@ class MicrokernelSpec:
 
     @property
     def conflict(self) -> bool:
+        """Return whether columns of b share a cache set."""
         return self.turn * self.size % 1024 == 0 and self.turn > 0
 
     @property
@@ -87,12 +89,8 @@ def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish:
             _Loop(f, micro, steps).run(micro.k)
     else:
         _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
-    finish(f, _read(f, vec, cells, width))
+    finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
     f.do("ret void")
-
-
-def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
-    return [[f.load(vec, cell, width) for cell in row] for row in cells]
 
 
 def _prefetch_sums(module: Module, f: Function, micro: MicrokernelSpec) -> None:
@@ -187,16 +185,13 @@ class _Loop:
 
     def run(self, count: int | str) -> None:
         f, unroll = self.f, self.unroll
-        if isinstance(count, int):
-            with f.loop(0, count // unroll):
-                self._emit_turn(unroll)
-            if count % unroll:
-                self._emit_turn(count % unroll)
-        else:
-            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
-                self._emit_turn(unroll)
+        with f.loop(0, count // unroll if isinstance(count, int) else f.let(f"udiv i64 {count}, {unroll}")):
+            self._emit_turn(unroll)
+        if isinstance(count, str):
             with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
                 self._emit_turn(1)
+        elif count % unroll:
+            self._emit_turn(count % unroll)
 
 
 class _Steps:
@@ -209,23 +204,19 @@ class _Steps:
     def emit(self, a: str, b: str, p: str, count: int) -> None:
         f, m = self.f, self.micro
         width = m.lanes * m.size
-        acc = _read(f, self.vector, self.cells, width)
+        acc = [[f.load(self.vector, cell, width) for cell in row] for row in self.cells]
         if m.turn:
             self._emit_transposed(a, b, count, acc)
         for u in range(0 if m.turn else count):
+            x, y = partial(self._splat, a, u), partial(self._vector, b, p, u)
             # the smaller side stays in registers, the other streams through one
-            if m.vectors <= m.rows:
-                fixed = [self._vector(b, p, u, v) for v in range(m.vectors)]
-                for r in range(m.rows):
-                    x = self._splat(a, u, r)
-                    for v in range(m.vectors):
-                        acc[r][v] = self._fma(x, fixed[v], acc[r][v])
-            else:
-                fixed = [self._splat(a, u, r) for r in range(m.rows)]
-                for v in range(m.vectors):
-                    y = self._vector(b, p, u, v)
-                    for r in range(m.rows):
-                        acc[r][v] = self._fma(fixed[r], y, acc[r][v])
+            few, many, fixed, streamed = (m.vectors, m.rows, y, x) if m.vectors <= m.rows else (m.rows, m.vectors, x, y)
+            kept = [fixed(h) for h in range(few)]
+            for i in range(many):
+                one = streamed(i)
+                for h, other in enumerate(kept):
+                    r, v, pair = (i, h, (one, other)) if m.vectors <= m.rows else (h, i, (other, one))
+                    acc[r][v] = self._fma(*pair, acc[r][v])
         for r in range(m.rows):
             for v in range(m.vectors):
                 f.store(self.vector, acc[r][v], self.cells[r][v], width)
