@@ -7,6 +7,7 @@ panel's sums go to a scratch plane, which the stores read row by row; if the sto
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import prod
 
 from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
@@ -88,13 +89,10 @@ class Forward(ConvolutionPart):
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
         to = f.offset(self.argument(f, self.scratch_slot), f.mul("%chunk", self.panel_bytes))
         source = self.operand(f, conv.weights, conv.group, group)
-        if self.last_rows == self.mr:
-            pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
-        else:
-            with f.when(f.let(f"icmp slt i64 {panel}, {self.panels - 1}")):
-                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
-            with f.when(f.let(f"icmp eq i64 {panel}, {self.panels - 1}")):
-                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.last_rows)
+        ragged = self.last_rows != self.mr
+        for rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, ""),):
+            with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
         f.do("ret void")
 
     def _chunk(self) -> None:
@@ -129,10 +127,8 @@ class Forward(ConvolutionPart):
             return
         with f.loop(start, end) as panel:
             w = f.offset(weights, f.mul(panel, self.panel_bytes))
-            for tile_rows, last in ((self.mr, False), (self.last_rows, True)):
-                if last and self.last_rows == self.mr:
-                    continue
-                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
+            ragged = self.last_rows != self.mr
+            for tile_rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, "sle"),):
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
                     self._tiles(f, self.tiles[tile_rows], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
@@ -209,15 +205,14 @@ class Forward(ConvolutionPart):
             )
 
         def panels(live: int, px: str, ends: str) -> None:
+            ragged = self.last_rows != self.mr
             with f.loop(start, end) as panel:
-                if self.last_rows == self.mr:
-                    tile(self.mr, panel, live, px, ends)
-                else:
+                if ragged:
                     is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
                     with f.when(is_last):
                         tile(self.last_rows, panel, live, px, ends)
-                    with f.when(f.let(f"xor i1 {is_last}, true")):
-                        tile(self.mr, panel, live, px, ends)
+                with f.when(f.let(f"xor i1 {is_last}, true")) if ragged else nullcontext():
+                    tile(self.mr, panel, live, px, ends)
 
         for live in self.lives:
             if live < width:

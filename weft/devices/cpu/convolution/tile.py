@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import gcd
 
@@ -146,20 +147,15 @@ class _Sum:
             f.store("ptr", f.offset(w, n * taps * tile.mr * size), self.w)
 
         unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // taps))
-        if isinstance(count, str):
-            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
-                turn(unroll)
-            if unroll > 1:
-                with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
-                    turn(1)
-            return
-        if count // unroll == 1:
+        turns = f.let(f"udiv i64 {count}, {unroll}") if isinstance(count, str) else count // unroll
+        with f.loop(0, turns) if turns != 1 else nullcontext():
             turn(unroll)
-        else:
-            with f.loop(0, count // unroll):
-                turn(unroll)
-        if count % unroll:
-            turn(count % unroll)
+        if isinstance(count, int):
+            if count % unroll:
+                turn(count % unroll)
+        elif unroll > 1:
+            with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
+                turn(1)
 
     def _groups(self) -> None:
         """Emit all steps if blocks end between the taps of a channel: groups of taps that divide a block and a channel."""
@@ -241,16 +237,15 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         def read(pointer: str) -> str:
             return load_first_lanes(module, f, number.type, lanes, tail, pointer, size) if part else f.load(v, pointer, size)
 
-        few, many = (columns, rows) if columns <= rows else (rows, columns)
         columns_at = [f.offset(b, at) for b in bases]
         rows_at = [f.offset(row_at, i * row_pitch * size) for i in range(rows)]
         short, long = (columns_at, rows_at) if columns <= rows else (rows_at, columns_at)
         loaded = [read(p) for p in short]
-        for m in range(many):
-            x = read(long[m])
-            for h in range(few):
+        for m, pointer in enumerate(long):
+            x = read(pointer)
+            for h, y in enumerate(loaded):
                 acc = accs[m][h] if columns <= rows else accs[h][m]
-                f.store(v, module.fma(f, number.type, lanes, x, loaded[h], f.load(v, acc)), acc)
+                f.store(v, module.fma(f, number.type, lanes, x, y, f.load(v, acc)), acc)
 
     with f.loop(0, "%spans") as span:
         bases = [f.offset(f"%c{j}", f.mul(span, "%col_span")) for j in range(columns)]

@@ -14,6 +14,7 @@ zeros there, so only a column's own elements enter its sums.
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from math import prod
 
 from weft.devices.cpu.convolution import pack
@@ -25,7 +26,7 @@ from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.ir import Axis, Kernel
+from weft.kernel.ir import Axis, Kernel, size_of
 from weft.kernel.stages import join_axes
 
 BLOCK = 384 * 1024  # largest size of a block's copies, in bytes
@@ -73,7 +74,6 @@ class WeightGradient(ConvolutionPart):
         self.tiles_a_group = -(-row_tiles // groups)
         self.filter_groups = -(-row_tiles // self.tiles_a_group)
         self.row_tiles = row_tiles
-
         flat = conv.weights.flat()
         total_rows = windows[0].pixel.extent
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
@@ -147,8 +147,13 @@ class WeightGradient(ConvolutionPart):
     def generate(self, base: int) -> None:
         self.base = base
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
-        for rows in self._tile_sizes(self.conv.filters.extent, self.tile_rows):
-            for columns in self._tile_sizes(self.columns, self.tile_columns):
+
+        def sizes(total: int, tile: int) -> list[int]:
+            """Return the sizes of whole tiles and of the last one, if they occur."""
+            return [tile] * (total >= tile) + [total % tile] * (total % tile > 0)
+
+        for rows in sizes(self.conv.filters.extent, self.tile_rows):
+            for columns in sizes(self.columns, self.tile_columns):
                 for tail in {self.tail} | ({0} if self.pieces > 1 else set()):
                     name = self._tile(rows, columns, tail)
                     if self.module.once(name):
@@ -295,11 +300,9 @@ class WeightGradient(ConvolutionPart):
                         is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
                         with f.when(is_last):
                             columns_of(ragged, t, j0, j1)
-                        if self.row_tiles > 1:
-                            with f.when(f.let(f"xor i1 {is_last}, true")):
-                                columns_of(self.tile_rows, t, j0, j1)
-                    else:
-                        columns_of(self.tile_rows, t, j0, j1)
+                    if not ragged or self.row_tiles > 1:
+                        with f.when(f.let(f"xor i1 {is_last}, true")) if ragged else nullcontext():
+                            columns_of(self.tile_rows, t, j0, j1)
             if self.region > self.part_bytes:
                 nth = f.let(f"sub i64 {block}, {start}")
                 with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
@@ -321,11 +324,6 @@ class WeightGradient(ConvolutionPart):
             total = f.let(f"fadd {vector} {f.load(vector, earlier, size)}, {f.load(vector, group, size)}")
             f.store(vector, total, earlier, size)
             f.store(vector, "zeroinitializer", group, size)
-
-    @staticmethod
-    def _tile_sizes(total: int, tile: int) -> list[int]:
-        """Return the sizes of whole tiles and of the last one, if they occur."""
-        return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
 
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
@@ -378,21 +376,16 @@ class WeightGradient(ConvolutionPart):
             stores.row(axes, joined, row)
             f.do("ret void")
             return
-        nest = [conv.free, *(w.tap for w in conv.windows[:-1])]
-        along = conv.windows[-1].tap
-        pitches = [along.extent] * len(nest)
-        for d in range(len(nest) - 2, -1, -1):
-            pitches[d] = pitches[d + 1] * nest[d + 1].extent
 
-        def walk(depth: int, at: str) -> None:
-            if depth == len(nest):
-                stores.row(axes, along, at)
+        def walk(nest: tuple[Axis, ...], at: str) -> None:
+            if len(nest) == 1:
+                stores.row(axes, nest[0], at)
                 return
-            with f.loop(0, nest[depth].extent) as i:
-                axes[nest[depth]] = i
-                walk(depth + 1, f.offset(at, f.mul(i, pitches[depth] * size)))
+            with f.loop(0, nest[0].extent) as i:
+                axes[nest[0]] = i
+                walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
 
-        walk(0, row)
+        walk(inner, row)
         f.do("ret void")
 
     def _entry(self) -> None:
