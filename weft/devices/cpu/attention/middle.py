@@ -5,6 +5,7 @@ Vectors run along the rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from weft.devices.cpu.attention.tiling import ChainTiling, WorkerScratch
@@ -44,16 +45,27 @@ class IntermediateTile:
             mask=first_mask(lanes, live - v * lanes) if live < (v + 1) * lanes else None,
         ) for v in range(-(-live // lanes))]
 
-    def _hoist_row_values(self, f: Function, env: Env, roots: list[Value]) -> None:
-        """Emit values that depend on the rows only, in front of the loop over columns."""
+    def _hoist(self, f: Function, live: int, roots: list[Value]) -> list[Env]:
+        """Return an environment for each vector, with the values that depend on the rows only."""
         row, column = self.plan.row.id, self.plan.column.id
+        lanes = self._vector_envs(self.env(f, {row: "%i", column: ""}), live)
 
         def depends_on_row_only(value: Value) -> bool:
             deps = dependencies(value, self.deps)
             return row in deps and column not in deps and not any(isinstance(d, tuple) for d in deps)
 
-        for value in iterate_topmost(roots, depends_on_row_only):
-            emit_value(f, self.m, self.plan.isa, value, env)
+        for env in lanes:
+            for value in iterate_topmost(roots, depends_on_row_only):
+                emit_value(f, self.m, self.plan.isa, value, env)
+        return lanes
+
+    def _elements(self, f: Function, lanes: list[Env], count: int) -> Iterator[tuple[int, Env, str]]:
+        """Open a loop over columns; yield (number, environment, address in %tile) of each vector."""
+        with f.loop(0, count) as n:
+            axes = {**lanes[0].axes, self.plan.column.id: f.add("%j", n)}
+            for v, env in enumerate(lanes):
+                place = f.offset("%tile", f.add(f.mul(n, self.plan.wide * self.plan.size), v * self.width))
+                yield v, replace(env, axes=axes, memo=dict(env.memo)), place
 
     # ---- masks
 
@@ -99,31 +111,20 @@ class IntermediateTile:
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
         product = plan.chain.inner[0].id
-        base = self.env(f, {plan.row.id: "%i", plan.column.id: ""})
-        lanes = self._vector_envs(base, live)
-        for env in lanes:
-            self._hoist_row_values(f, env, [s.score, *plan.values])
-        hoisted = [dict(env.memo) for env in lanes]
+        lanes = self._hoist(f, live, [s.score, *plan.values])
         tops = [f.local(vec, self.width) for _ in lanes]
         for v, cell in enumerate(tops):
             f.store(vec, f.load(vec, f.offset("%work", self.room.top + v * self.width), self.width), cell, self.width)
         least = o.c(t, -INFINITE)
 
-        def at(n: str, v: int) -> str:
-            return f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
-
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                place = at(n, v)
-                env.accs = {product: f.load(vec, place, self.width)}
-                score = emit_value(f, self.m, plan.isa, s.score, env)
-                if masked:
-                    score = o.select(self._mask(f, env), t, score, least)
-                f.store(vec, score, place, self.width)
-                top = f.load(vec, tops[v], self.width)
-                f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
+        for v, env, place in self._elements(f, lanes, count):
+            env.accs = {product: f.load(vec, place, self.width)}
+            score = emit_value(f, self.m, plan.isa, s.score, env)
+            if masked:
+                score = o.select(self._mask(f, env), t, score, least)
+            f.store(vec, score, place, self.width)
+            top = f.load(vec, tops[v], self.width)
+            f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
         totals = [f.local(vec, self.width) for _ in lanes]
         tops_now = []
         for v, cell in enumerate(tops):
@@ -134,16 +135,12 @@ class IntermediateTile:
             shrink = function(o, "exp", t, o.op("fsub", t, old, tops_now[v]))
             f.store(vec, shrink, f.offset("%work", self.room.shrink + v * self.width), self.width)
             f.store(vec, o.c(t, 0.0), totals[v], self.width)
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                place = at(n, v)
-                weight = function(o, "exp", t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
-                f.store(vec, o.op("fadd", t, f.load(vec, totals[v], self.width), weight), totals[v], self.width)
-                env.accs = {s.weight: weight}
-                for value in plan.values:
-                    f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
+        for v, env, place in self._elements(f, lanes, count):
+            weight = function(o, "exp", t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
+            f.store(vec, o.op("fadd", t, f.load(vec, totals[v], self.width), weight), totals[v], self.width)
+            env.accs = {s.weight: weight}
+            for value in plan.values:
+                f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
         for v, cell in enumerate(totals):
             place, shrink = (f.offset("%work", x + v * self.width) for x in (self.room.total, self.room.shrink))
             old = o.op("fmul", t, f.load(vec, place, self.width), f.load(vec, shrink, self.width))
@@ -159,23 +156,15 @@ class IntermediateTile:
         plan = self.plan
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
-        base = self.env(f, {plan.row.id: "%i", plan.column.id: ""})
-        lanes = self._vector_envs(base, live)
-        for env in lanes:
-            self._hoist_row_values(f, env, plan.values)
-        hoisted = [dict(env.memo) for env in lanes]
+        lanes = self._hoist(f, live, plan.values)
         first_tile = self.room.tiles[0]
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                first = f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
-                places = [f.offset(first, x - first_tile) for x in self.room.tiles]
-                env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
-                results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
-                mask = self._mask(f, env) if masked else None
-                for x, place in zip(results, places, strict=False):
-                    f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
+        for _, env, first in self._elements(f, lanes, count):
+            places = [f.offset(first, x - first_tile) for x in self.room.tiles]
+            env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
+            results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
+            mask = self._mask(f, env) if masked else None
+            for x, place in zip(results, places, strict=False):
+                f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
 
     # ---- results
 

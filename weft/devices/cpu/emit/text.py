@@ -32,8 +32,7 @@ class Function:
 
     def let(self, text: str, hint: str = "v") -> str:
         """Append ``%new = text`` and return the new name."""
-        self._next += 1
-        out = f"%{hint}{self._next}"
+        out = self.name(hint)
         self.lines.append(f"  {out} = {text}")
         return out
 

@@ -87,20 +87,15 @@ def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
-    m.took(path_name(plan, part))
+    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
+    kind = "scalar" if plan.kind == "tiles" and plan.axis is None else plan.kind
+    m.took(" ".join([kind, *(word for word, holds in marks if holds)]))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
     _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
     f.do("ret void")
-
-
-def path_name(plan: NestPlan, part: Part) -> str:
-    """Return the name of a part's loop shape, for ``Generated.paths``."""
-    kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
-    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
-    return " ".join([kind, *(word for word, holds in marks if holds)])
 
 
 def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:

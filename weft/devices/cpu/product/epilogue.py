@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.devices.cpu.emit.affine import first_mask
-from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type, memory_type
+from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.storage_formats import cast, to_memory
+from weft.devices.cpu.emit.storage_formats import cast
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
-from weft.kernel.ir import Kernel, Store, Value
+from weft.kernel.ir import Kernel, Value
 from weft.kernel.product import Product
 
 INLINE_COST = 500
@@ -64,7 +64,7 @@ class Epilogue:
                 live = tail if v == vectors - 1 else 0
                 env = self._element_env(base, r, v, live)
                 env.memo = {**columns[v], **lines[r]}
-                self._store(f, env, tile[r][v], live)
+                self._store(f, env, tile[r][v])
 
     def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
@@ -98,7 +98,7 @@ class Epilogue:
         for value in iterate_topmost([s.value for s in self.p.stores], depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
-    def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
+    def _store(self, f: Function, env: Env, acc: str) -> None:
         """Store one vector (or one element if n is a single column): all values are emitted before all stores."""
         if self.narrow is not None:  # summed in float32, rounded before it is read
             acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
@@ -108,32 +108,7 @@ class Epilogue:
         for store in self.p.stores:
             emit_value(f, self.module, self.isa, store.value, env)
         for store in self.p.stores:
-            if live and self._splits_tail(store):
-                self._store_pieces(f, env, store, live)
-            else:
-                emit_store(f, self.module, self.isa, store, env)
-
-    def _splits_tail(self, store: Store) -> bool:
-        """Return whether a masked store is split into powers of two: 256-bit masked stores are slow on some CPUs."""
-        flat = store.access.flat()
-        adjacent = self.p.n is not None and dict(flat.terms).get(self.p.n.id) == 1
-        same = store.value.dtype == store.access.buffer.dtype
-        return self.isa.bits <= 256 and adjacent and same and not flat.gather and not store.access.guard
-
-    def _store_pieces(self, f: Function, env: Env, store: Store, live: int) -> None:
-        dtype = store.access.buffer.dtype
-        value = emit_value(f, self.module, self.isa, store.value, env)
-        value = to_memory(f, value, dtype, self.lanes)
-        kind, flat = memory_type(dtype), store.access.flat()
-        at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
-        at = f.dot(at, ((env.axes[axis], c) for axis, c in flat.terms))
-        pointer = f.element(env.pointers[store.access.buffer.id], kind, at)
-        first = 0
-        while first < live:
-            n = 1 << ((live - first).bit_length() - 1)
-            part = f.shuffle(f"<{self.lanes} x {kind}>", value, "poison", range(first, first + n))
-            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.bytes), dtype.bytes)
-            first += n
+            emit_store(f, self.module, self.isa, store, env)
 
     # ---- a tile in memory, for long epilogues
 
@@ -175,7 +150,7 @@ class Epilogue:
                 env.axes[self.p.m.id] = f.add("%i", r)
             if self.p.n:
                 env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
-            self._store(f, env, acc, tail)
+            self._store(f, env, acc)
         f.do("ret void")
         return name
 
