@@ -2,10 +2,6 @@
 
 Guards are one bit for all lanes, and a mask: the text of an ``<n x i1>``, a constant ``<i1 true, ...>`` or a name. Guards that
 are constant at generation time vanish here.
-
-Masked loads are never wider than a register: LLVM 22 splits them wrongly if half of a mask is constant. Masked stores of one
-narrow lane are written as one element: LLVM 22 writes more. No CPU masks loads of bytes or halves, so one function per module
-does.
 """
 
 from __future__ import annotations

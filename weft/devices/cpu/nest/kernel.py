@@ -54,18 +54,16 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         copy_slots, differ = _match_copy(part, layout), ""
         if copy_slots is not None:  # nothing to do if the output aliases the input
             m.took("copy unless in place")
-            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copy_slots)
+            source, target = (entry.argument(slot, "%context") for slot in copy_slots)
             differ = entry.let(f"icmp ne ptr {source}, {target}", "c")
         with entry.when(differ) if differ else nullcontext():
             run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
-            if plan.kind == "full":
-                emit_merge(m, isa, layout, part, f"{name}.merge")
-            else:
-                emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
+            merge = emit_merge if plan.kind == "full" else emit_blocks_merge
+            merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
-            return_if_fault(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
+            return_if_fault(entry, entry.argument(record_slot(kernel), "%context"))
     entry.do("ret void")
     if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
         merge_similar_functions(m, r"\d+")
@@ -288,7 +286,7 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
             keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)
 
 
-def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, name: str) -> None:
+def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:
     """Emit the pairwise join of block results into the total."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)

@@ -63,21 +63,18 @@ class Nest:
             if v.op == "load":
                 self.buffer(v.attr)
             elif v.op == "scalar" and v.attr not in self.base.scalars:
-                self.base.scalars[v.attr] = load_scalar(f, v.dtype, self._argument(layout.first_scalar + v.attr))
+                self.base.scalars[v.attr] = load_scalar(f, v.dtype, f.offset("%context", 8 * (layout.first_scalar + v.attr)))
             elif v.op == "check" and not self.base.record:
-                self.base.record = self.f.load("ptr", self._argument(layout.scratch_slot + 1), 8)
+                self.base.record = f.argument(layout.scratch_slot + 1, "%context")
         for stage in part.stages:
             for s in stage.stores:
                 self.buffer(s.access)
 
     # arguments
 
-    def _argument(self, slot: int) -> str:
-        return self.f.offset("%context", 8 * slot)
-
     def scratch(self, offset: int) -> str:
         if self._scratch is None:
-            self._scratch = self.f.load("ptr", self._argument(self.layout.scratch_slot), 8)
+            self._scratch = self.f.argument(self.layout.scratch_slot, "%context")
         return self.f.offset(self._scratch, offset)
 
     def buffer(self, access: Access) -> None:
@@ -85,10 +82,7 @@ class Nest:
         if key in self.base.pointers:
             return
         slot = self.layout.slots.get(key)
-        if slot is not None:
-            self.base.pointers[key] = self.f.load("ptr", self._argument(slot), 8)
-        else:
-            self.base.pointers[key] = self.scratch(self.layout.offsets[key])
+        self.base.pointers[key] = self.scratch(self.layout.offsets[key]) if slot is None else self.f.argument(slot, "%context")
 
     # loops
 

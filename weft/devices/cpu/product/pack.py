@@ -15,9 +15,8 @@ from weft.kernel.product import Operand
 
 def operand_pointer(f: Function, operand: Operand, outer: list[str]) -> str:
     """Return the address of a product's operand at the indices ``outer``."""
-    pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
-    at = f.dot(operand.const, zip(outer, operand.outer, strict=True))
-    return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
+    pointer = f.argument(operand.buffer.id)
+    return f.offset(pointer, f.mul(f.dot(operand.const, zip(outer, operand.outer, strict=True)), operand.buffer.dtype.bytes))
 
 
 class Packer:
