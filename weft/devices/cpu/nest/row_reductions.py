@@ -47,9 +47,8 @@ class LaneAccumulators(Accumulators):
                     state = reduce.merge(o, r, old, [reduce.lift(o, r, n.value(r.value, env)), at])
                 else:
                     state = update(n, r, env, old, 0)
-                if env.mask is not None:
-                    state = [o.select(env.mask, t, s, x) for t, s, x in zip(reduce.state_types(r), state, old, strict=True)]
-                self.put(r, u, state)
+                for t, cell, s, x in zip(reduce.state_types(r), self.cells[r.id, u], state, old, strict=True):
+                    n.f.store(wide(t, self.lanes), s if env.mask is None else o.select(env.mask, t, s, x), cell)
         if self.hook:
             self.hook(envs, False)
 
