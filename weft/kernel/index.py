@@ -91,7 +91,8 @@ def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> t
 
 def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, Affine] | None:
     """Return ``flat`` as (quotient, remainder) by ``size``, with 0 <= remainder < size, or None if one is not Affine."""
-    quotient, gathered = (tuple([(x, c // size) for x, c in pairs if c % size == 0]) for pairs in (flat.terms, flat.gather))
+    quotient = tuple([(axis, c // size) for axis, c in flat.terms if c % size == 0])
+    gathered = tuple([(value, c // size) for value, c in flat.gather if c % size == 0])
     rest = tuple([(axis, c) for axis, c in flat.terms if c % size and extents[axis] != 1])
     remainder = Affine(0, rest, tuple([(value, c) for value, c in flat.gather if c % size]))
     low, high = bounds(remainder, extents)

@@ -90,8 +90,9 @@ def _cut_phases(kernel: Kernel) -> list[_Cut]:
                 raise ValueError("a chain of products cannot be cut into loops: its intermediate matrix would be stored")
             early: list[_Cut] = []
             stay: dict[tuple[Axis, ...], list[Reduction]] = {}  # by the order of their axes: each order needs its own loop
-            for r in stage.reductions if isinstance(stage, Stage) else ():
-                free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
+            loop = stage if isinstance(stage, Stage) else Stage(())
+            for r in loop.reductions:
+                free = tuple(a for a in (*phase.axes, *loop.axes) if a not in r.axes)
                 if set(free) == set(phase.axes):
                     stay.setdefault(r.axes, []).append(r)
                 elif r.carried or set(phase.axes) - set(free):
@@ -104,11 +105,10 @@ def _cut_phases(kernel: Kernel) -> list[_Cut]:
                 out.append((phase.axes, tuple(pending)))
                 pending = []
             out += early
-            if isinstance(stage, Stage):
-                last = stay.pop(stage.axes, [])  # stores come after all reductions, since they may overwrite operands of these
-                pending += [Stage(axes, tuple(group)) for axes, group in stay.items()]
-                if last or stage.stores:
-                    pending.append(Stage(stage.axes, tuple(last), stage.stores))
+            last = stay.pop(loop.axes, [])  # stores come after all reductions, since they may overwrite operands of these
+            pending += [Stage(axes, tuple(group)) for axes, group in stay.items()]
+            if last or loop.stores:
+                pending.append(Stage(loop.axes, tuple(last), loop.stores))
         out += [*_separate(phase.axes, pending), *late]
     return out
 

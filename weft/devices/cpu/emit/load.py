@@ -278,7 +278,8 @@ def _load_every_second(
         memo[both] = tuple(
             _load_first(e, f.offset(start, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
         )
-    return f.shuffle(wide(type_, lanes), *memo[both], range(affine.const - first, 2 * lanes, 2))
+    a, b = memo[both]
+    return f.shuffle(wide(type_, lanes), a, b, range(affine.const - first, 2 * lanes, 2))
 
 
 def load_transposed(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:

@@ -145,6 +145,6 @@ class Packer:
 
         if quad == 2:
             return [shuffle(wide[0], wide[1], [0, 2]), shuffle(wide[0], wide[1], [1, 3])]
-        a, b = ([shuffle(*wide[k : k + 2], order) for order in ([0, 4, 1, 5], [2, 6, 3, 7])] for k in (0, 2))
+        a, b = ([shuffle(wide[k], wide[k + 1], order) for order in ([0, 4, 1, 5], [2, 6, 3, 7])] for k in (0, 2))
         return [shuffle(a[h], b[h], pattern) for h in (0, 1) for pattern in ([0, 1, 4, 5], [2, 3, 6, 7])]
 
