@@ -32,7 +32,8 @@ class Function:
 
     def let(self, text: str, hint: str = "v") -> str:
         """Append ``%new = text`` and return the new name."""
-        out = self.name(hint)
+        self._next += 1
+        out = f"%{hint}{self._next}"
         self.lines.append(f"  {out} = {text}")
         return out
 
