@@ -17,8 +17,8 @@ import numpy as np
 from tests import oracle
 from tests.cpu.harness import compile_ir, isas
 from weft.devices import get_device
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.dtypes.formats import BOOL, FROM_NUMPY, Format

@@ -13,7 +13,7 @@ import pytest
 from handmade import F32, device, executable, scale_ir, scale_kernel, scale_twice
 
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, FreeSpans
 from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function

@@ -93,7 +93,7 @@ class CPUDynamicKernels:
     def _compile(self, key: Any, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
         """Compile the function that ``what`` identifies and keep it as ``key``."""
         def generate() -> Any:
-            from weft.devices.cpu.emit.generated import Generated
+            from weft.devices.cpu.emit.text import Generated
 
             return Generated(symbol, text(), 0, 0)
 
