@@ -72,9 +72,6 @@ class Dropout(Module):
     def forward(self, x: Any) -> Array:
         return dropout(x, self.p, self.training)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 class Dropout2d(Dropout):
     """Dropout of whole channels of images (N, C, H, W), whose neighbouring pixels are too similar to be dropped one by one.

@@ -107,8 +107,3 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Array:
         return embedding(input, self.weight, self.padding_idx)
-
-    def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        text = text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"
-        return text + ", sparse=True" if self.sparse else text

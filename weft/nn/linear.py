@@ -143,9 +143,6 @@ class Linear(Module):
         assert self.weight is not None
         return linear(x, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
-
 
 class Bilinear(Module):
     """Apply :func:`weft.nn.bilinear`; weight and bias start uniform in +-1/sqrt(in1_features), as in PyTorch.
@@ -187,9 +184,6 @@ class Bilinear(Module):
             self._make(self.in1_features or input1.shape[-1], self.in2_features or input2.shape[-1])
         assert self.weight is not None
         return bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"{self.in1_features}, {self.in2_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
 
 
 complete_docs(linear, bilinear)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Self
 
@@ -142,8 +143,22 @@ class Module(ModuleTree):
         return head + ("\n" + "\n".join(children) + "\n)" if children else ")")
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses of ``repr``."""
-        return ""
+        """Return the text between the parentheses of ``repr``: the constructor's arguments, except options at their default."""
+        required, options, stored, is_required = [], [], vars(self), True
+        for name, p in inspect.signature(type(self)).parameters.items():
+            value = stored.get(f"has_{name}", stored.get(name, p.default))
+            if isinstance(p.default, bool) and not isinstance(value, bool):
+                value = value is not None  # an Array or None, as the option said
+            is_required = is_required and p.default in (p.empty, None)
+            if p.kind is not p.POSITIONAL_OR_KEYWORD or not isinstance(value, bool | int | float | str | tuple | None):
+                continue
+            if is_required:
+                required.append(repr(value))
+            elif value != p.default and set(value if isinstance(value, tuple) else ()) != {p.default}:
+                options.append(f"{name}={value!r}")
+        while required and required[-1] == "None":
+            required.pop()
+        return ", ".join([*required, *options])
 
 
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:

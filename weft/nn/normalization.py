@@ -7,11 +7,12 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation.fill import asarray
+from weft.functions.creation.fill import asarray, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
-from weft.nn.size_arguments import extents, whole
+from weft.nn.module import Module
+from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
 from weft.process.docstrings import complete_docs
 
 
@@ -247,3 +248,327 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
 
 complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_norm)
 complete_docs(layer_norm, rms_norm)
+
+
+# ---- layers
+
+
+class BatchNorm2d(Module):
+    """Apply :func:`weft.nn.batch_norm` to images (N, C, H, W), with weights and running statistics.
+
+    Ioffe, Szegedy: Batch normalization. 2015.
+
+    In training (``train()``) the layer uses the batch's statistics and updates the running ones; in evaluation (``eval()``)
+    it uses the running ones. They are buffers: saved with the weights, not trained.
+
+    Parameters
+    ----------
+    num_features : int, or None (the default) to infer it from the first batch
+    eps : float, added to the variance
+    momentum : float, the share of the new statistics; None for the mean over all batches so far
+    affine : bool, whether there are a weight and a bias
+    track_running_stats : bool; if False, the batch's statistics are always used
+
+    Raises
+    ------
+    ShapeError, ValueError
+        A size is not positive, or ``x`` does not fit; ``momentum`` is outside [0, 1].
+    TraceError
+        The first batch is inside jit or grad, and ``num_features`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.BatchNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    buffers = ("running_mean", "running_var", "num_batches_tracked")
+    ranks: tuple[int, ...] = (4,)
+
+    def __init__(
+        self, num_features: int | None = None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        if momentum is not None and not 0.0 <= momentum <= 1.0:
+            raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
+        self.num_features: int | None = None
+        self.eps, self.momentum = eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        self.running_mean: Array | None = None
+        self.running_var: Array | None = None
+        self.num_batches_tracked: Array | None = None  # used if ``momentum`` is None
+        if num_features is not None:
+            self._make(num_features)
+
+    def _make(self, width: int) -> None:
+        (count,) = extents(type(self).__name__, num_features=width)
+        self.num_features = count
+        if self.affine:
+            self.weight, self.bias = ones((count,)), zeros((count,))
+        if self.track_running_stats:
+            self.running_mean, self.running_var = zeros((count,)), ones((count,))
+            self.num_batches_tracked = zeros((), dtype="int64") if self.momentum is None else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if x.ndim not in self.ranks:
+            expected = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks)
+            raise ShapeError(f"{type(self).__name__}: x must be {expected}, not {x.shape}")
+        if self.num_features is None:
+            check_can_infer(self, "num_features")
+            self._make(x.shape[1])
+        count = self.num_batches_tracked
+        new_count = count + 1 if count is not None and self.training else count
+        out = batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(new_count), self.eps
+        )
+        if count is not None and new_count is not count:
+            count[...] = new_count  # after the statistics: a batch that fails is not counted
+        return out
+
+    def _share(self, count: Array | None) -> float | Array:
+        """Return the share of batch number ``count`` in the running statistics."""
+        if count is None:
+            return 0.0 if self.momentum is None else self.momentum
+        return 1.0 / count.astype("float32")
+
+
+class BatchNorm1d(BatchNorm2d):
+    """Variant of :class:`BatchNorm2d` for (N, C) or (N, C, L).
+
+    Examples
+    --------
+    >>> wf.nn.BatchNorm1d(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm3d(BatchNorm2d):
+    """Variant of :class:`BatchNorm2d` for (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> wf.nn.BatchNorm3d(None)(wf.ones((1, 2, 2, 2, 2))).shape
+    (1, 2, 2, 2, 2)
+    """
+
+    ranks = (5,)
+
+
+class LayerNorm(Module):
+    """Apply :func:`weft.nn.layer_norm` with a weight and a bias.
+
+    Ba et al.: Layer normalization. 2016.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple, the last dimensions
+    eps : float, added to the variance
+    elementwise_affine, bias : bool, whether there are a weight and a bias
+
+    Raises
+    ------
+    ShapeError
+        A size is not positive, or ``x`` does not end in ``normalized_shape``.
+
+    Examples
+    --------
+    >>> wf.nn.LayerNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+        self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
+
+    def forward(self, x: Any) -> Array:
+        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """Apply :func:`weft.nn.rms_norm` with a weight.
+
+    Zhang, Sennrich: Root mean square layer normalization. 2019.
+
+    Parameters
+    ----------
+    eps : float, added to the mean square; 1e-6 for all dtypes, PyTorch's default is that of the dtype, 1.2e-7 for float32
+    elementwise_affine : bool, whether there is a weight
+
+    Examples
+    --------
+    >>> wf.nn.RMSNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+
+    def forward(self, x: Any) -> Array:
+        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+
+class GroupNorm(Module):
+    """Apply :func:`weft.nn.group_norm` with a weight and a bias.
+
+    Wu, He: Group normalization. 2018.
+
+    Parameters
+    ----------
+    num_groups : int, a divisor of ``num_channels``
+    num_channels : int, or None (the default) to infer it from the first batch
+
+    Raises
+    ------
+    ShapeError
+        ``num_groups`` does not divide ``num_channels``, or ``x`` has other channels.
+    TraceError
+        The first batch is inside jit or grad, and ``num_channels`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.GroupNorm(2, 4)(wf.ones((2, 4, 5))).shape
+    (2, 4, 5)
+    """
+
+    def __init__(self, num_groups: int, num_channels: int | None = None, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        (self.num_groups,) = extents("GroupNorm", num_groups=num_groups)
+        self.num_channels: int | None = None
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if num_channels is not None:
+            self._make(num_channels)
+
+    def _make(self, width: int) -> None:
+        (channels,) = extents("GroupNorm", num_channels=width)
+        if channels % self.num_groups:
+            raise ShapeError(f"GroupNorm: num_groups={self.num_groups} must divide num_channels={channels}")
+        self.num_channels = channels
+        self.weight = ones((channels,)) if self.affine else None
+        self.bias = zeros((channels,)) if self.affine else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if self.num_channels is None and x.ndim > 1:
+            check_can_infer(self, "num_channels")
+            self._make(x.shape[1])
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            width = "" if self.num_channels is None else f" with C = {self.num_channels}"
+            raise ShapeError(f"GroupNorm: x must be (N, C, ...){width}, not {x.shape}")
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class InstanceNorm2d(Module):
+    """Apply :func:`weft.nn.instance_norm` to images (N, C, H, W).
+
+    Ulyanov et al.: Instance normalization. 2016.
+
+    Raises
+    ------
+    ShapeError
+        ``num_features`` is not positive, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``num_features`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.InstanceNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    spatial = 2
+
+    def __init__(self, num_features: int | None = None, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__()
+        self.num_features: int | None = None
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if num_features is not None:
+            self._make(num_features)
+
+    def _make(self, width: int) -> None:
+        (count,) = extents(type(self).__name__, num_features=width)
+        self.num_features = count
+        self.weight = ones((count,)) if self.affine else None
+        self.bias = zeros((count,)) if self.affine else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if self.num_features is None and x.ndim == self.spatial + 2:
+            check_can_infer(self, "num_features")
+            self._make(x.shape[1])
+        if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
+            width = "" if self.num_features is None else f" with C = {self.num_features}"
+            raise ShapeError(f"{type(self).__name__}: x must be {IMAGE_LAYOUTS[self.spatial] + width}, not {x.shape}")
+        return instance_norm(x, self.weight, self.bias, self.eps)
+
+
+class InstanceNorm1d(InstanceNorm2d):
+    """Variant of :class:`InstanceNorm2d` for (N, C, L).
+
+    Examples
+    --------
+    >>> wf.nn.InstanceNorm1d(3)(wf.ones((2, 3, 4))).shape
+    (2, 3, 4)
+    """
+
+    spatial = 1
+
+
+class InstanceNorm3d(InstanceNorm2d):
+    """Variant of :class:`InstanceNorm2d` for (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> wf.nn.InstanceNorm3d(3)(wf.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
+    """
+
+    spatial = 3
+
+
+class LocalResponseNorm(Module):
+    """Apply :func:`weft.nn.local_response_norm`.
+
+    Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
+
+    Examples
+    --------
+    >>> wf.nn.LocalResponseNorm(5)(wf.ones((1, 8, 4, 4))).shape
+    (1, 8, 4, 4)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        (self.size,) = extents("LocalResponseNorm", size=size)
+        self.alpha, self.beta, self.k = alpha, beta, k
+
+    def forward(self, x: Any) -> Array:
+        return local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+
+
+def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    return tuple(extents(layer, normalized_shape=n)[0] for n in sizes)
+
+
+complete_docs(BatchNorm2d, BatchNorm1d, BatchNorm3d, GroupNorm, InstanceNorm2d)
+complete_docs(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d)
+complete_docs(LayerNorm, RMSNorm)
+complete_docs(local_response_norm, LocalResponseNorm)

@@ -6,86 +6,14 @@ import functools
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from weft.placement.device_figures import Machine, machine
 from weft.tools import profile_report as report
-from weft.tools.profile_figures import Figures
-from weft.tools.profile_reasons import Reason, find_culprit, find_reason, overhead_reason
+from weft.tools.profile_output import Profile
 from weft.tools.profile_session import Run, Session, called, check_call, in_notebook, measured, name_of, restore_arrays, works
-from weft.tools.profile_text import head, text
 
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
-
-
-@dataclass(frozen=True, repr=False)
-class Profile(Figures):
-    """The result of :func:`profile`, to be printed, displayed in a notebook, or saved by :meth:`save`. All times are seconds of
-    one call.
-
-    Attributes
-    ----------
-    name : name of the function
-    calls : number of measured calls; all times are minima over the calls, since other programs can only add time
-    measured : the shortest whole call
-    seconds : duration of a call as the sum of the minima of its parts; on a busy machine less than ``measured``
-    inside : the sum of the kernels' times
-    outside : the rest
-    phases : seconds of "forward", "backward" and "update"
-    layers, lines : one Row each, the slowest first
-    kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
-    culprit : the place to optimise first
-    machine : the measured limits of this machine
-    """
-
-    def __str__(self) -> str:
-        return text(self)
-
-    def __repr__(self) -> str:
-        return f"Profile({head(self)})"
-
-    def _repr_html_(self) -> str:
-        from weft.tools.profile_export import fragment
-
-        return fragment(self)
-
-    def chrome_trace(self) -> dict[str, Any]:
-        """Return one call as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, as a dict for ``json.dump``."""
-        from weft.tools.profile_export import chrome_trace
-
-        return chrome_trace(self)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the profile to a file, in the format of its extension.
-
-        Parameters
-        ----------
-        path : ``.html`` a page that needs no network, ``.png`` a picture (matplotlib, ``pip install weft[plot]``), ``.json`` a
-            trace of one call for Perfetto and chrome://tracing, ``.txt`` the printed text
-
-        Raises
-        ------
-        ValueError
-            The file has another extension.
-        """
-        from weft.tools.profile_export import page, picture, trace_text
-
-        path = Path(path)
-        check_ending(path)
-        writers: dict[str, Callable[[Profile], str | bytes]] = {
-            ".html": page, ".png": picture, ".json": trace_text, ".txt": lambda p: text(p) + "\n",
-        }
-        content = writers[path.suffix](self)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def check_ending(path: str | os.PathLike) -> None:
-    """Raise ValueError if :meth:`Profile.save` does not support the extension of the file name."""
-    end = Path(path).suffix
-    if end not in (".html", ".png", ".json", ".txt"):
-        raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
 def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = True, **kwargs: Any) -> Profile:
@@ -148,7 +76,7 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     node_counter, writes = report.node_counts(runs[best])
     kernels, reasons = [], {}
     for step in steps:
-        reason = find_reason(step, limits, writes)
+        reason = report.find_reason(step, limits, writes)
         kernel = _kernel(step, limits, reason, find_place)
         kernels.append(kernel)
         reasons[id(kernel)] = reason
@@ -156,9 +84,10 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in report.PHASES}
     programs = statistics.median(map(len, runs))
     unjitted_runs = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
-    reason, line = overhead_reason(whole, inside, programs, unjitted_runs, session.traced / len(runs), node_counter, writes)
+    traced = session.traced / len(runs)
+    reason, line = report.overhead_reason(whole, inside, programs, unjitted_runs, traced, node_counter, writes)
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
-    culprit = find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
+    culprit = report.find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
     layers, lines = (report.rows(kernels, key) for key in (report.layer_key, report.line_key))
     return Profile(
         name, len(wholes), quickest, whole, inside, phases, layers, lines, tuple(kernels), culprit, limits,
@@ -166,7 +95,7 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     )
 
 
-def _kernel(step: report.StepTime, limits: Machine, reason: Reason, place: report.Places) -> report.KernelTime:
+def _kernel(step: report.StepTime, limits: Machine, reason: report.Reason, place: report.Places) -> report.KernelTime:
     work, runs = step.work, step.runs
     arithmetic, memory = work.floor(limits)
     parts = [report.Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]

@@ -1,4 +1,4 @@
-"""Export a profile as HTML, as a picture, or as a trace for Perfetto and chrome://tracing."""
+"""The result of a profile, and its forms: text for terminals, HTML, a picture, and a trace for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,205 @@ import io
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from weft.errors import seconds
-from weft.tools.profile_figures import Figures
-from weft.tools.profile_report import places
-from weft.tools.profile_text import foot, head, kernel_table, layer_table, line_table, unit_of
-from weft.tools.profile_words import UNKNOWN, amount, percent, short
+from weft.errors import amount, seconds
+from weft.placement.device_figures import Machine
+from weft.tools.profile_report import OUTSIDE, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
+
+
+@dataclass(frozen=True, repr=False)
+class Profile:
+    """The result of :func:`profile`, to be printed, displayed in a notebook, or saved by :meth:`save`. All times are seconds of
+    one call.
+
+    Attributes
+    ----------
+    name : name of the function
+    calls : number of measured calls; all times are minima over the calls, since other programs can only add time
+    measured : the shortest whole call
+    seconds : duration of a call as the sum of the minima of its parts; on a busy machine less than ``measured``
+    inside : the sum of the kernels' times
+    outside : the rest
+    phases : seconds of "forward", "backward" and "update"
+    layers, lines : one Row each, the slowest first
+    kernels : one KernelTime each, the worst first, by the time above the minimum on this machine
+    culprit : the place to optimise first
+    machine : the measured limits of this machine
+    """
+
+    name: str
+    calls: int
+    measured: float
+    seconds: float
+    inside: float
+    phases: dict[str, float]
+    layers: tuple[Row, ...]
+    lines: tuple[Row, ...]
+    kernels: tuple[KernelTime, ...]
+    culprit: Culprit
+    machine: Machine
+    events: tuple[Event, ...] = field(repr=False)
+
+    @property
+    def outside(self) -> float:
+        """Seconds of a call outside kernels: Python, and the calls of programs."""
+        return max(0.0, self.seconds - self.inside)
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"Profile({head(self)})"
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """Return one call as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing, as a dict for ``json.dump``."""
+        return chrome_trace(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the profile to a file, in the format of its extension.
+
+        Parameters
+        ----------
+        path : ``.html`` a page that needs no network, ``.png`` a picture (matplotlib, ``pip install weft[plot]``), ``.json`` a
+            trace of one call for Perfetto and chrome://tracing, ``.txt`` the printed text
+
+        Raises
+        ------
+        ValueError
+            The file has another extension.
+        """
+        path = Path(path)
+        check_ending(path)
+        writers: dict[str, Callable[[Profile], str | bytes]] = {
+            ".html": page, ".png": picture, ".json": lambda p: json.dumps(chrome_trace(p)),
+            ".txt": lambda p: text(p) + "\n",
+        }
+        content = writers[path.suffix](self)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def check_ending(path: str | os.PathLike) -> None:
+    """Raise ValueError if :meth:`Profile.save` does not support the extension of the file name."""
+    end = Path(path).suffix
+    if end not in (".html", ".png", ".json", ".txt"):
+        raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
+
+
+# ---- text
+
+Rows = list[tuple[str, ...]]
+MOST = 12  # rows of a table
+WIDEST = 150
+
+
+def layer_table(profile: Profile) -> list[tuple[str, ...]]:
+    """Return the table of layers and their times. The last rows are the time outside kernels and the sum."""
+    out: Rows = [("layer", "kind", "forward", "backward", "update", unit_of(profile)[0], "share")]
+    for row in profile.layers:
+        out.append((row.name, row.detail, *_times(profile, row)))
+    out.append(("(calls and Python)", "", "", "", "", _in(profile, profile.outside), percent(profile.outside / profile.seconds)))
+    phases = (_in(profile, profile.phases[p]) for p in ("forward", "backward", "update"))
+    out.append(("sum", "", *phases, _in(profile, profile.seconds), percent(1.0)))
+    return out
+
+
+def line_table(profile: Profile) -> list[tuple[str, ...]]:
+    out: Rows = [("line", "forward", "backward", "update", unit_of(profile)[0], "share", "source")]
+    for row in profile.lines:
+        out.append((short(row.name), *_times(profile, row), row.detail))
+    return out
+
+
+def _times(profile: Profile, row: Row) -> list[str]:
+    times = [_in(profile, x, row.estimated) for x in (row.forward, row.backward, row.update, row.seconds)]
+    return [*times, percent(row.seconds / profile.seconds, row.estimated)]
+
+
+def kernel_table(profile: Profile) -> list[tuple[str, ...]]:
+    """Return the table of kernels, those with the most time above the floor first."""
+    out: Rows = [("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")]
+    for k in profile.kernels:
+        out.append((
+            k.name, f"{k.runs:g}", _in(profile, k.seconds), percent(k.seconds / profile.seconds),
+            f"{k.flops_per_second / 1e9:.1f}", f"{k.bytes_per_second / 1e9:.1f}", f"{100 * k.of_floor:.0f} %", k.reason,
+            places(k.parts),
+        ))
+    return out
+
+
+def text(profile: Profile) -> str:
+    """Return the profile as text."""
+    out = [head(profile), "", profile.culprit.sentence, ""]
+    for rows, left, last in ((layer_table(profile), 2, 2), (line_table(profile), 1, 0), (kernel_table(profile), 1, 0)):
+        if len(rows) > 1 and {r[0] for r in rows[1:]} != {UNKNOWN}:
+            out += [*_text_table(rows, left, last), ""]
+    out.append(foot(profile))
+    return "\n".join(out)
+
+
+def head(profile: Profile) -> str:
+    m, count = profile.machine, len(profile.kernels)
+    busy = f", as a whole {seconds(profile.measured)}: the machine is busy" if profile.measured > 1.2 * profile.seconds else ""
+    return (
+        f"{profile.name}: {seconds(profile.seconds)} a call (the least of {profile.calls}{busy}), "
+        f"{seconds(profile.inside)} of it in {count} kernel{'' if count == 1 else 's'}, "
+        f"{m.threads} thread{'' if m.threads == 1 else 's'}"
+    )
+
+
+def foot(profile: Profile) -> str:
+    m = profile.machine
+    return (
+        "~ a share of a fused kernel, estimated from its arithmetic and memory traffic\n"
+        f"of floor: 100 % is as fast as this machine goes: {amount(m.flops)}FLOP/s in float32, "
+        f"{amount(m.bandwidth[0][1])}B/s in cache, {amount(m.memory)}B/s in memory, as measured"
+    )
+
+
+def unit_of(profile: Profile) -> tuple[str, float]:
+    """Return the unit of time in a profile's tables, as text and in seconds."""
+    return ("ms", 1e-3) if profile.seconds >= 1e-3 else ("us", 1e-6)
+
+
+def _in(profile: Profile, s: float, estimated: bool = False) -> str:
+    value = s / unit_of(profile)[1]
+    if not value:
+        return ""
+    digits = 0 if value >= 999.5 else 1 if value >= 99.95 else 2
+    return "<0.01" if value < 0.005 else f"{'~' if estimated else ''}{value:.{digits}f}"
+
+
+def _text_table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
+    """Return the lines of a table. Align the first ``left`` columns and text to the left, numbers to the right. Of a long table
+    omit rows before the ``last`` ones."""
+    visible, n_hidden = rows, len(rows) - MOST - 1 - last
+    if n_hidden > 1:
+        visible = [*rows[: MOST + 1], *rows[len(rows) - last:]]
+    text_columns = {"reason", "where", "source", "kind"}
+    width = [max(len(r[c]) for r in visible) for c in range(len(rows[0]))]
+    out = []
+    for k, row in enumerate(visible):
+        if n_hidden > 1 and k == len(visible) - last:
+            out.append(f"  ... and {n_hidden} more")
+        cells = [
+            cell.ljust(width[c]) if c < left or rows[0][c] in text_columns else cell.rjust(width[c]) for c, cell in enumerate(row)
+        ]
+        out.append(("  " + "  ".join(cells)).rstrip()[:WIDEST])
+    if n_hidden > 1 and not last:
+        out.append(f"  ... and {n_hidden} more")
+    return out
+
+
+# ---- HTML, picture and trace
+
 
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
 _STYLE = """
@@ -34,7 +224,7 @@ _STYLE = """
 _TEXT = {"layer", "kind", "line", "kernel", "reason", "where"}
 
 
-def page(profile: Figures) -> str:
+def page(profile: Profile) -> str:
     """Return the profile as a complete HTML page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
@@ -44,21 +234,21 @@ def page(profile: Figures) -> str:
     )
 
 
-def fragment(profile: Figures) -> str:
+def fragment(profile: Profile) -> str:
     """Return the profile as an HTML fragment, for notebooks and :func:`page`."""
     key = "".join(f'<span style="background:{c}"></span>{n}' for n, c in COLOURS.items())
     return (
         f'<style>{_STYLE}</style><div class="weft-profile"><div class="name">{escape(head(profile))}</div>'
         f'<div class="culprit">{escape(profile.culprit.sentence)}</div>{_bar(profile)}<div class="key quiet">{key}</div>'
-        f"<div class='title'>Layers</div>{_table(layer_table(profile))}"
-        f"<div class='title'>Lines</div>{_table(line_table(profile))}"
-        f"<div class='title'>Kernels, worst first</div>{_table(kernel_table(profile))}"
+        f"<div class='title'>Layers</div>{_html_table(layer_table(profile))}"
+        f"<div class='title'>Lines</div>{_html_table(line_table(profile))}"
+        f"<div class='title'>Kernels, worst first</div>{_html_table(kernel_table(profile))}"
         f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}"
         f'<p class="quiet">{escape(foot(profile))}</p></div>'
     )
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
+def _html_table(rows: Sequence[tuple[str, ...]]) -> str:
     heads = rows[0]
 
     def cells(row: tuple[str, ...], tag: str) -> str:
@@ -72,7 +262,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return f'<div class="wide"><table><thead>{cells(heads, "th")}</thead><tbody>{body}</tbody></table></div>'
 
 
-def _bar(profile: Figures) -> str:
+def _bar(profile: Profile) -> str:
     """Return the phases as one horizontal bar (SVG)."""
     x, out = 0.0, []
     for name, value in (*profile.phases.items(), ("outside", profile.outside)):
@@ -89,7 +279,7 @@ def _bar(profile: Figures) -> str:
     return f'<svg viewBox="0 0 1000 26" width="100%" role="img">{"".join(out)}</svg>'
 
 
-def _roofline(profile: Figures) -> str:
+def _roofline(profile: Profile) -> str:
     """Return the roofline plot (SVG): attained FLOP/s over FLOP per byte; the area of a circle is the time of its kernel."""
     m = profile.machine
     dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
@@ -140,7 +330,7 @@ def _roofline(profile: Figures) -> str:
 _MOST = 14  # rows in the picture
 
 
-def picture(profile: Figures) -> bytes:
+def picture(profile: Profile) -> bytes:
     """Return the profile as the bytes of a PNG file.
 
     Raises
@@ -154,7 +344,7 @@ def picture(profile: Figures) -> bytes:
         raise ImportError("Profile.save: a .png needs matplotlib: pip install weft[plot]") from None
     import textwrap
 
-    layers = [r for r in profile.layers if r.name != "(outside layers)"]
+    layers = [r for r in profile.layers if r.name != OUTSIDE]
     rows = (profile.layers if layers else profile.lines)[:_MOST]
     figure = Figure(figsize=(12, 1.8 + 0.33 * max(8, len(rows))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -176,7 +366,7 @@ def picture(profile: Figures) -> bytes:
     return out.getvalue()
 
 
-def _roofline_figure(axes, profile: Figures) -> None:
+def _roofline_figure(axes, profile: Profile) -> None:
     m = profile.machine
     dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
     at = [k.flops / k.bytes for k in dots]
@@ -194,7 +384,7 @@ def _roofline_figure(axes, profile: Figures) -> None:
 _TRACKS = {1: "kernels (measured)", 2: "layers (~ shares of kernels)", 3: "lines (~ shares of kernels)"}
 
 
-def chrome_trace(profile: Figures) -> dict[str, Any]:
+def chrome_trace(profile: Profile) -> dict[str, Any]:
     """Return the trace of one call: the measured kernels, and below them their layers and lines. Times are microseconds."""
     process = {"pid": os.getpid()}
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": f"weft: {profile.name}"}, **process}]
@@ -217,7 +407,7 @@ def chrome_trace(profile: Figures) -> dict[str, Any]:
         for place, share in e.detail["parts"]:
             args = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source,
                     "estimated": len(e.detail["parts"]) > 1}
-            for number, name in ((2, place.layer or "(outside layers)"), (3, short(place.line) or UNKNOWN)):
+            for number, name in ((2, place.layer or OUTSIDE), (3, short(place.line) or UNKNOWN)):
                 events.append({
                     "ph": "X", "name": f"{name} {place.phase}", "cat": place.phase, "ts": at, "dur": share * length,
                     "tid": number, "args": args, **process,
@@ -225,7 +415,3 @@ def chrome_trace(profile: Figures) -> dict[str, Any]:
             at += share * length
     metadata = {"function": profile.name, "culprit": profile.culprit.sentence}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
-
-
-def trace_text(profile: Figures) -> str:
-    return json.dumps(chrome_trace(profile))
