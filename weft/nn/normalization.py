@@ -253,7 +253,40 @@ complete_docs(layer_norm, rms_norm)
 # ---- layers
 
 
-class BatchNorm2d(Module):
+class _ChannelNorm(Module):
+    """Base class: a weight and a bias for each channel, created by the first batch if the number of channels was left out."""
+
+    width = "num_features"  # the argument that may be left out
+    ranks: tuple[int, ...] = (4,)  # of the arrays that the layer accepts; () for any above 1
+
+    def _start(self, channels: int | None, eps: float, affine: bool) -> None:
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        setattr(self, self.width, None)
+        if channels is not None:
+            self._make(channels)
+
+    def _make(self, channels: int) -> None:
+        (count,) = extents(type(self).__name__, **{self.width: channels})
+        setattr(self, self.width, count)
+        if self.affine:
+            self.weight, self.bias = ones((count,)), zeros((count,))
+
+    def _check(self, x: Array) -> None:
+        """Raise if ``x`` does not fit; create the parameters if their size was left out."""
+        has_rank = x.ndim in self.ranks if self.ranks else x.ndim > 1
+        if has_rank and getattr(self, self.width) is None:
+            check_can_infer(self, self.width)
+            self._make(x.shape[1])
+        channels = getattr(self, self.width)
+        if not has_rank or x.shape[1] != channels:
+            layout = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks) or "(N, C, ...)"
+            count = "" if channels is None else f" with C = {channels}"
+            raise ShapeError(f"{type(self).__name__}: x must be {layout}{count}, not {x.shape}")
+
+
+class BatchNorm2d(_ChannelNorm):
     """Apply :func:`weft.nn.batch_norm` to images (N, C, H, W), with weights and running statistics.
 
     Ioffe, Szegedy: Batch normalization. 2015.
@@ -283,7 +316,6 @@ class BatchNorm2d(Module):
     """
 
     buffers = ("running_mean", "running_var", "num_batches_tracked")
-    ranks: tuple[int, ...] = (4,)
 
     def __init__(
         self, num_features: int | None = None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
@@ -292,48 +324,30 @@ class BatchNorm2d(Module):
         super().__init__()
         if momentum is not None and not 0.0 <= momentum <= 1.0:
             raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
-        self.num_features: int | None = None
-        self.eps, self.momentum = eps, momentum
-        self.affine, self.track_running_stats = affine, track_running_stats
-        self.weight: Array | None = None
-        self.bias: Array | None = None
+        self.momentum, self.track_running_stats = momentum, track_running_stats
         self.running_mean: Array | None = None
         self.running_var: Array | None = None
         self.num_batches_tracked: Array | None = None  # used if ``momentum`` is None
-        if num_features is not None:
-            self._make(num_features)
+        self._start(num_features, eps, affine)
 
-    def _make(self, width: int) -> None:
-        (count,) = extents(type(self).__name__, num_features=width)
-        self.num_features = count
-        if self.affine:
-            self.weight, self.bias = ones((count,)), zeros((count,))
+    def _make(self, channels: int) -> None:
+        super()._make(channels)
         if self.track_running_stats:
-            self.running_mean, self.running_var = zeros((count,)), ones((count,))
+            self.running_mean, self.running_var = zeros((channels,)), ones((channels,))
             self.num_batches_tracked = zeros((), dtype="int64") if self.momentum is None else None
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)
-        if x.ndim not in self.ranks:
-            expected = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks)
-            raise ShapeError(f"{type(self).__name__}: x must be {expected}, not {x.shape}")
-        if self.num_features is None:
-            check_can_infer(self, "num_features")
-            self._make(x.shape[1])
+        self._check(x)
         count = self.num_batches_tracked
         new_count = count + 1 if count is not None and self.training else count
-        out = batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(new_count), self.eps
-        )
+        share: Any = self.momentum or 0.0  # of the batch in the running statistics
+        if new_count is not None:
+            share = 1.0 / new_count.astype("float32")
+        out = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, share, self.eps)
         if count is not None and new_count is not count:
             count[...] = new_count  # after the statistics: a batch that fails is not counted
         return out
-
-    def _share(self, count: Array | None) -> float | Array:
-        """Return the share of batch number ``count`` in the running statistics."""
-        if count is None:
-            return 0.0 if self.momentum is None else self.momentum
-        return 1.0 / count.astype("float32")
 
 
 class BatchNorm1d(BatchNorm2d):
@@ -421,7 +435,7 @@ class RMSNorm(Module):
         return rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
-class GroupNorm(Module):
+class GroupNorm(_ChannelNorm):
     """Apply :func:`weft.nn.group_norm` with a weight and a bias.
 
     Wu, He: Group normalization. 2018.
@@ -444,36 +458,26 @@ class GroupNorm(Module):
     (2, 4, 5)
     """
 
+    width, ranks = "num_channels", ()
+
     def __init__(self, num_groups: int, num_channels: int | None = None, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__()
         (self.num_groups,) = extents("GroupNorm", num_groups=num_groups)
-        self.num_channels: int | None = None
-        self.eps, self.affine = eps, affine
-        self.weight: Array | None = None
-        self.bias: Array | None = None
-        if num_channels is not None:
-            self._make(num_channels)
+        self._start(num_channels, eps, affine)
 
-    def _make(self, width: int) -> None:
-        (channels,) = extents("GroupNorm", num_channels=width)
+    def _make(self, channels: int) -> None:
+        extents("GroupNorm", num_channels=channels)
         if channels % self.num_groups:
             raise ShapeError(f"GroupNorm: num_groups={self.num_groups} must divide num_channels={channels}")
-        self.num_channels = channels
-        self.weight = ones((channels,)) if self.affine else None
-        self.bias = zeros((channels,)) if self.affine else None
+        super()._make(channels)
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)
-        if self.num_channels is None and x.ndim > 1:
-            check_can_infer(self, "num_channels")
-            self._make(x.shape[1])
-        if x.ndim < 2 or x.shape[1] != self.num_channels:
-            width = "" if self.num_channels is None else f" with C = {self.num_channels}"
-            raise ShapeError(f"GroupNorm: x must be (N, C, ...){width}, not {x.shape}")
+        self._check(x)
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class InstanceNorm2d(Module):
+class InstanceNorm2d(_ChannelNorm):
     """Apply :func:`weft.nn.instance_norm` to images (N, C, H, W).
 
     Ulyanov et al.: Instance normalization. 2016.
@@ -491,31 +495,13 @@ class InstanceNorm2d(Module):
     (2, 3, 4, 4)
     """
 
-    spatial = 2
-
     def __init__(self, num_features: int | None = None, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__()
-        self.num_features: int | None = None
-        self.eps, self.affine = eps, affine
-        self.weight: Array | None = None
-        self.bias: Array | None = None
-        if num_features is not None:
-            self._make(num_features)
-
-    def _make(self, width: int) -> None:
-        (count,) = extents(type(self).__name__, num_features=width)
-        self.num_features = count
-        self.weight = ones((count,)) if self.affine else None
-        self.bias = zeros((count,)) if self.affine else None
+        self._start(num_features, eps, affine)
 
     def forward(self, x: Any) -> Array:
         x = asarray(x)
-        if self.num_features is None and x.ndim == self.spatial + 2:
-            check_can_infer(self, "num_features")
-            self._make(x.shape[1])
-        if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
-            width = "" if self.num_features is None else f" with C = {self.num_features}"
-            raise ShapeError(f"{type(self).__name__}: x must be {IMAGE_LAYOUTS[self.spatial] + width}, not {x.shape}")
+        self._check(x)
         return instance_norm(x, self.weight, self.bias, self.eps)
 
 
@@ -528,7 +514,7 @@ class InstanceNorm1d(InstanceNorm2d):
     (2, 3, 4)
     """
 
-    spatial = 1
+    ranks = (3,)
 
 
 class InstanceNorm3d(InstanceNorm2d):
@@ -540,7 +526,7 @@ class InstanceNorm3d(InstanceNorm2d):
     (2, 3, 4, 4, 4)
     """
 
-    spatial = 3
+    ranks = (5,)
 
 
 class LocalResponseNorm(Module):

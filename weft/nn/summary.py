@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.api import as_dtype
-from weft.errors import ShapeError, TraceError
+from weft.errors import ShapeError, TraceError, amount
 from weft.functions.creation.fill import asarray, zeros
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import is_placeholder
@@ -65,7 +65,7 @@ class Summary:
         """Return the texts of the table, the total last."""
         return [
             (r.name, r.type, "not called" if r.output_shape is None else str(r.output_shape), f"{r.parameters:,}",
-             _format_amount(r.flops), _format_amount(r.bytes) + "B")
+             amount(r.flops), amount(r.bytes) + "B")
             for r in (*self.rows, self.total)
         ]
 
@@ -260,10 +260,3 @@ def _program_cost(program: Program) -> tuple[int, int]:
             slots = [program.slots[i] for i in (*step.args, step.out)]
             moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)
     return flops, moved
-
-
-def _format_amount(n: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} "

@@ -21,6 +21,9 @@ class SantaE(Optimizer):
     paper does not define the preconditioner before the first step; here it is that of the first step, so that parameters do
     not jump.
 
+    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
+    optimization, AISTATS 2016, algorithm 1.
+
     Parameters
     ----------
     lr : float, the learning rate (eta)
@@ -36,11 +39,6 @@ class SantaE(Optimizer):
     ------
     ValueError
         ``sigma`` is outside [0, 1), ``eps`` or ``n`` is not positive, or ``burnin`` is negative; else as :class:`Optimizer`.
-
-    References
-    ----------
-    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
-    optimization, AISTATS 2016, algorithm 1.
 
     Examples
     --------
@@ -97,8 +95,6 @@ class SantaE(Optimizer):
 class SantaSSS(SantaE):
     """Santa with the symmetric splitting scheme, which is more accurate than Euler's.
 
-    References
-    ----------
     C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
     optimization, AISTATS 2016, algorithm 2 (supplement).
 

@@ -109,6 +109,8 @@ def exponential(factor: float) -> Schedule:
 def cosine(steps: int, least: float = 0.0) -> Schedule:
     """Fall from 1 to ``least`` in ``steps`` steps along half a cosine, then stay at ``least``.
 
+    I. Loshchilov and F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017 (one period).
+
     Parameters
     ----------
     steps : int, at least 1
@@ -118,10 +120,6 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     ------
     ValueError
         ``steps`` is below 1.
-
-    References
-    ----------
-    I. Loshchilov and F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017 (one period).
 
     Examples
     --------

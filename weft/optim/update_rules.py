@@ -13,11 +13,18 @@ from weft.functions.support.arguments import norm_root
 from weft.optim.optimizer import Optimizer, bias_correction, state_dtype
 from weft.process.docstrings import complete_docs
 
+__all__ = [
+    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",
+    "Nadam", "RMSprop", "RMSpropGraves", "SGD", "SMORMS3",
+]
+
 
 class SGD(Optimizer):
     """Gradient descent ``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, as in PyTorch.
 
     In the first step ``v = g``.
+
+    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
 
     Parameters
     ----------
@@ -32,10 +39,6 @@ class SGD(Optimizer):
     ValueError
         ``momentum`` or ``dampening`` is outside [0, 1); ``nesterov`` without momentum, or with dampening; else as
         :class:`Optimizer`.
-
-    References
-    ----------
-    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
 
     Examples
     --------
@@ -68,6 +71,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Steps scaled by running means of the gradient and of its square.
 
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
+
     Parameters
     ----------
     betas : (float, float), decay of the two means
@@ -77,10 +82,6 @@ class Adam(Optimizer):
     ------
     ValueError
         A beta is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
 
     Examples
     --------
@@ -120,14 +121,12 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: ``p *= 1 - lr * weight_decay`` before the step.
 
+    I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
+
     Parameters
     ----------
     weight_decay : float
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    References
-    ----------
-    I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
 
     Examples
     --------
@@ -149,8 +148,6 @@ class AdamW(Adam):
 class AMSGrad(Adam):
     """Adam whose divisor never shrinks: the largest mean square so far, bias corrected as in PyTorch and Keras.
 
-    References
-    ----------
     S. J. Reddi, S. Kale, S. Kumar, On the convergence of Adam and beyond, ICLR 2018, algorithm 2.
 
     Examples
@@ -172,13 +169,11 @@ class AMSGrad(Adam):
 class AdaMax(Adam):
     """Adam divided by the decaying maximum of the gradient's magnitude instead of the root of the mean square.
 
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 2.
+
     Parameters
     ----------
     eps : float, added to the magnitude of the gradient
-
-    References
-    ----------
-    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 2.
 
     Examples
     --------
@@ -203,13 +198,11 @@ class AdaMax(Adam):
 class Nadam(Adam):
     """Adam with Nesterov's momentum: the step looks ahead along the mean that the next step will use.
 
+    T. Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
+
     Parameters
     ----------
     momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
-
-    References
-    ----------
-    T. Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
 
     Examples
     --------
@@ -246,13 +239,11 @@ class Nadam(Adam):
 class AdaBelief(Adam):
     """Adam divided by the deviation of the gradient from its running mean: steps are large where the gradient is as predicted.
 
+    J. Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, NeurIPS 2020, algorithm 2.
+
     Parameters
     ----------
     eps : float, added to the mean square and to the root (the default of the authors' program)
-
-    References
-    ----------
-    J. Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, NeurIPS 2020, algorithm 2.
 
     Examples
     --------
@@ -276,6 +267,8 @@ class AdaBelief(Adam):
 class AdaGrad(Optimizer):
     """Steps divided by the root of the sum of all squared gradients.
 
+    J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
+
     Parameters
     ----------
     eps : float, added to the root
@@ -285,10 +278,6 @@ class AdaGrad(Optimizer):
     ------
     ValueError
         ``initial_accumulator_value`` is negative; else as :class:`Optimizer`.
-
-    References
-    ----------
-    J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
 
     Examples
     --------
@@ -319,6 +308,8 @@ class AdaGrad(Optimizer):
 class RMSprop(Optimizer):
     """Steps divided by the root of a running mean of the squared gradients.
 
+    T. Tieleman and G. Hinton, Neural networks for machine learning, lecture 6.5, Coursera 2012. Defaults: PyTorch's.
+
     Parameters
     ----------
     rho : float in [0, 1), decay of the mean (0.9 in the lecture)
@@ -329,10 +320,6 @@ class RMSprop(Optimizer):
     ------
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    T. Tieleman and G. Hinton, Neural networks for machine learning, lecture 6.5, Coursera 2012. Defaults: PyTorch's.
 
     Examples
     --------
@@ -376,6 +363,8 @@ def _mean_and_variance(g: Array, mean: Array, variance: Array, rho: float) -> di
 class RMSpropGraves(Optimizer):
     """RMSprop with momentum that divides by the running variance of the gradient instead of its mean square.
 
+    A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
+
     Parameters
     ----------
     rho : float in [0, 1), decay of mean and variance
@@ -385,10 +374,6 @@ class RMSpropGraves(Optimizer):
     ------
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
 
     Examples
     --------
@@ -416,6 +401,8 @@ class RMSpropGraves(Optimizer):
 class AdaDelta(Optimizer):
     """Steps in the unit of the parameter: gradients times the ratio of past steps to past gradients.
 
+    M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
+
     Parameters
     ----------
     lr : float, a factor of the step (1 in the paper)
@@ -426,10 +413,6 @@ class AdaDelta(Optimizer):
     ------
     ValueError
         ``rho`` is outside [0, 1), or ``eps`` is not positive; else as :class:`Optimizer`.
-
-    References
-    ----------
-    M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
 
     Examples
     --------
@@ -459,6 +442,8 @@ class AdaDelta(Optimizer):
 class SMORMS3(Optimizer):
     """RMSprop whose means remember more steps while the gradients agree; the learning rate is only an upper limit.
 
+    S. Funk, RMSprop loses to SMORMS3: beware the epsilon, sifter.org/~simon/journal/20150420.html, 2015.
+
     Parameters
     ----------
     lr : float, the largest learning rate
@@ -468,10 +453,6 @@ class SMORMS3(Optimizer):
     ------
     ValueError
         As :class:`Optimizer`.
-
-    References
-    ----------
-    S. Funk, RMSprop loses to SMORMS3: beware the epsilon, sifter.org/~simon/journal/20150420.html, 2015.
 
     Examples
     --------
@@ -504,6 +485,8 @@ class AdaBound(Adam):
 
     As in the authors' program, bias is corrected, and ``final_lr`` follows the schedule.
 
+    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
+
     Parameters
     ----------
     final_lr : float, the rate to which the bounds converge
@@ -513,10 +496,6 @@ class AdaBound(Adam):
     ------
     ValueError
         ``final_lr`` is not positive, or ``gamma`` is outside (0, 1); else as :class:`Adam`.
-
-    References
-    ----------
-    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
     Examples
     --------
@@ -550,8 +529,6 @@ class AdaBound(Adam):
 class AMSBound(AdaBound):
     """AdaBound with AMSGrad's divisor, the largest mean square so far.
 
-    References
-    ----------
     L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
     Examples
@@ -571,6 +548,9 @@ class Eve(Adam):
 
     ``update`` needs ``loss=``, the value of the loss; ``wf.train.fit`` passes it.
 
+    H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive
+    learning rates, arXiv:1611.01505v3, algorithm 1.
+
     Parameters
     ----------
     betas : (float, float, float), decay of the two means and of the change of the loss
@@ -581,11 +561,6 @@ class Eve(Adam):
     ------
     ValueError
         A beta is outside [0, 1), or ``c`` is not above 1; from ``update``: ``loss=`` is missing; else as :class:`Optimizer`.
-
-    References
-    ----------
-    H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive
-    learning rates, arXiv:1611.01505v3, algorithm 1.
 
     Examples
     --------
@@ -628,15 +603,13 @@ class Eve(Adam):
 class Lion(Adam):
     """Steps of constant size in the direction of the sign of a mean, which is the only state.
 
+    X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
+
     Parameters
     ----------
     lr : float, the learning rate, 3 to 10 times smaller than Adam's
     betas : (float, float), weight of the mean in the step, decay of the mean
     weight_decay : float, decoupled as in :class:`AdamW`; 3 to 10 times AdamW's
-
-    References
-    ----------
-    X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
 
     Examples
     --------
@@ -664,14 +637,12 @@ class Lion(Adam):
 class LAMB(Adam):
     """Adam with each parameter's step rescaled to the norm of the parameter times the learning rate.
 
+    Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020, algorithm 2 (with
+    the identity as scaling function; where a norm is 0 the step is Adam's).
+
     Parameters
     ----------
     weight_decay : float, added to the step before its norm is taken
-
-    References
-    ----------
-    Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020, algorithm 2 (with
-    the identity as scaling function; where a norm is 0 the step is Adam's).
 
     Examples
     --------

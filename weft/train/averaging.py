@@ -24,6 +24,8 @@ class AverageWeights:
     weights. Buffers, such as the running statistics of batch norm, are not averaged. If ``callbacks`` also has a
     :class:`BestWeights`, the later of the two determines the final weights.
 
+    B. T. Polyak, A. B. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim. 30 (1992).
+
     Parameters
     ----------
     decay : in (0, 1); 0.999 is a mean over about the last 1,000 steps
@@ -36,10 +38,6 @@ class AverageWeights:
     ------
     ValueError
         ``decay`` is not between 0 and 1.
-
-    References
-    ----------
-    B. T. Polyak, A. B. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim. 30 (1992).
 
     Examples
     --------

@@ -135,7 +135,8 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
                 field, stored, current = f"{field} {current['class']}: {option}", stored.get(option), current.get(option)
             elif isinstance(stored, dict) and isinstance(current, dict):
                 stored, current = stored.get("class"), current.get("class")
-            raise _mismatch(path, f"{field} is {_shorten(stored)} there, and {current} here")
+            text = str(stored) if len(str(stored)) < 300 else shown(stored)
+            raise _mismatch(path, f"{field} is {text} there, and {current} here")
     for part, arrays in parts.items():
         _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
 
@@ -204,10 +205,6 @@ def _few(names: list[str]) -> str:
     return f"{some} and {len(names) - 3} more" if len(names) > 3 else some or "none"
 
 
-def _shorten(value: Any) -> str:
-    return str(value) if len(str(value)) < 300 else shown(value)
-
-
 def _mismatch(path: Any, why: str) -> DataError:
     return DataError(f"fit: {path} is the checkpoint of another run: {why}. resume=False begins anew and writes over it")
 
@@ -228,35 +225,27 @@ def _is_figure(x: Any) -> bool:
     return x is None or _is_number(x)
 
 
-def _are_figures(x: Any) -> bool:
-    return isinstance(x, dict) and all(map(_is_number, x.values()))
-
-
-def _is_random(x: Any) -> bool:
-    return isinstance(x, list) and len(x) == 2 and all(type(n) is int and 0 <= n < 1 << 64 for n in x)
-
-
-def _are_callbacks(x: Any) -> bool:
-    return isinstance(x, list) and all(
-        isinstance(c, list) and len(c) == 2 and isinstance(c[0], str) and isinstance(c[1], dict) for c in x
-    )
-
-
 def _is_rate(x: Any) -> bool:
     return _is_number(x) and x >= 0
 
 
-def _are_numbers(x: Any) -> bool:
-    return isinstance(x, list) and all(map(_is_number, x))
+def _are_figures(x: Any) -> bool:
+    return isinstance(x, dict) and all(map(_is_number, x.values()))
 
 
 Form = dict[str, type | Callable[[Any], bool]]  # of each field: its class, or a function that returns whether a value is valid
 STATE_FORM: Form = {
-    "version": int, "run": dict, "random": _is_random, "callbacks": _are_callbacks, "epochs": list, "place": dict,
+    "version": int, "run": dict,
+    "random": lambda x: isinstance(x, list) and len(x) == 2 and all(type(n) is int and 0 <= n < 1 << 64 for n in x),
+    "callbacks": lambda x: isinstance(x, list) and all(
+        isinstance(c, list) and len(c) == 2 and isinstance(c[0], str) and isinstance(c[1], dict) for c in x
+    ),
+    "epochs": list, "place": dict,
 }
 PLACE_FORM: Form = {
-    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "totals": _are_numbers,
-    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": dict,
+    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "rows": _is_count,
+    "totals": lambda x: isinstance(x, list) and all(map(_is_number, x)), "seconds": _is_number, "lr": _is_rate,
+    "given_lr": _is_rate, "feed": dict,
 }
 EPOCH_FORM: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,

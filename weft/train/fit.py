@@ -37,26 +37,11 @@ __all__ = ["accuracy", "fit", "predict", "training_step"]
 
 
 def fit(
-    model: Module,
-    x: Any,
-    y: Any = None,
-    *,
-    epochs: int = 10,
-    batch_size: int = 32,
-    loss: Callable[[Array, Array], Array] = cross_entropy,
-    optimizer: Optimizer | None = None,
-    metrics: Any = (),
-    validation: Any = 0.0,
-    callbacks: Sequence[Any] = (),
-    accumulate: int = 1,
-    precision: Any = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    steps_per_epoch: int | None = None,
-    checkpoint: str | os.PathLike | None = None,
-    checkpoint_every: int | str = "epoch",
-    resume: bool | None = None,
-    show: bool = True,
+    model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
+    loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
+    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, precision: Any = None, shuffle: bool = True,
+    seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
+    checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
 ) -> History:
     """Train ``model`` on ``x``, ``y``. Each step is one native call; short steps are run many at a time.
 

@@ -177,18 +177,15 @@ class Run:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        advance, look, rate = self.pace.advance, log.every, None
+        advance, look = self.pace.advance, log.every
         for block in self._blocks(keys, every):
             lr = float(optimizer.lr)
-            if lr != rate:
-                log.span(lr, number, state.batch + 1)
-                rate = lr
             look -= len(block)
             if look <= 0:
                 look = log.every
-                if not log.look(lr, number, state.batch + 1):
+                if not log.look():
                     return self._end_non_finite("weights")
-            log.keys += block
+            log.blocks.append((block, lr, number, state.batch + 1))
             results = advance(block, lr)
             state.step += len(block)
             for rows, values in results:
