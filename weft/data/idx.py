@@ -5,6 +5,7 @@ Unpacking stops at the size that the extents state, and a size that the file can
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import math
@@ -20,7 +21,6 @@ from weft.process import files
 PACKED = b"\x1f\x8b"
 MAX_RATIO = 1032  # largest expansion of a byte by deflate
 MAX_DIMENSIONS = 64
-FIRST_PIECE = 1024  # bytes in the first call of zlib for a member
 
 
 def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
@@ -53,7 +53,7 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
     content = files.read(path, "idx file")
     packed = content.startswith(PACKED)
     try:
-        reader = _Packed(content) if packed else io.BytesIO(content)
+        reader: Any = gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content)
         head = reader.read(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
             raise _idx_error(path, "it does not begin as one")
@@ -69,11 +69,11 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
             raise _idx_error(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
         data = reader.read(size)
         more = reader.read(1)
-    except zlib.error as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _idx_error(path, f"it cannot be unpacked: {error}") from None
     if more:
         raise _idx_error(path, f"it goes on after the {size} bytes of shape {shape}")
-    if len(data) < size or (isinstance(reader, _Packed) and not reader.member.eof):
+    if len(data) < size:
         raise _idx_error(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
     if md5:
         digest = hashlib.md5(head + extents, usedforsecurity=False)
@@ -81,34 +81,6 @@ def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
         if digest.hexdigest() != md5:
             raise DataError(f"{os.fspath(path)} is damaged: md5 of the unpacked bytes is {digest.hexdigest()}, expected {md5}")
     return np.frombuffer(data, np.uint8).reshape(shape)
-
-
-class _Packed:
-    """A sequence of gzip members. The last one is complete, including its checksum, if ``member.eof``.
-
-    Each member is passed to zlib in pieces of doubling size: at the end of a member zlib copies the unused part of the piece,
-    so pieces of full size would make many short members cost time quadratic in the file size.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self.content, self.at = memoryview(content), 0
-        self.member: Any = zlib.decompressobj(31)
-        self.piece = FIRST_PIECE
-
-    def read(self, count: int) -> bytes:
-        """Unpack the next bytes; fewer at the end of the file."""
-        parts, size = [], 0
-        while size < count and self.at < len(self.content):
-            if self.member.eof:
-                if self.content[self.at] == 0 and not bytes(self.content[self.at :]).strip(b"\0"):
-                    break  # zero padding
-                self.member, self.piece = zlib.decompressobj(31), FIRST_PIECE
-            piece = self.content[self.at : self.at + self.piece]
-            parts.append(self.member.decompress(piece, count - size))
-            self.at += len(piece) - len(self.member.unused_data if self.member.eof else self.member.unconsumed_tail)
-            self.piece *= 2
-            size += len(parts[-1])
-        return b"".join(parts)
 
 
 def _idx_error(path: Any, why: str) -> DataError:

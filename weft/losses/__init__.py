@@ -218,10 +218,9 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
         labels = np.where(labels == ignore_index, 0, labels)
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         bad = tuple(int(i) for i in np.argwhere((labels < 0) | (labels >= classes))[0])
-        raise LabelError(
-            f"labels out of range: label {labels[bad]} at position {bad[0] if len(bad) == 1 else bad}, "
-            f"but there are {classes} classes (0 to {classes - 1})"
-        )
+        at = bad[0] if len(bad) == 1 else bad
+        limits = f"there are {classes} classes (0 to {classes - 1})"
+        raise LabelError(f"labels out of range: label {labels[bad]} at position {at}, but {limits}")
 
 
 def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:

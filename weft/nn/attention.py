@@ -137,9 +137,8 @@ def _leading_shape(name: str, *arrays: Array) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     except ValueError:
-        raise ShapeError(
-            f"{name}: the leading dimensions of query, key and value, {[a.shape[:-2] for a in arrays]}, do not broadcast"
-        ) from None
+        shapes = [a.shape[:-2] for a in arrays]
+        raise ShapeError(f"{name}: the leading dimensions of query, key and value, {shapes}, do not broadcast") from None
 
 
 def compute_attention_and_weights(
@@ -188,9 +187,8 @@ def _check(name: str, query: Array, key: Array, value: Array) -> None:
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2] or not query.shape[-1]:
         raise ShapeError(f"{name}: {shapes} must be (..., L, E), (..., S, E) and (..., S, Ev), with E at least 1")
     if not query.dtype == key.dtype == value.dtype or query.dtype.kind in "iub":
-        raise DTypeError(
-            f"{name}: query, key and value must have one float dtype, not {query.dtype}, {key.dtype}, {value.dtype}"
-        )
+        dtypes = f"{query.dtype}, {key.dtype}, {value.dtype}"
+        raise DTypeError(f"{name}: query, key and value must have one float dtype, not {dtypes}")
 
 
 def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:

@@ -198,10 +198,8 @@ class Residual(Module):
         y = self.inner(x)
         direct = x if self.shortcut is None else self.shortcut(x)
         if direct.shape != y.shape:
-            raise ShapeError(
-                f"Residual: the layers turn x {x.shape} into {y.shape}, which cannot be added to {direct.shape}: give a "
-                "shortcut that returns the same shape"
-            )
+            shapes = f"the layers turn x {x.shape} into {y.shape}, which cannot be added to {direct.shape}"
+            raise ShapeError(f"Residual: {shapes}: give a shortcut that returns the same shape")
         return direct + y
 
 

@@ -58,10 +58,8 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
     if groups < 1 or w.shape[0] % groups:
         raise ShapeError(f"{name}: groups={groups} must be a positive int that divides axis 0 of w {w.shape}")
     if x.shape[1] != channels:
-        raise ShapeError(
-            f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}"
-            + (f" in {groups} groups" if groups > 1 else "")
-        )
+        in_groups = f" in {groups} groups" if groups > 1 else ""
+        raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}")
 
 
 def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
@@ -284,9 +282,8 @@ class _Conv(Module):
         name = type(self).__name__
         (in_channels,) = extents(name, in_channels=channels)
         if in_channels % self.groups or self.out_channels % self.groups:
-            raise ShapeError(
-                f"{name}: groups={self.groups} must divide in_channels={in_channels} and out_channels={self.out_channels}"
-            )
+            channels_text = f"in_channels={in_channels} and out_channels={self.out_channels}"
+            raise ShapeError(f"{name}: groups={self.groups} must divide {channels_text}")
         first, second = (in_channels, self.out_channels) if self.is_transposed else (self.out_channels, in_channels)
         limit = (second // self.groups * math.prod(self.kernel_size)) ** -0.5
         self.in_channels = in_channels

@@ -33,10 +33,8 @@ def window_sizes(name: str, spatial: int, kernel_size: Any, stride: Any, padding
     """
     count = len(kernel_size) if isinstance(kernel_size, tuple | list) else spatial
     if count not in (spatial, spatial + 1):
-        raise ShapeError(
-            f"{name}: kernel_size must be an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels, not "
-            f"{short(kernel_size)}"
-        )
+        forms = f"an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels"
+        raise ShapeError(f"{name}: kernel_size must be {forms}, not {short(kernel_size)}")
     k = each(kernel_size, count, f"{name}: kernel_size", 1)
     s = k if stride is None else each(stride, count, f"{name}: stride", 1)
     p = each(padding, count, f"{name}: padding")

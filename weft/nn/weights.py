@@ -130,10 +130,8 @@ def load_into(model: Model, path: str | os.PathLike) -> Model:
     state_names = recurrent_state_names(model)
     unexpected = sorted(n for n in loaded.keys() - own.keys() if n not in state_names and not _is_counter(n, loaded[n]))
     if missing or unexpected:
-        raise DataError(
-            f"{path} does not fit the model: missing {_list_names(missing)}, not in the model {_list_names(unexpected)}"
-            + _width_hint(model, unexpected)
-        )
+        difference = f"missing {_list_names(missing)}, not in the model {_list_names(unexpected)}"
+        raise DataError(f"{path} does not fit the model: {difference}{_width_hint(model, unexpected)}")
     for name, array in own.items():
         value = loaded[name]
         if value.shape != array.shape:

@@ -20,9 +20,8 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
     if not isinstance(model, Module):
         raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
     if not callable(loss) or isinstance(loss, type):
-        raise TypeError(
-            f"fit: loss must be a function of (predictions, targets), such as wf.losses.cross_entropy, not {_describe(loss)}"
-        )
+        function = "a function of (predictions, targets), such as wf.losses.cross_entropy"
+        raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}")
     if optimizer is not None and not isinstance(optimizer, Optimizer):
         raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_describe(optimizer)}")
     for name, value in counts.items():
@@ -59,10 +58,8 @@ def check_monitors(callbacks: Sequence[Any], validated: bool) -> None:
     for c in callbacks:
         name = getattr(c, "monitor", None)
         if isinstance(name, str) and name.startswith("val_") and not validated:
-            raise ValueError(
-                f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: give validation=0.1, say, or "
-                f"monitor={name.removeprefix('val_')!r}"
-            )
+            fix = f"give validation=0.1, say, or monitor={name.removeprefix('val_')!r}"
+            raise ValueError(f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: {fix}")
 
 
 def apart(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:

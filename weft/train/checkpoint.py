@@ -60,10 +60,8 @@ def every(value: int | str) -> Every:
         return Every(int(value), 1)
     match = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None
     if not match:
-        raise ValueError(
-            "fit: checkpoint_every must be a number of steps (each epoch's end is kept too), 'epoch', 'N epochs' or 'N steps', "
-            f"not {value!r}"
-        )
+        forms = "a number of steps (each epoch's end is kept too), 'epoch', 'N epochs' or 'N steps'"
+        raise ValueError(f"fit: checkpoint_every must be {forms}, not {value!r}")
     count = int(match[1] or 1)
     return Every(None, count) if match[2] == "epoch" else Every(count, None)
 

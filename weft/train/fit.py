@@ -142,10 +142,8 @@ def fit(
         if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
             saved = checkpoints.load(checkpoint)
             if resume is None:
-                raise DataError(
-                    f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs: resume=True goes on "
-                    "from it, resume=False begins anew and writes over it"
-                )
+                exists = f"{os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs"
+                raise DataError(f"fit: {exists}: resume=True goes on from it, resume=False begins anew and writes over it")
             run.resume(saved)
         run.train()
     return state.history

@@ -309,12 +309,7 @@ class UpdateRunner:
         return [self._one(keys, lr) for keys in block] if results is None else results
 
     def _one(self, keys: Keys, lr: float) -> Figures:
-        batch, count, plain = self.feed.batch, self.feed.count, self.stepper.plain
-        if plain is None:
-            return sum(map(count, keys)), self.stepper.advance([batch(key) for key in keys], lr)
-        key = keys[0]
-        x, y = batch(key)
-        return count(key), (float(plain(x, y, lr)),)
+        return sum(map(self.feed.count, keys)), self.stepper.advance([self.feed.batch(key) for key in keys], lr)
 
     def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
         """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""

@@ -75,10 +75,8 @@ def hooks(callbacks: Any) -> Hooks:
     for c in callbacks:
         methods = [m for m in _MOMENTS if callable(getattr(c, m, None))]
         if isinstance(c, type) or not (methods or callable(c)):
-            raise TypeError(
-                f"fit: a callback must be a function of the state, or an object with {', '.join(_MOMENTS)}, not {c!r}"
-                + (": call it, to make one" if isinstance(c, type) else "")
-            )
+            kinds, hint = ", ".join(_MOMENTS), ": call it, to make one" if isinstance(c, type) else ""
+            raise TypeError(f"fit: a callback must be a function of the state, or an object with {kinds}, not {c!r}{hint}")
         for m in methods:
             by_moment[m].append(getattr(c, m))
         if not methods:
