@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from weft.data import load_digits, load_mnist
-from weft.data.idx import read_idx
+from weft.data.sets import read_idx
 from weft.errors import DataError
 
 

@@ -15,7 +15,7 @@ from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.precision import asked
-from weft.nn.module import Module, uniform_parameter
+from weft.nn.module import Module, describe_variants, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
@@ -349,26 +349,10 @@ class Conv2d(_Conv):
 
 
 class Conv1d(Conv2d):
-    """Apply :func:`weft.nn.conv1d` to (N, C, L); see :class:`Conv2d`.
-
-    Examples
-    --------
-    >>> wf.nn.Conv1d(4, 6, 3, dilation=2)(wf.ones((2, 4, 10))).shape
-    (2, 6, 6)
-    """
-
     spatial = 1
 
 
 class Conv3d(Conv2d):
-    """Apply :func:`weft.nn.conv3d` to (N, C, D, H, W); see :class:`Conv2d`.
-
-    Examples
-    --------
-    >>> wf.nn.Conv3d(None, 3, 3, padding=1)(wf.ones((1, 2, 4, 4, 4))).shape
-    (1, 3, 4, 4, 4)
-    """
-
     spatial = 3
 
 
@@ -410,28 +394,13 @@ class ConvTranspose2d(_Conv):
 
 
 class ConvTranspose1d(ConvTranspose2d):
-    """Apply :func:`weft.nn.conv_transpose1d` to (N, C, L); see :class:`ConvTranspose2d`.
-
-    Examples
-    --------
-    >>> wf.nn.ConvTranspose1d(4, 2, 3, stride=2)(wf.ones((1, 4, 5))).shape
-    (1, 2, 11)
-    """
-
     spatial = 1
 
 
 class ConvTranspose3d(ConvTranspose2d):
-    """Apply :func:`weft.nn.conv_transpose3d` to (N, C, D, H, W); see :class:`ConvTranspose2d`.
-
-    Examples
-    --------
-    >>> wf.nn.ConvTranspose3d(2, 1, 2, stride=2)(wf.ones((1, 2, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
-
     spatial = 3
 
 
-complete_docs(Conv2d, Conv1d, Conv3d, ConvTranspose2d)
-complete_docs(ConvTranspose2d, ConvTranspose1d, ConvTranspose3d)
+complete_docs(Conv2d, ConvTranspose2d)
+describe_variants(Conv2d, Conv1d, Conv3d, settings="2, 3, 3, padding=1", channels="3")
+describe_variants(ConvTranspose2d, ConvTranspose1d, ConvTranspose3d, settings="2, 3, 2, stride=2", channels="3", side="8")

@@ -17,7 +17,9 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
+from weft.nn.size_arguments import IMAGE_LAYOUTS
 from weft.nn.summary import Summary, summarise
+from weft.process.docstrings import complete_docs
 
 
 class Module(ModuleTree):
@@ -164,3 +166,21 @@ class Module(ModuleTree):
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     """Draw a float32 Array with elements uniform in [-limit, limit)."""
     return asarray(random.uniform(-limit, limit, shape))
+
+
+def describe_variants(head: type, *layers: type, settings: str, channels: str = "2", side: str = "4") -> None:
+    """Document the variants of ``head`` for 1 and 3 dimensions, by an example with images of 2 channels and sides of 4.
+
+    ``channels``, ``side`` : those of the example's result; no sides if ``side`` is ""
+    """
+    for layer in layers:
+        spatial = int(layer.__name__[-2])
+        sides, result = (", ".join([extent] * spatial if extent else []) for extent in ("4", side))
+        layer.__doc__ = f"""Variant of :class:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
+
+Examples
+--------
+>>> wf.nn.{layer.__name__}({settings})(wf.ones((1, 2, {sides}))).shape
+(1, {channels}{", " if result else ""}{result})
+"""
+        complete_docs(head, layer)

@@ -11,7 +11,7 @@ from weft.functions.creation.fill import asarray, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
-from weft.nn.module import Module
+from weft.nn.module import Module, describe_variants
 from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
 from weft.process.docstrings import complete_docs
 
@@ -363,14 +363,6 @@ class BatchNorm1d(BatchNorm2d):
 
 
 class BatchNorm3d(BatchNorm2d):
-    """Variant of :class:`BatchNorm2d` for (N, C, D, H, W).
-
-    Examples
-    --------
-    >>> wf.nn.BatchNorm3d(None)(wf.ones((1, 2, 2, 2, 2))).shape
-    (1, 2, 2, 2, 2)
-    """
-
     ranks = (5,)
 
 
@@ -506,26 +498,10 @@ class InstanceNorm2d(_ChannelNorm):
 
 
 class InstanceNorm1d(InstanceNorm2d):
-    """Variant of :class:`InstanceNorm2d` for (N, C, L).
-
-    Examples
-    --------
-    >>> wf.nn.InstanceNorm1d(3)(wf.ones((2, 3, 4))).shape
-    (2, 3, 4)
-    """
-
     ranks = (3,)
 
 
 class InstanceNorm3d(InstanceNorm2d):
-    """Variant of :class:`InstanceNorm2d` for (N, C, D, H, W).
-
-    Examples
-    --------
-    >>> wf.nn.InstanceNorm3d(3)(wf.ones((2, 3, 4, 4, 4))).shape
-    (2, 3, 4, 4, 4)
-    """
-
     ranks = (5,)
 
 
@@ -554,7 +530,8 @@ def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
     return tuple(extents(layer, normalized_shape=n)[0] for n in sizes)
 
 
-complete_docs(BatchNorm2d, BatchNorm1d, BatchNorm3d, GroupNorm, InstanceNorm2d)
-complete_docs(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d)
+complete_docs(BatchNorm2d, BatchNorm1d, GroupNorm, InstanceNorm2d)
+describe_variants(BatchNorm2d, BatchNorm3d, settings="2")
+describe_variants(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d, settings="2")
 complete_docs(LayerNorm, RMSNorm)
 complete_docs(local_response_norm, LocalResponseNorm)

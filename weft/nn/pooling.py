@@ -18,8 +18,8 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
-from weft.nn.module import Module
-from weft.nn.size_arguments import IMAGE_LAYOUTS, each, extents, images, whole
+from weft.nn.module import Module, describe_variants
+from weft.nn.size_arguments import each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
 Ints = tuple[int, ...]
@@ -522,26 +522,12 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
         return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
-def _derive(cls: type, spatial: int, settings: str, shape: str) -> Any:
-    """Return the layer for another number of dimensions; its example is a batch of images with sides of 4."""
-    name = cls.__name__.replace("2d", f"{spatial}d")
-    sides = ", ".join(["4"] * spatial)
-    document = f"""Variant of :class:`{cls.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
-
-Examples
---------
->>> wf.nn.{name}({settings})(wf.ones((1, 2, {sides}))).shape
-{shape}
-"""
-    layer = type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
-    complete_docs(cls, layer)
-    return layer
-
-
-def _derive_1d_3d(cls: type, settings: str, side: str = "2") -> tuple[Any, Any]:
+def _derive(cls: type, settings: str, side: str = "2") -> list[Any]:
     """Return the layers for one and for three dimensions; ``side`` is that of the example's result."""
-    short, long = (f"(1, 2, {', '.join([side] * n)})" if side else "(1, 2)" for n in (1, 3))
-    return _derive(cls, 1, settings, short), _derive(cls, 3, settings, long)
+    names = {n: cls.__name__.replace("2d", f"{n}d") for n in (1, 3)}
+    layers = [type(name, (cls,), {"spatial": n, "__module__": __name__, "__qualname__": name}) for n, name in names.items()]
+    describe_variants(cls, *layers, settings=settings, side=side)
+    return layers
 
 
 complete_docs(max_pool2d, MaxPool2d)
@@ -549,13 +535,13 @@ complete_docs(avg_pool2d, AvgPool2d)
 complete_docs(lp_pool2d, LPPool2d)
 complete_docs(AdaptiveAvgPool2d, AdaptiveMaxPool2d)
 complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
-MaxPool1d, MaxPool3d = _derive_1d_3d(MaxPool2d, "2")
-AvgPool1d, AvgPool3d = _derive_1d_3d(AvgPool2d, "2")
-LPPool1d, LPPool3d = _derive_1d_3d(LPPool2d, "2, 2")
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive_1d_3d(AdaptiveAvgPool2d, "3", "3")
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive_1d_3d(AdaptiveMaxPool2d, "3", "3")
-GlobalAvgPool1d, GlobalAvgPool3d = _derive_1d_3d(GlobalAvgPool2d, "", "")
-GlobalMaxPool1d, GlobalMaxPool3d = _derive_1d_3d(GlobalMaxPool2d, "", "")
+MaxPool1d, MaxPool3d = _derive(MaxPool2d, "2")
+AvgPool1d, AvgPool3d = _derive(AvgPool2d, "2")
+LPPool1d, LPPool3d = _derive(LPPool2d, "2, 2")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "3")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "3")
+GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "")
+GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "")
 
 
 class MaxOut(Module):

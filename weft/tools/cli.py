@@ -97,7 +97,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     if arguments.resume and not arguments.checkpoint:
         raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
     if arguments.profile is not None:
-        from weft.tools.profile_output import check_ending
+        from weft.tools.profile import check_ending
         from weft.tools.profile_session import check_device
 
         check_device()

@@ -9,9 +9,8 @@ from weft.train.averaging import AverageWeights
 from weft.train.callbacks import BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau
 from weft.train.diagnose import NonFinite, Range
 from weft.train.fit import accuracy, fit, predict, training_step
-from weft.train.history import Epoch, History
+from weft.train.history import Epoch, History, State
 from weft.train.progress import TensorBoard
-from weft.train.state import State
 
 __all__ = [
     "AverageWeights", "BestWeights", "CSVLog", "EarlyStopping", "Epoch", "History", "NonFinite", "Range", "ReduceLROnPlateau",

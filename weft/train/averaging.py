@@ -12,7 +12,7 @@ from weft.array import Array
 from weft.functions.creation.fill import array, asarray
 from weft.nn.module import Module
 from weft.optim.optimizer import state_dtype
-from weft.train.state import State
+from weft.train.history import State
 from weft.transforms.jit import jit
 
 

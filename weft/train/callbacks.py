@@ -17,10 +17,9 @@ import numpy as np
 from weft.functions.creation.fill import asarray
 from weft.functions.support.arguments import integer_from
 from weft.nn.module import Module
-from weft.nn.weight_file import pack
+from weft.nn.weights import pack
 from weft.process.files import target, write_atomically
-from weft.train.history import Epoch
-from weft.train.state import State
+from weft.train.history import Epoch, State
 
 
 def sign(monitor: str, mode: str | None) -> float:

@@ -23,8 +23,7 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, shown, unpack
-from weft.nn.weights import recurrent_state_names
+from weft.nn.weights import pack, recurrent_state_names, shown, unpack
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule

@@ -24,12 +24,10 @@ from weft.train import arguments
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.history import History
+from weft.train.history import History, State, hooks
 from weft.train.loop import Run
-from weft.train.metrics import named
-from weft.train.state import State, hooks
+from weft.train.metrics import ROWS, Validation, evaluation_mode, named
 from weft.train.step import Stepper, training_step
-from weft.train.validate import ROWS, Validation, evaluation_mode
 from weft.transforms.jit import jit
 from weft.transforms.traced import trace
 

@@ -26,12 +26,11 @@ from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
 from weft.train.diagnose import find
-from weft.train.history import Epoch
+from weft.train.history import Epoch, Hooks, State
+from weft.train.metrics import Validation
 from weft.train.progress import progress
 from weft.train.snapshot import Log, Snapshot, put, take
-from weft.train.state import Hooks, State
 from weft.train.step import Stepper
-from weft.train.validate import Validation
 from weft.transforms.settings import flush_denormals
 
 

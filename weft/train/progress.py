@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft.train.history import Epoch, History, figure
-from weft.train.state import State
+from weft.train.history import Epoch, History, State, figure
 
 
 class Progress:
