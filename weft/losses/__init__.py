@@ -144,9 +144,7 @@ def _widen_labels(labels: Array) -> Array:
     return labels if name in ("int32", "int64") else labels.astype("int32" if labels.dtype.itemsize < 4 else "int64")
 
 
-def binary_cross_entropy_with_logits(
-    logits: Array, target: Any, pos_weight: Any = None, reduction: str = "mean",
-) -> Array:
+def binary_cross_entropy_with_logits(logits: Array, target: Any, pos_weight: Any = None, reduction: str = "mean") -> Array:
     """Return the mean of ``-target * log(sigmoid(logits)) - (1 - target) * log(1 - sigmoid(logits))``, without overflow.
 
     Parameters

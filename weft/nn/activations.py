@@ -373,9 +373,9 @@ def channels(weight: Any, x: Array, name: str) -> Any:
 # ---- layers
 
 
-def _layer(name: str, function: Callable[..., Array], example: str = "", **defaults: Any) -> type[Module]:
+def _layer(name: str, function: Callable[..., Array], example: str = "") -> type[Module]:
     """Return a Module that applies a function; its constructor takes the function's parameters after ``x``."""
-    settings = [p.replace(default=defaults.get(p.name, p.default)) for p in inspect.signature(function).parameters.values()][1:]
+    settings = list(inspect.signature(function).parameters.values())[1:]
     signature = inspect.Signature(settings)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -409,40 +409,24 @@ def _layer(name: str, function: Callable[..., Array], example: str = "", **defau
     >>> wf.nn.{name}({example})(wf.array([-1.0, 0.5])).shape
     (2,)
     """
-    body = {
-        "__init__": __init__, "forward": forward, "__doc__": document, "__module__": __name__, "__qualname__": name,
-    }
+    body = {"__init__": __init__, "forward": forward, "__doc__": document, "__module__": __name__, "__qualname__": name}
     return type(name, (Module,), body)
 
 
-Step = _layer("Step", step)
-Identity = _layer("Identity", identity)
-BentIdentity = _layer("BentIdentity", bent_identity)
-Hardshrink = _layer("Hardshrink", hardshrink)
-Softshrink = _layer("Softshrink", softshrink)
+def _layers(**functions: Callable[..., Array]) -> list[type[Module]]:
+    """Return the layer of each function under the name of its argument."""
+    return [_layer(name, function) for name, function in functions.items()]
+
+
+Step, Identity, BentIdentity, Softsign = _layers(Step=step, Identity=identity, BentIdentity=bent_identity, Softsign=softsign)
+Hardshrink, Softshrink, Tanhshrink = _layers(Hardshrink=hardshrink, Softshrink=softshrink, Tanhshrink=tanhshrink)
+Sigmoid, Hardsigmoid, LogSigmoid = _layers(Sigmoid=sigmoid, Hardsigmoid=hardsigmoid, LogSigmoid=logsigmoid)
+Tanh, Hardtanh, TanhExp = _layers(Tanh=tanh, Hardtanh=hardtanh, TanhExp=tanhexp)
+ReLU, ReLU6, LeakyReLU = _layers(ReLU=relu, ReLU6=relu6, LeakyReLU=leaky_relu)
+ELU, SELU, CELU, GELU = _layers(ELU=elu, SELU=selu, CELU=celu, GELU=gelu)
+Softmax, Softmin, LogSoftmax, Softplus = _layers(Softmax=softmax, Softmin=softmin, LogSoftmax=log_softmax, Softplus=softplus)
+SiLU, Swish, Mish = _layers(SiLU=silu, Swish=swish, Mish=mish)
 Threshold = _layer("Threshold", threshold, "0.1, 20.0")
-Sigmoid = _layer("Sigmoid", sigmoid)
-Hardsigmoid = _layer("Hardsigmoid", hardsigmoid)
-LogSigmoid = _layer("LogSigmoid", logsigmoid)
-Tanh = _layer("Tanh", tanh)
-Tanhshrink = _layer("Tanhshrink", tanhshrink)
-Hardtanh = _layer("Hardtanh", hardtanh)
-ReLU = _layer("ReLU", relu)
-ReLU6 = _layer("ReLU6", relu6)
-LeakyReLU = _layer("LeakyReLU", leaky_relu)
-ELU = _layer("ELU", elu)
-SELU = _layer("SELU", selu)
-CELU = _layer("CELU", celu)
-GELU = _layer("GELU", gelu)
-Softmax = _layer("Softmax", softmax)
-Softmin = _layer("Softmin", softmin)
-LogSoftmax = _layer("LogSoftmax", log_softmax)
-Softplus = _layer("Softplus", softplus)
-Softsign = _layer("Softsign", softsign)
-SiLU = _layer("SiLU", silu)
-Swish = _layer("Swish", swish)
-Mish = _layer("Mish", mish)
-TanhExp = _layer("TanhExp", tanhexp)
 
 
 class PReLU(Module):

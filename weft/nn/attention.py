@@ -311,15 +311,16 @@ class MultiHeadAttention(Module):
         key = query if key is None else asarray(key)
         value = key if value is None else asarray(value)
         self._check(query, key, value)
-        if query.ndim == 2:
+        is_single = query.ndim == 2
+        if is_single:
             query, key, value = (a.reshape((1, *a.shape)) for a in (query, key, value))
-            masks = self._masks(1, query.shape[1], key.shape[1], _add_batch(key_padding_mask), attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
+            mask = None if key_padding_mask is None else asarray(key_padding_mask)
+            key_padding_mask = mask.reshape((1, *mask.shape)) if mask is not None and mask.ndim == 1 else mask
+        masks = self._masks(len(query), query.shape[1], key.shape[1], key_padding_mask, attn_mask)
+        out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
+        if is_single:
             out = out.reshape(out.shape[1:])
             weights = None if weights is None else weights.reshape(weights.shape[1:])
-        else:
-            masks = self._masks(len(query), query.shape[1], key.shape[1], key_padding_mask, attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, is_self, need_weights)
         if weights is None:
             return out
         return out, weights.mean(axis=-3) if average_attn_weights else weights
@@ -382,12 +383,5 @@ class MultiHeadAttention(Module):
 
 
 def _invert(mask: Any) -> Array:
-    mask = mask if isinstance(mask, Array) else asarray(mask)
+    mask = asarray(mask)
     return ~mask if mask.dtype.kind == "b" else mask
-
-
-def _add_batch(mask: Any) -> Any:
-    if mask is None:
-        return None
-    mask = mask if isinstance(mask, Array) else asarray(mask)
-    return mask.reshape((1, *mask.shape)) if mask.ndim == 1 else mask

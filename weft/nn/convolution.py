@@ -164,26 +164,12 @@ def conv2d(
 def conv1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Compute :func:`conv2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.conv1d(wf.ones((2, 4, 10)), wf.ones((6, 2, 3)), groups=2).shape
-    (2, 6, 8)
-    """
     return convolve("conv1d", 1, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Compute :func:`conv2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.conv3d(wf.ones((1, 2, 5, 5, 5)), wf.ones((3, 2, 3, 3, 3)), padding="same").shape
-    (1, 3, 5, 5, 5)
-    """
     return convolve("conv3d", 3, x, w, bias, stride, padding, dilation, groups)
 
 
@@ -226,13 +212,6 @@ def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Compute :func:`conv_transpose2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.conv_transpose1d(wf.ones((1, 4, 5)), wf.ones((4, 2, 3)), stride=2, padding=1, output_padding=1).shape
-    (1, 2, 10)
-    """
     return transposed("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -240,18 +219,17 @@ def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Compute :func:`conv_transpose2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.conv_transpose3d(wf.ones((1, 2, 2, 2, 2)), wf.ones((2, 1, 2, 2, 2)), stride=2).shape
-    (1, 1, 4, 4, 4)
-    """
     return transposed("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
-complete_docs(conv2d, conv1d, conv3d, conv_transpose2d)
-complete_docs(conv_transpose2d, conv_transpose1d, conv_transpose3d)
+complete_docs(conv2d, conv_transpose2d)
+describe_variants(
+    conv2d, conv1d, conv3d, example="(wf.ones((1, 2, {4})), wf.ones((3, 2, {3})), padding=1)", shape="(1, 3, {4})"
+)
+describe_variants(
+    conv_transpose2d, conv_transpose1d, conv_transpose3d,
+    example="(wf.ones((1, 2, {4})), wf.ones((2, 3, {2})), stride=2)", shape="(1, 3, {8})",
+)
 
 
 # ---- layers
@@ -402,5 +380,7 @@ class ConvTranspose3d(ConvTranspose2d):
 
 
 complete_docs(Conv2d, ConvTranspose2d)
-describe_variants(Conv2d, Conv1d, Conv3d, settings="2, 3, 3, padding=1", channels="3")
-describe_variants(ConvTranspose2d, ConvTranspose1d, ConvTranspose3d, settings="2, 3, 2, stride=2", channels="3", side="8")
+describe_variants(Conv2d, Conv1d, Conv3d, example="(2, 3, 3, padding=1)(wf.ones((1, 2, {4})))", shape="(1, 3, {4})")
+describe_variants(
+    ConvTranspose2d, ConvTranspose1d, ConvTranspose3d, example="(2, 3, 2, stride=2)(wf.ones((1, 2, {4})))", shape="(1, 3, {8})"
+)

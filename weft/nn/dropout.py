@@ -110,4 +110,4 @@ class Dropout3d(Dropout2d):
 
 
 complete_docs(dropout, Dropout, Dropout2d)
-describe_variants(Dropout2d, Dropout1d, Dropout3d, settings="0.5")
+describe_variants(Dropout2d, Dropout1d, Dropout3d, example="(0.5)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")

@@ -92,9 +92,7 @@ class Embedding(Module):
     (2, 3, 4)
     """
 
-    def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False,
-    ) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False) -> None:
         super().__init__()
         rows, width = extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         if padding_idx is not None and not -rows <= padding_idx < rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from typing import Any, Self
 
 from weft.array import Array
@@ -168,19 +169,20 @@ def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     return asarray(random.uniform(-limit, limit, shape))
 
 
-def describe_variants(head: type, *layers: type, settings: str, channels: str = "2", side: str = "4") -> None:
-    """Document the variants of ``head`` for 1 and 3 dimensions, by an example with images of 2 channels and sides of 4.
+def describe_variants(head: Any, *variants: Any, example: str, shape: str) -> None:
+    """Document the variants of a layer or function ``head`` for 1 and 3 dimensions.
 
-    ``channels``, ``side`` : those of the example's result; no sides if ``side`` is ""
+    ``example``, ``shape`` : an expression and the shape of its value, in which ``{4}`` is a 4 for each dimension
     """
-    for layer in layers:
-        spatial = int(layer.__name__[-2])
-        sides, result = (", ".join([extent] * spatial if extent else []) for extent in ("4", side))
-        layer.__doc__ = f"""Variant of :class:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
+    for variant in variants:
+        spatial = int(variant.__name__[-2])
+        code, value = (re.sub(r"\{(\d)\}", ", ".join([r"\1"] * spatial), text) for text in (example, shape))
+        role = "class" if isinstance(head, type) else "func"
+        variant.__doc__ = f"""Variant of :{role}:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
 
 Examples
 --------
->>> wf.nn.{layer.__name__}({settings})(wf.ones((1, 2, {sides}))).shape
-(1, {channels}{", " if result else ""}{result})
+>>> wf.nn.{variant.__name__}{code}.shape
+{value}
 """
-        complete_docs(head, layer)
+        complete_docs(head, variant)

@@ -122,9 +122,7 @@ def layer_norm(
     return to_storage_dtype(_affine(y, weight, bias, shape), x)
 
 
-def rms_norm(
-    x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6,
-) -> Array:
+def rms_norm(x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6) -> Array:
     """Divide the last dimensions by their root mean square.
 
     Zhang, Sennrich: Root mean square layer normalization. 2019.
@@ -158,9 +156,7 @@ def _trailing_shape(name: str, x: Array, normalized_shape: Any, *parameters: Arr
     return shape
 
 
-def group_norm(
-    x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
-) -> Array:
+def group_norm(x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
     """Normalise each group of channels of each sample to mean 0 and variance 1.
 
     Wu, He: Group normalization. 2018.
@@ -531,7 +527,7 @@ def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
 
 
 complete_docs(BatchNorm2d, BatchNorm1d, GroupNorm, InstanceNorm2d)
-describe_variants(BatchNorm2d, BatchNorm3d, settings="2")
-describe_variants(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d, settings="2")
+describe_variants(BatchNorm2d, BatchNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+describe_variants(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
 complete_docs(LayerNorm, RMSNorm)
 complete_docs(local_response_norm, LocalResponseNorm)

@@ -70,9 +70,7 @@ def _reduce(name: str, kind: str, x: Array, placement: Placement) -> Array:
         raise renamed(error, name) from None
 
 
-def max_pool(
-    spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-) -> Array:
+def max_pool(spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
     """Compute :func:`max_pool2d` over ``spatial`` dimensions."""
     x, name = asarray(x), f"max_pool{spatial}d"
     return _reduce(name, "max", x, _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode))
@@ -152,24 +150,10 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
 
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    """Apply :func:`max_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.max_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
-    [[[3.0, 2.0]]]
-    """
     return max_pool(1, x, kernel_size, stride, padding, ceil_mode)
 
 
 def max_pool3d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    """Apply :func:`max_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.max_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
     return max_pool(3, x, kernel_size, stride, padding, ceil_mode)
 
 
@@ -194,26 +178,12 @@ def avg_pool2d(
 def avg_pool1d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`avg_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.avg_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
-    [[[2.0, 1.0]]]
-    """
     return avg_pool(1, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
 def avg_pool3d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`avg_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.avg_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
     return avg_pool(3, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
@@ -245,32 +215,19 @@ def lp_pool2d(
 def lp_pool1d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`lp_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.lp_pool1d(wf.array([[[3.0, -4.0]]]), 2, 2).tolist()
-    [[[5.0]]]
-    """
     return lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
 def lp_pool3d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`lp_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.lp_pool3d(wf.ones((1, 1, 2, 2, 2)), 1, 2).tolist()
-    [[[[[8.0]]]]]
-    """
     return lp_pool(3, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
-complete_docs(max_pool2d, max_pool1d, max_pool3d, avg_pool2d, lp_pool2d)
-complete_docs(avg_pool2d, avg_pool1d, avg_pool3d)
-complete_docs(lp_pool2d, lp_pool1d, lp_pool3d)
+complete_docs(max_pool2d, avg_pool2d, lp_pool2d)
+describe_variants(max_pool2d, max_pool1d, max_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
+describe_variants(avg_pool2d, avg_pool1d, avg_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
+describe_variants(lp_pool2d, lp_pool1d, lp_pool3d, example="(wf.ones((1, 2, {4})), 2, 2)", shape="(1, 2, {2})")
 
 
 # ---- adaptive pooling: regions derived from the size of the result
@@ -522,11 +479,11 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
         return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
-def _derive(cls: type, settings: str, side: str = "2") -> list[Any]:
-    """Return the layers for one and for three dimensions; ``side`` is that of the example's result."""
+def _derive(cls: type, settings: str, shape: str = "(1, 2, {2})") -> list[Any]:
+    """Return the layers for one and for three dimensions; ``shape`` is that of the example's result."""
     names = {n: cls.__name__.replace("2d", f"{n}d") for n in (1, 3)}
     layers = [type(name, (cls,), {"spatial": n, "__module__": __name__, "__qualname__": name}) for n, name in names.items()]
-    describe_variants(cls, *layers, settings=settings, side=side)
+    describe_variants(cls, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
     return layers
 
 
@@ -538,10 +495,10 @@ complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
 MaxPool1d, MaxPool3d = _derive(MaxPool2d, "2")
 AvgPool1d, AvgPool3d = _derive(AvgPool2d, "2")
 LPPool1d, LPPool3d = _derive(LPPool2d, "2, 2")
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "3")
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "3")
-GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "")
-GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
+GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "(1, 2)")
+GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "(1, 2)")
 
 
 class MaxOut(Module):

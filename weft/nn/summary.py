@@ -202,12 +202,9 @@ def _trace_calls(model: ModuleTree, inputs: list[Array]) -> _ModuleCall:
         call.results = [a.node for a in arrays_in(out)][::-1]  # arrays_in walks from the last to the first
         return out
 
-    def whole(*args: Array) -> Any:
-        return model(*args)
-
     CALL_HOOK.watch = watch
     try:
-        jit(whole).trace(*inputs)
+        jit(lambda *args: model(*args)).trace(*inputs)
     finally:
         CALL_HOOK.watch = None
     return top.inner[0]
@@ -224,10 +221,7 @@ def _call_cost(call: _ModuleCall) -> tuple[int, int]:
 
     stop = frozenset(call.inputs)
     inputs = list(dict.fromkeys(call.inputs))
-    leaves = [
-        n for n in topological_order(call.results, stop)
-        if n not in stop and (n.value is not None or is_placeholder(n))
-    ]
+    leaves = [n for n in topological_order(call.results, stop) if n not in stop and (n.value is not None or is_placeholder(n))]
     outputs = [n for n in call.results if n not in stop and n not in leaves]
     if not outputs:
         return 0, 0

@@ -34,6 +34,7 @@ from weft.transforms.write_log import call_atomically
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _STATE = ("state", "step_count", "shared", "slots")  # attributes that are not options
+_Step = tuple[Any, Array, dict[str, Array]]  # rate, number and shared numbers of a step
 _NOT_PER_GROUP = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
 
 
@@ -97,8 +98,7 @@ class Optimizer:
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
         clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._need_numbers(lr=lr, weight_decay=weight_decay)
-        self._need_numbers(**{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
+        self._need_numbers(lr=lr, **{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
         self.sparse = False
@@ -222,7 +222,7 @@ class Optimizer:
             slopes = clip_by_norm(slopes, self.clip_norm)
         count = self.step_count + 1
         factor = 1.0 if self.schedule is None else self._schedule_factor((count - 1).astype(FLOAT32))
-        steps: dict[tuple[str, ...], _Step] = {}
+        steps: dict[tuple[str, ...], _Step] = {}  # of each group
         writes: Writes = [(self.step_count, count)]
         cells: set[int] = set()
         for name, p in trained.items():
@@ -238,13 +238,11 @@ class Optimizer:
                 rate = member.lr if lr is None or self._has_own_rate(key) else lr
                 numbers = member.numbers(member.shared, t, loss)
                 writes += [(stored, numbers[number]) for number, stored in member.shared.items()]
-                steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
+                steps[key] = rate if self.schedule is None else rate * factor, t, numbers
             writes += member._update_writes(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
         return array_writes.ready(writes)
 
-    def rule(
-        self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
-    ) -> tuple[Array, dict[str, Array]]:
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array) -> tuple[Array, dict[str, Array]]:
         """Return the new parameter and the new state; ``t`` counts from 1. ``state`` also contains the step's ``numbers``."""
         raise TypeError(f"{type(self).__name__} has no rule method")
 
@@ -418,13 +416,14 @@ class Optimizer:
 
     def _update_writes(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> Writes:
         """Return what a step writes for one parameter: its state and its new value."""
+        rate, t, numbers = step
         dtype = state_dtype(p.dtype)
         g = g if g.dtype == dtype else g.astype(dtype)
 
         def rule(value: Array, g: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
             if self.weight_decay:
-                value, g = self._decayed(value, g, step.rate)
-            return self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
+                value, g = self._decayed(value, g, rate)
+            return self.rule(value, g, {**state, **numbers}, rate, t)
 
         if rows is not None:
             return array_writes.update_rows(p, g, rows, state, dtype, rule)
@@ -438,13 +437,6 @@ class Optimizer:
         if self.decoupled:
             return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay could round to 1
         return p, g + self.weight_decay * p
-
-
-class _Step:
-    """The values of a step that all parameters of a group share."""
-
-    def __init__(self, rate: Any, t: Array, numbers: dict[str, Array]) -> None:
-        self.rate, self.t, self.numbers = rate, t, numbers
 
 
 def _as_rate(value: Any) -> Any:

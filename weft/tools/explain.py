@@ -78,10 +78,7 @@ class Explanation:
         if not count:
             return head
         rows = [("kernel", "phases", "flops", "bytes", "lines")]
-        rows += [
-            (k.name, str(k.phases), amount(k.flops), amount(k.bytes), _format_lines(k.lines))
-            for k in self.kernels
-        ]
+        rows += [(k.name, str(k.phases), amount(k.flops), amount(k.bytes), _format_lines(k.lines)) for k in self.kernels]
         width = [max(len(r[c]) for r in rows) for c in range(4)]
         out = [head]
         for k, (row, kernel) in enumerate(zip(rows, (None, *self.kernels), strict=True), -1):

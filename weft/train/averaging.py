@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.array import Array
 from weft.functions.creation.fill import array, asarray
-from weft.nn.module import Module
 from weft.optim.optimizer import state_dtype
 from weft.train.history import State
 from weft.transforms.jit import jit
@@ -63,7 +62,14 @@ class AverageWeights:
         if not self.average:
             self.average = {n: array(p, dtype=state_dtype(p.dtype)) for n, p in state.model.parameters().items()}
         if self._move is None:
-            self._move = _make_update(state.model, self.average)
+            pairs = [(self.average[name], p) for name, p in state.model.parameters().items()]
+
+            @jit
+            def move(share: float) -> None:
+                for a, p in pairs:
+                    a[...] = a + share * (p.astype(a.dtype) - a)
+
+            self._move = move
         self.steps += 1
         self._move(1.0 - min(self.decay, (1 + self.steps) / (10 + self.steps)))
 
@@ -78,15 +84,3 @@ class AverageWeights:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = operator.index(state["steps"])
         self.average = {n.removeprefix("average/"): asarray(a) for n, a in state.items() if isinstance(a, np.ndarray)}
-
-
-def _make_update(model: Module, average: dict[str, Array]) -> Callable[[float], None]:
-    """Return a function that moves every average by a share of the way to its parameter, in one native call."""
-    pairs = [(average[name], p) for name, p in model.parameters().items()]
-
-    @jit
-    def move(share: float) -> None:
-        for a, p in pairs:
-            a[...] = a + share * (p.astype(a.dtype) - a)
-
-    return move

@@ -24,7 +24,7 @@ from weft.train import arguments
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.history import History, State, hooks
+from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
 from weft.train.metrics import ROWS, Validation, evaluation_mode, named
 from weft.train.step import Stepper, training_step
@@ -104,7 +104,7 @@ def fit(
     """
     arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     metric_functions = named(metrics)
-    callback_hooks = hooks(callbacks)
+    callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")

@@ -220,7 +220,7 @@ class Hooks:
 _MOMENTS = ("on_begin", "on_batch", "on_epoch", "on_end")
 
 
-def hooks(callbacks: Any) -> Hooks:
+def sort_callbacks(callbacks: Any) -> Hooks:
     """Sort callbacks by moment: functions are called after every epoch, objects at the moments of their methods."""
     if callable(callbacks) or any(hasattr(callbacks, m) for m in _MOMENTS):
         callbacks = [callbacks]

@@ -26,7 +26,7 @@ from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
 from weft.train.diagnose import find
-from weft.train.history import Epoch, Hooks, State
+from weft.train.history import Epoch, Hooks, State, sort_callbacks
 from weft.train.metrics import Validation
 from weft.train.progress import progress
 from weft.train.snapshot import Log, Snapshot, put, take
@@ -42,12 +42,12 @@ class Run:
         validation: Validation | None, show: Any, path: str | os.PathLike | None, every: checkpoint.Every, run: dict[str, Any],
     ) -> None:
         self.model, self.optimizer, self.stepper, self.feed = model, optimizer, stepper, feed
+        if not any(isinstance(c, BestWeights) for c in hooks.all):
+            hooks = sort_callbacks([BestWeights(restore=False), *hooks.all])
+        self.keeper = next(c for c in hooks.all if isinstance(c, BestWeights))
         self.hooks, self.state, self.validation, self.show = hooks, state, validation, show
         self.path, self.every, self.run = path, every, run
-        best_weights = next((c for c in hooks.all if isinstance(c, BestWeights)), None)
-        self.keeper = BestWeights(restore=False) if best_weights is None else best_weights
-        self.own_keeper = best_weights is None
-        self.keeping = [c for c in ([self.keeper] if self.own_keeper else []) + list(hooks.all) if hasattr(c, "state_dict")]
+        self.keeping = [c for c in hooks.all if hasattr(c, "state_dict")]
         self.totals = [0.0] * (1 + len(stepper.metrics))
         self.rows = 0  # trained in this epoch so far
         self.seconds = 0.0  # spent in this epoch before the run was resumed
@@ -111,10 +111,12 @@ class Run:
         self._begin()
         if self.kept is None:
             self.save()
-        finished = False
+        finished, per = False, self.feed.steps
+        total, done = None if per is None else state.epochs * per, (per or 0) * state.epoch + state.batch
+        display = progress(total, self.show, history, state.epochs, done)
         self.model.train()
         try:
-            with flush_denormals(), catch_interrupt() as interrupt, self._progress() as bar:
+            with flush_denormals(), catch_interrupt() as interrupt, display as bar:
                 self.log = Log(self.model, self.optimizer, self.stepper, self.feed)
                 while len(history.epochs) < state.epochs and not state.stopped and not interrupt.to_stop:
                     if not self._epoch(bar, interrupt):
@@ -140,8 +142,6 @@ class Run:
     def _begin(self) -> None:
         """Call ``on_begin`` of the callbacks and load their states. If that fails, restore the state before ``resume``."""
         try:
-            if self.own_keeper:
-                self.keeper.on_begin(self.state)
             for begin in self.hooks.begin:
                 begin(self.state)
             for c, state in zip(self.keeping, self.kept or (), strict=False):
@@ -152,11 +152,6 @@ class Run:
                 self.optimizer.lr = self.lr
             raise
         self.before = None
-
-    def _progress(self) -> Any:
-        per = self.feed.steps
-        total = None if per is None else self.state.epochs * per
-        return progress(total, self.show, self.state.history, self.state.epochs, (per or 0) * self.state.epoch + self.state.batch)
 
     def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
         """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""
@@ -226,8 +221,6 @@ class Run:
         rate = float(self.optimizer.lr)
         row = Epoch(state.epoch, means[0], seconds, value, figures.get("accuracy"), metrics, figures, rate)
         history.epochs.append(row)
-        if self.own_keeper:
-            self.keeper.on_epoch(state)
         for call in self.hooks.epoch:
             call(state)
         history.best = self.keeper.number

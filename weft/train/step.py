@@ -126,9 +126,7 @@ class Stepper:
             share = x.shape[0] / total
             last = k == len(batches) - 1
             parts.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
-        return tuple(
-            sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics))
-        )
+        return tuple(sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics)))
 
     @property
     def stuck(self) -> bool:
