@@ -195,16 +195,14 @@ def _are_counts(x: Any) -> bool:
     return isinstance(x, list) and all(type(i) is int and 0 <= i <= MAX_BYTES for i in x)
 
 
-class _Shown(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = 120
-        self.maxlist = self.maxtuple = self.maxdict = 8
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 120
+_REPR.maxlist = _REPR.maxtuple = _REPR.maxdict = 8
 
 
 def shown(x: Any) -> str:
     """Return the repr of a value from a file, shortened for a message."""
-    return _Shown().repr(x)
+    return _REPR.repr(x)
 
 
 def _file_error(source: Any, why: str) -> DataError:

@@ -263,10 +263,8 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     runs_per_second = step.runs / step.seconds if step.seconds else 0.0
     bandwidth_text, rate_text = f"{amount(work.bytes * runs_per_second)}B/s", f"{amount(work.flops * runs_per_second)}FLOP/s"
     if work.kind == "numpy":
-        return Reason(
-            "host primitive", f"a host primitive: {work.name} runs in NumPy, on one thread, between the kernels",
-            "Do without it where you can, or take it out of the part that runs often",
-        )
+        why = f"a host primitive: {work.name} runs in NumPy, on one thread, between the kernels"
+        return Reason("host primitive", why, "Do without it where you can, or take it out of the part that runs often")
     repeated = _find_repeated_writes(work.nodes, writes)
     if repeated is not None:
         return repeated
@@ -274,52 +272,37 @@ def find_reason(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     if scatter is not None and work.kind == "kernel":
         return _scatter_reason(scatter, each)
     if work.kind == "loop":
-        host_names = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
-        names = " and ".join(host_names)
+        names = " and ".join(dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host"))
         cause = f"walked from Python, for NumPy computes {names}" if names else "each waits for the one before"
-        return Reason(
-            "host primitive" if names else "loop",
-            f"a loop of {work.length:,} steps, {cause}: {seconds(each / work.length)} a step",
-            "Larger batches give each step more to do at once",
-        )
+        why = f"a loop of {work.length:,} steps, {cause}: {seconds(each / work.length)} a step"
+        return Reason("host primitive" if names else "loop", why, "Larger batches give each step more to do at once")
     floor = max(arithmetic, memory)
     share = min(1.0, floor / step.seconds) if step.seconds else 0.0
     if each < SMALL and share < 0.5:
-        return Reason(
-            "too small", f"too small: a run takes {seconds(each)}, and its arithmetic and memory traffic need "
-            f"{seconds(floor / max(step.runs, 1))} of that", "Give it more to do at once: larger batches",
-        )
+        needed = f"its arithmetic and memory traffic need {seconds(floor / max(step.runs, 1))} of that"
+        return Reason("too small", f"too small: a run takes {seconds(each)}, and {needed}", "Give it more to do: larger batches")
     if share < 0.4 and work.kernel is not None:
         scalar_reason = _why_scalar(work.kernel, work.nodes)
         if scalar_reason is not None:
-            each_element = seconds(each / largest(work.nodes))
-            return Reason("not vectorised", f"not vectorised: {scalar_reason}, {each_element} an element")
+            time = seconds(each / largest(work.nodes))
+            return Reason("not vectorised", f"not vectorised: {scalar_reason}, {time} an element")
     if share < 0.4 and each > 5e-5 and get_num_threads() > 1 and not _is_parallel(step):
         return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
     gather = next((n for n in work.nodes if n.op.kind == "gather"), None)
     if gather is not None and share < 0.4:
-        return Reason(
-            "gather", f"a gather: {gather.size:,} elements are read at the places of an index array, {bandwidth_text}, "
-            f"{share:.0%} of the bandwidth of reads in order", "Slices and wf.where read in order, if they can replace it",
-        )
+        why = f"a gather: {gather.size:,} elements are read at the places of an index array, {bandwidth_text}, {share:.0%} of the"
+        return Reason("gather", f"{why} bandwidth of reads in order", "Slices and wf.where read in order, if they can replace it")
     product = any(n.op.contracts for n in work.nodes)
     if not product and share < (0.03 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
-        return Reason(
-            "far from the roof", f"neither memory ({bandwidth_text}) nor arithmetic ({rate_text}) limits it, it reaches "
-            f"{share:.0%} of what this machine can do: it reads or writes out of order, or its operations cost more than they "
-            "count (windows, exponentials, divisions)", "",
-        )
+        limits = f"neither memory ({bandwidth_text}) nor arithmetic ({rate_text}) limits it"
+        cause = "it reads or writes out of order, or its operations cost more than they count (windows, exponentials, divisions)"
+        return Reason("far from the roof", f"{limits}, it reaches {share:.0%} of what this machine can do: {cause}")
     if memory >= arithmetic:
-        return Reason(
-            "memory-bound", f"memory-bound: it moves {amount(work.bytes * step.runs)}B at {bandwidth_text}, {share:.0%} of this "
-            "machine's bandwidth for that amount",
-            "Only fewer or narrower reads and writes help: fuse it with its neighbours, or store float16",
-        )
-    return Reason(
-        "arithmetic", f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}, {share:.0%} of this machine's "
-        "peak",
-        "Less arithmetic helps: a smaller layer, or fewer steps",
-    )
+        why = f"it moves {amount(work.bytes * step.runs)}B at {bandwidth_text}, {share:.0%} of this machine's bandwidth"
+        advice = "Only fewer or narrower reads and writes help: fuse it with its neighbours, or store float16"
+        return Reason("memory-bound", f"memory-bound: {why} for that amount", advice)
+    why = f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {rate_text}, {share:.0%} of this machine's peak"
+    return Reason("arithmetic", why, "Less arithmetic helps: a smaller layer, or fewer steps")
 
 
 def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | None:
@@ -332,10 +315,8 @@ def _find_repeated_writes(nodes: Sequence[Node], writes: Writes) -> Reason | Non
     if len(best) < MANY:
         return None
     size, written = best[0].size, max(1, best[0].inputs[1].size)
-    return Reason(
-        "quadratic", f"quadratic: the line runs {len(best):,} times in Python, and each time makes an array of {size:,} elements "
-        f"anew to write {written:,} of them", "Write all at once, with an index array: a[rows, columns] = values",
-    )
+    why = f"the line runs {len(best):,} times in Python, and each time copies an array of {size:,} elements to write {written:,}"
+    return Reason("quadratic", f"quadratic: {why}", "Write all at once, with an index array: a[rows, columns] = values")
 
 
 def _scatter_reason(node: Node, run_seconds: float) -> Reason:
@@ -344,15 +325,13 @@ def _scatter_reason(node: Node, run_seconds: float) -> Reason:
     each = f"{seconds(run_seconds / max(1, updates.size))} an element"
     if times >= 4 and node.params["mode"] == "set":
         pairs = "A slice beside an index array pairs every row with every index: a[wf.arange(len(index)), index] = values writes"
-        return Reason(
-            "quadratic", f"quadratic: it writes {updates.size:,} elements into an array of {target.size:,}, each place "
-            f"{times:,.0f} times; of several writes to one element only the last stays, so this is hardly what was meant",
-            f"{pairs} one element a row" if len(node.params["axes"]) < len(target.shape) else "Sum what meets in one place first",
-        )
-    return Reason(
-        "serial scatter", f"a scatter: {updates.size:,} elements are written in order, on one thread, without vectors, {each}",
-        "A mask (wf.where) or a gather the other way round is faster where one says the same",
-    )
+        is_sliced = len(node.params["axes"]) < len(target.shape)
+        advice = f"{pairs} one element a row" if is_sliced else "Sum what meets in one place first"
+        what = f"it writes {updates.size:,} elements into an array of {target.size:,}, each place {times:,.0f} times"
+        doubt = "of several writes to one element only the last stays, so this is hardly what was meant"
+        return Reason("quadratic", f"quadratic: {what}; {doubt}", advice)
+    why = f"a scatter: {updates.size:,} elements are written in order, on one thread, without vectors, {each}"
+    return Reason("serial scatter", why, "A mask (wf.where) or a gather the other way round is faster where one says the same")
 
 
 def _why_scalar(kernel: Any, nodes: Sequence[Node]) -> str | None:
@@ -402,28 +381,21 @@ def overhead_reason(
         repeated = _find_repeated_writes(writes.get(line, [])[:1], writes)
         if repeated is not None:
             return repeated, line
-        return Reason(
-            "Python loop", f"a loop in Python: the line runs {count:,} times, {seconds(lost)} of Python for {seconds(parts)} of "
-            "kernels", "Write it for whole arrays, or as wf.scan or wf.fori_loop",
-        ), line
+        why = f"a loop in Python: the line runs {count:,} times, {seconds(lost)} of Python for {seconds(parts)} of kernels"
+        return Reason("Python loop", why, "Write it for whole arrays, or as wf.scan or wf.fori_loop"), line
     if traced >= 1:
-        return Reason(
-            "traced again", f"traced again: jitted functions are created, or get arguments of a new kind, {traced:.0f} "
-            f"time{'' if traced == 1 else 's'} in each call", "Create them once, outside, and keep shapes and settings the same",
-        ), None
+        times = f"{traced:.0f} time{'' if traced == 1 else 's'} in each call"
+        why = f"traced again: jitted functions are created, or get arguments of a new kind, {times}"
+        return Reason("traced again", why, "Create them once, outside, and keep shapes and settings the same"), None
     if looks > programs / 2:
-        return Reason(
-            "not jitted", f"not jitted: Python builds the graph and looks up its {programs:,.0f} "
-            f"program{'' if programs == 1 else 's'} each time, {seconds(lost)} for {seconds(parts)} of kernels",
-            "wf.jit makes one native call of it",
-        ), None
+        graph = f"Python builds the graph and looks up its {programs:,.0f} program{'' if programs == 1 else 's'} each time"
+        why = f"not jitted: {graph}, {seconds(lost)} for {seconds(parts)} of kernels"
+        return Reason("not jitted", why, "wf.jit makes one native call of it"), None
     if not programs:
         return Reason("no weft", "nothing of weft ran: all of it is Python or another library"), None
-    return Reason(
-        "too small", f"too small: the kernels work {seconds(parts)} of {seconds(whole)}, the rest is "
-        f"{'the call' if programs == 1 else f'{programs:,.0f} calls'} from Python",
-        "Give each call more to do: larger batches, or many steps in one call with wf.scan",
-    ), None
+    rest = f"{'the call' if programs == 1 else f'{programs:,.0f} calls'} from Python"
+    why = f"too small: the kernels work {seconds(parts)} of {seconds(whole)}, the rest is {rest}"
+    return Reason("too small", why, "Give each call more to do: larger batches, or many steps in one call with wf.scan"), None
 
 
 @dataclass(frozen=True)

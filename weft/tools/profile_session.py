@@ -95,7 +95,6 @@ class Session:
         self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside others: its number, names inside
         self._stack: list[tuple[int, dict[int, str]]] = []
         self._kinds: dict[str, str] = {}  # mark of a layer -> its class
-        self._before: tuple[Any, Any] = (None, None)
 
     def __enter__(self) -> Session:
         if CONTEXT.transform_depth or CONTEXT.trace is not None or CONTEXT.profiler is not None or CALL_HOOK.watch is not None:
