@@ -17,8 +17,8 @@ from typing import Any
 from weft.errors import amount, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.tools import profile_report as report
+from weft.tools import profile_session as sessions
 from weft.tools.profile_report import OUTSIDE, UNKNOWN, Culprit, Event, KernelTime, Row, percent, places, short
-from weft.tools.profile_session import Run, Session, called, check_call, in_notebook, measured, name_of, restore_arrays, works
 
 
 @dataclass(frozen=True, repr=False)
@@ -398,19 +398,18 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     kernel_by_name = {k.name: k for k in reversed(profile.kernels)}
     for e in profile.events:
         begin, length = e.begin / 1e3, e.length / 1e3
-        kernel = kernel_by_name.get(e.name)
-        detail = {"kind": e.category, "flops": e.detail["flops"], "bytes": e.detail["bytes"]}
+        work, kernel = e.work, kernel_by_name.get(e.work.name)
+        detail: dict[str, Any] = {"kind": work.kind, "flops": work.flops, "bytes": work.bytes}
         if e.length:
-            detail["GFLOP/s"] = round(e.detail["flops"] / e.length, 2)
-            detail["GB/s"] = round(e.detail["bytes"] / e.length, 2)
+            detail |= {"GFLOP/s": round(work.flops / e.length, 2), "GB/s": round(work.bytes / e.length, 2)}
         if kernel is not None:
             detail["reason"], detail["where"] = kernel.why, places(kernel.parts)
-        own = {"name": e.name, "cat": e.category, "ts": begin, "dur": length, "tid": 1, "args": detail}
+        own = {"name": work.name, "cat": work.kind, "ts": begin, "dur": length, "tid": 1, "args": detail}
         events.append({"ph": "X", **own, **process})
         at = begin
-        for place, share in e.detail["parts"]:
-            args = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source,
-                    "estimated": len(e.detail["parts"]) > 1}
+        for place, share in e.parts:
+            args = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source}
+            args["estimated"] = len(e.parts) > 1
             for number, name in ((2, place.layer or OUTSIDE), (3, short(place.line) or UNKNOWN)):
                 events.append({
                     "ph": "X", "name": f"{name} {place.phase}", "cat": place.phase, "ts": at, "dur": share * length,
@@ -464,26 +463,29 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     >>> found.seconds >= found.inside > 0
     True
     """
-    check_call("profile", f, repeat)
-    with Session() as session:  # raises now if a profile is not possible
+    sessions.check_call("profile", f, repeat)
+    with sessions.Session() as session:  # raises now if a profile is not possible
         pass
-    with restore_arrays(f, args, kwargs) as arrays:
-        times = measured(session, functools.partial(called, f, args, kwargs, arrays), repeat, BUDGET)
-    result = _evaluate(name_of(f), session, *times)
-    if show and not in_notebook():
+    with sessions.restore_arrays(f, args, kwargs) as arrays:
+        times = sessions.measured(session, functools.partial(sessions.called, f, args, kwargs, arrays), repeat, BUDGET)
+    result = _evaluate(sessions.name_of(f), session, *times)
+    if show and not sessions.in_notebook():
         print(result)
     return result
 
 
-def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], runs: list[list[Run]]) -> Profile:
+def _evaluate(
+    name: str, session: sessions.Session, wholes: list[int], timed: list[int], runs: list[list[sessions.Run]],
+) -> Profile:
     limits = machine()
-    steps = report.steps_of(runs, limits)
+    works_of = functools.cache(lambda unit: sessions.works(unit.program, unit.fused, limits))
+    steps = report.steps_of(runs, works_of)
     inside = sum(s.seconds for s in steps)
     outside = min(ns - sum(t for run in ran for _, t in run.times) for ns, ran in zip(timed, runs, strict=True)) * 1e-9
     quickest = min(wholes) * 1e-9
     whole = max(min(quickest, inside + outside), inside, 1e-9)
     best = timed.index(min(timed))
-    find_place = report.Places(session, _is_launcher)
+    find_place = functools.cache(functools.partial(report.find_place, session))
     node_counter, writes = report.node_counts(runs[best])
     kernels, reasons = [], {}
     for step in steps:
@@ -500,13 +502,18 @@ def _evaluate(name: str, session: Session, wholes: list[int], timed: list[int], 
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
     culprit = report.find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
     layers, lines = (report.rows(kernels, key) for key in (report.layer_key, report.line_key))
+    begin = min((t for run in runs[best] for t, _ in run.times), default=0)
+    events = [
+        Event(work, start - begin, ns, [(find_place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])])
+        for run in runs[best] for (start, ns), work in zip(run.times, works_of(run.unit), strict=True)
+    ]
     return Profile(
         name, len(wholes), quickest, whole, inside, phases, layers, lines, tuple(kernels), culprit, limits,
-        _events(runs[best], find_place),
+        tuple(events),
     )
 
 
-def _kernel(step: report.StepTime, limits: Machine, reason: report.Reason, place: report.Places) -> report.KernelTime:
+def _kernel(step: report.StepTime, limits: Machine, reason: report.Reason, place: Callable) -> report.KernelTime:
     work, runs = step.work, step.runs
     arithmetic, memory = work.floor(limits)
     parts = [report.Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
@@ -515,22 +522,3 @@ def _kernel(step: report.StepTime, limits: Machine, reason: report.Reason, place
         work.name, work.kind, runs, step.seconds, runs * max(arithmetic, memory), bound,
         runs * work.flops, runs * work.bytes, reason.name, reason.why, tuple(sorted(parts, key=lambda p: -p.seconds)),
     )
-
-
-def _events(runs: Sequence[Run], place: report.Places) -> tuple[report.Event, ...]:
-    limits, works_by_unit, out = machine(), {}, []
-    begin = min((t for run in runs for t, _ in run.times), default=0)
-    for run in runs:
-        unit = run.unit
-        if unit not in works_by_unit:
-            works_by_unit[unit] = works(unit.program, unit.fused, limits)
-        for (start, ns), work in zip(run.times, works_by_unit[unit], strict=True):
-            parts = [(place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])]
-            detail = {"flops": work.flops, "bytes": work.bytes, "parts": parts}
-            out.append(report.Event(work.name, work.kind, start - begin, ns, detail))
-    return tuple(out)
-
-
-def _is_launcher(file: str) -> bool:
-    """Return whether a file is not the user's: the command ``weft``, and the modules that start Python."""
-    return file.startswith("<frozen") or os.path.basename(file) in ("weft", "weft.exe")

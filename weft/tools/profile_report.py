@@ -7,8 +7,9 @@ Times are minima, because other programs only add.
 from __future__ import annotations
 
 import linecache
+import os
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from weft.graph.node import Node
 from weft.graph.source_lines import file_name, user_line
 from weft.placement.device_figures import Machine
 from weft.schedule.program import Call, Loop, calls
-from weft.tools.profile_session import Origin, Run, Session, Unit, Work, works
+from weft.tools.profile_session import Origin, Run, Session, Unit, Work
 
 PHASES = ("forward", "backward", "update")
 OUTSIDE, UNKNOWN = "(outside layers)", "(unknown line)"
@@ -115,13 +116,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Event:
-    """A step on the time line of one call, in nanoseconds since the start of the call."""
+    """A step on the time line of one call, in nanoseconds since the start of the call; its places with their shares."""
 
-    name: str
-    category: str
+    work: Work
     begin: int
     length: int
-    detail: dict[str, Any]
+    parts: list[tuple[Place, float]]
 
 
 @dataclass(frozen=True)
@@ -135,63 +135,43 @@ class StepTime:
     runs: float
 
 
-def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[StepTime]:
+def steps_of(calls: Sequence[Sequence[Run]], works_of: Callable[[Unit], list[Work]]) -> list[StepTime]:
     """Return the minimum time of each step over the calls, since other programs can only add time."""
-    work: dict[Unit, list[Work]] = {}
-    totals: dict[tuple[Unit, int], list[int]] = {}
-    counts: dict[tuple[Unit, int], list[int]] = {}
+    totals: dict[tuple[Unit, int], list[int]] = defaultdict(lambda: [0] * len(calls))
+    counts: dict[tuple[Unit, int], list[int]] = defaultdict(lambda: [0] * len(calls))
     for c, ran in enumerate(calls):
         for run in ran:
-            if run.unit not in work:
-                work[run.unit] = works(run.unit.program, run.unit.fused, machine)
             for k, (_, ns) in enumerate(run.times):
-                if (run.unit, k) not in totals:
-                    totals[run.unit, k], counts[run.unit, k] = [0] * len(calls), [0] * len(calls)
                 totals[run.unit, k][c] += ns
                 counts[run.unit, k][c] += 1
     return [
-        StepTime(unit, k, work[unit][k], min(t for t, n in zip(ns, counts[unit, k], strict=True) if n) * 1e-9, runs)
+        StepTime(unit, k, works_of(unit)[k], min(t for t, n in zip(ns, counts[unit, k], strict=True) if n) * 1e-9, runs)
         for (unit, k), ns in totals.items() if (runs := statistics.median(counts[unit, k])) > 0
     ]
 
 
-class Places:
-    """Function from origins to places, with a cache of lines."""
-
-    def __init__(self, session: Session, hidden: Callable[[str], bool]) -> None:
-        self._session = session
-        self._hidden = hidden
-        self._lines: dict[tuple[Any, int], str] = {}
-
-    def __call__(self, origin: Origin) -> Place:
-        code, instruction, mark, phase = origin
-        if (code, instruction) not in self._lines:
-            self._lines[code, instruction] = user_line(origin)
-        line = self._lines[code, instruction]
-        layer, kind = self._session.layer(mark)
-        if code is None or self._hidden(code.co_filename):
-            return Place("", "", "", layer, kind, phase)
-        file, _, number = line.rpartition(":")
-        source = linecache.getline(file, int(number)).strip()
-        return Place(line, source, code.co_qualname, layer, kind, phase)
+def find_place(session: Session, origin: Origin) -> Place:
+    """Return the place of an origin; without a line if its file is not the user's: the command ``weft``, or Python's start."""
+    code, _, mark, phase = origin
+    layer, kind = session.layer(mark)
+    if code is None or code.co_filename.startswith("<frozen") or os.path.basename(code.co_filename) in ("weft", "weft.exe"):
+        return Place("", "", "", layer, kind, phase)
+    line = user_line(origin)
+    file, _, number = line.rpartition(":")
+    return Place(line, linecache.getline(file, int(number)).strip(), code.co_qualname, layer, kind, phase)
 
 
 def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]]) -> tuple[Row, ...]:
     """Return the seconds by layer or by line, the largest first."""
-    times_by_name: dict[str, dict[str, float]] = {}
+    times: dict[str, Counter] = defaultdict(Counter)
     details: dict[str, str] = {}
-    estimated: set[str] = set()
-    for kernel in kernels:
-        for part in kernel.parts:
-            name, detail = key(part.place)
-            details.setdefault(name, detail)
-            times = times_by_name.setdefault(name, dict.fromkeys(PHASES, 0.0))
-            times[part.place.phase] += part.seconds
-            if part.estimated:
-                estimated.add(name)
-    out = [
-        Row(name, details[name], t["forward"], t["backward"], t["update"], name in estimated) for name, t in times_by_name.items()
-    ]
+    parts = [part for kernel in kernels for part in kernel.parts]
+    for part in parts:
+        name, detail = key(part.place)
+        details.setdefault(name, detail)
+        times[name][part.place.phase] += part.seconds  # type: ignore[assignment]
+    estimated = {key(part.place)[0] for part in parts if part.estimated}
+    out = [Row(name, details[name], *(float(t[p]) for p in PHASES), name in estimated) for name, t in times.items()]
     return tuple(sorted(out, key=lambda r: -r.seconds))
 
 
