@@ -9,10 +9,9 @@ from weft.optim import schedules, update_rules
 from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
 from weft.optim.optimizer import Optimizer
 from weft.optim.sam import SAM
-from weft.optim.santa import SantaE, SantaSSS
 from weft.optim.update_rules import *  # noqa: F403
 
 source_lines.part(__file__, "update")
 
-__all__ = ["Optimizer", "SAM", "SantaE", "SantaSSS", "clip_by_norm", "clip_by_value", "global_norm", "schedules"]
+__all__ = ["Optimizer", "SAM", "clip_by_norm", "clip_by_value", "global_norm", "schedules"]
 __all__ += update_rules.__all__

@@ -30,8 +30,7 @@ from weft.optim.schedules import Schedule
 from weft.process import files
 from weft.process.files import read, write_atomically
 from weft.process.run_lock import hold_run_lock
-from weft.train.averaging import AverageWeights
-from weft.train.callbacks import BestWeights
+from weft.train.callbacks import AverageWeights, BestWeights
 from weft.train.history import Epoch
 from weft.train.snapshot import Snapshot, may_be_created
 
