@@ -408,7 +408,7 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
         events.append({"ph": "X", **own, **process})
         at = begin
         for place, share in e.parts:
-            args = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source}
+            args: dict[str, Any] = {"phase": place.phase, "layer": place.layer, "line": place.line, "source": place.source}
             args["estimated"] = len(e.parts) > 1
             for number, name in ((2, place.layer or OUTSIDE), (3, short(place.line) or UNKNOWN)):
                 events.append({

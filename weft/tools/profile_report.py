@@ -163,15 +163,17 @@ def find_place(session: Session, origin: Origin) -> Place:
 
 def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]]) -> tuple[Row, ...]:
     """Return the seconds by layer or by line, the largest first."""
-    times: dict[str, Counter] = defaultdict(Counter)
+    times: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(PHASES, 0.0))
     details: dict[str, str] = {}
     parts = [part for kernel in kernels for part in kernel.parts]
     for part in parts:
         name, detail = key(part.place)
         details.setdefault(name, detail)
-        times[name][part.place.phase] += part.seconds  # type: ignore[assignment]
+        times[name][part.place.phase] += part.seconds
     estimated = {key(part.place)[0] for part in parts if part.estimated}
-    out = [Row(name, details[name], *(float(t[p]) for p in PHASES), name in estimated) for name, t in times.items()]
+    out = [
+        Row(name, details[name], t["forward"], t["backward"], t["update"], name in estimated) for name, t in times.items()
+    ]
     return tuple(sorted(out, key=lambda r: -r.seconds))
 
 

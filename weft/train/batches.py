@@ -150,7 +150,7 @@ class Stream:
         array = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
         return array.astype("float32") if self.narrow and array.dtype == np.float64 else array
 
-    def batch(self, key: Batch) -> Batch:
+    def batch(self, key: Any) -> Batch:
         return key
 
     def count(self, key: Batch) -> int:
