@@ -29,31 +29,9 @@ MAX_DIMENSIONS = 64
 
 
 def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
-    """Read the byte array of an idx file.
+    """Read the byte array of an idx file; raise DataError if it is missing, damaged, or no idx file.
 
-    Parameters
-    ----------
-    path : str or path
-    md5 : str
-        The expected checksum of the unpacked bytes; "" skips the check.
-
-    Returns
-    -------
-    array of uint8
-
-    Raises
-    ------
-    DataError
-        The file is missing, damaged, or no idx file.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from weft.data.sets import read_idx
-    >>> path = os.path.join(tempfile.mkdtemp(), "labels")
-    >>> _ = open(path, "wb").write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4]))
-    >>> read_idx(path)
-    array([5, 0, 4], dtype=uint8)
+    ``md5`` : the expected checksum of the unpacked bytes; "" skips the check
     """
     content = files.read(path, "idx file")
     packed = content.startswith(PACKED)

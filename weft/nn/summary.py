@@ -107,16 +107,7 @@ class _ModuleCall:
 
 
 def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32") -> Summary:
-    """Print and return the table of ``model``'s layers for ``inputs``; see :meth:`weft.nn.Module.summary`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> from weft.nn.summary import summarise
-    >>> summarise(wf.nn.Linear(3, 2), ((5, 3),)).total.parameters  # doctest: +ELLIPSIS
-    Linear...
-    8
-    """
+    """Print and return the table of ``model``'s layers for ``inputs``; see :meth:`weft.nn.Module.summary`."""
     from rich.console import Console
 
     if not inputs:
@@ -154,10 +145,11 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
     rows: list[Row] = []
     called: set[int] = set()
 
-    def count_own(module: ModuleTree) -> int:
-        uncounted = [a for n, a in module.parameters().items() if "." not in n and id(a) not in counted]
-        counted.update(map(id, uncounted))
-        return sum(a.size for a in uncounted)
+    def count(module: ModuleTree, inside: bool) -> int:
+        """Return the number of parameters not counted before; of inner modules too if ``inside``."""
+        new = [a for n, a in module.parameters().items() if (inside or "." not in n) and id(a) not in counted]
+        counted.update(map(id, new))
+        return sum(a.size for a in new)
 
     def walk(call: _ModuleCall) -> tuple[int, int]:
         module, kind = call.module, type(call.module).__name__
@@ -165,23 +157,21 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
         flops, moved = _call_cost(call)
         name = names.get(id(module)) or kind
         if not call.inner:
-            uncounted = [a for a in module.parameters().values() if id(a) not in counted]
-            counted.update(map(id, uncounted))
-            rows.append(Row(name, kind, _output_shape(call), sum(a.size for a in uncounted), flops, moved))
+            rows.append(Row(name, kind, _output_shape(call), count(module, True), flops, moved))
             return flops, moved
         at = len(rows)
-        count = count_own(module)
+        own_parameters = count(module, False)
         for c in call.inner:
             walk(c)
         cost = _own_cost(call)
-        if count or cost[0]:
-            rows.insert(at, Row(f"{name} (own)", kind, _output_shape(call), count, *cost))
+        if own_parameters or cost[0]:
+            rows.insert(at, Row(f"{name} (own)", kind, _output_shape(call), own_parameters, *cost))
         return flops, moved
 
     total = walk(root)
     for name, module in model.modules():
-        if id(module) not in called and (count := count_own(module)):
-            rows.append(Row(name, type(module).__name__, None, count, 0, 0))
+        if id(module) not in called and (own_parameters := count(module, False)):
+            rows.append(Row(name, type(module).__name__, None, own_parameters, 0, 0))
     parameters = sum({id(a): a.size for a in model.parameters().values()}.values())
     return Summary(type(model).__name__, tuple(rows), Row("total", "", _output_shape(root), parameters, *total))
 

@@ -48,13 +48,7 @@ OTHER_FORMATS = {  # first bytes of files that users mistake for weight files
 
 
 def pack(arrays: dict[str, np.ndarray]) -> bytes:
-    """Return the content of a weight file with ``arrays``.
-
-    Raises
-    ------
-    DataError
-        A name or dtype is not supported by the format, or the names exceed the size of a header.
-    """
+    """Return the content of a weight file; raise DataError if the format does not support a name or dtype."""
     for name in arrays:
         if not isinstance(name, str):
             raise DataError(f"a tensor's name must be a str, not {name!r}")
@@ -84,10 +78,7 @@ def pack(arrays: dict[str, np.ndarray]) -> bytes:
 def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
     """Check a weight file's content and return its arrays; ``source`` is the name of the file in errors.
 
-    Raises
-    ------
-    DataError
-        The content is damaged or not a weight file; no other error is raised, whatever the content.
+    Raise DataError if the content is damaged or not a weight file, and no other error, whatever the content.
     """
     entries, metadata, raw = _read_header(content, source)
     start = 8 + len(raw)

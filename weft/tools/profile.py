@@ -335,13 +335,7 @@ _MOST = 14  # rows in the picture
 
 
 def picture(profile: Profile) -> bytes:
-    """Return the profile as the bytes of a PNG file.
-
-    Raises
-    ------
-    ImportError
-        matplotlib is not installed.
-    """
+    """Return the profile as the bytes of a PNG file; raise ImportError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

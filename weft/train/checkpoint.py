@@ -46,14 +46,7 @@ class Every:
 
 
 def every(value: int | str) -> Every:
-    """Parse the argument ``checkpoint_every`` of ``fit``.
-
-    Examples
-    --------
-    >>> from weft.train.checkpoint import every
-    >>> every("epoch"), every("5 epochs"), every(200)
-    (Every(steps=None, epochs=1), Every(steps=None, epochs=5), Every(steps=200, epochs=1))
-    """
+    """Parse the argument ``checkpoint_every`` of ``fit``."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0:
         return Every(int(value), 1)
     match = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None

@@ -93,14 +93,7 @@ class History:
         return [e[name] for e in self.epochs]
 
     def __repr__(self) -> str:
-        """Return the last epoch's figures, and the reason if the run ended early.
-
-        Examples
-        --------
-        >>> from weft.train import Epoch, History
-        >>> History([Epoch(1, 0.5, 2.0), Epoch(2, 0.25, 1.5)], best=2, stopped="loss reached 0.3")
-        History(2 epochs: loss 0.2500; best epoch 2; 3.50 s; loss reached 0.3)
-        """
+        """Return the last epoch's figures, and the reason if the run ended early."""
         count = f"{len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
         if not self.epochs:
             return f"History({count}{'; ' + self.stopped if self.stopped else ''})"
@@ -153,14 +146,7 @@ class History:
 
 
 def figure(value: float) -> str:
-    """Return a number as text with four decimals, in scientific notation if it is small.
-
-    Examples
-    --------
-    >>> from weft.train.history import figure
-    >>> figure(0.123456), figure(2.5e-7), figure(12345.678)
-    ('0.1235', '2.500e-07', '12345.6780')
-    """
+    """Return a number as text with four decimals, in scientific notation if it is small."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.3e}"
 
 

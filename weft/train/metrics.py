@@ -80,14 +80,7 @@ METRICS: dict[str, Metric] = {f.__name__: f for f in (accuracy, top_5_accuracy, 
 
 
 def named(metrics: Any) -> dict[str, Metric]:
-    """Return the metrics by name. ``metrics``: names, functions, or a dict of names and functions
-
-    Examples
-    --------
-    >>> from weft.train.metrics import named
-    >>> list(named(["accuracy", max]))
-    ['accuracy', 'max']
-    """
+    """Return the metrics by name. ``metrics``: names, functions, or a dict of names and functions"""
     if isinstance(metrics, str) or callable(metrics):
         metrics = [metrics]
     if isinstance(metrics, Mapping):

@@ -63,14 +63,7 @@ class Bar(Progress):
 
 
 def describe(row: Epoch, total: int) -> str:
-    """Return an epoch's figures as a line of text.
-
-    Examples
-    --------
-    >>> from weft.train.progress import describe
-    >>> describe(Epoch(1, 0.5, 2.0, 0.25, 0.75, {"accuracy": 0.5}), 9)
-    'epoch 1/9  loss 0.5000  accuracy 50.00 %  2.00 s  validation loss 0.2500  accuracy 75.00 %'
-    """
+    """Return an epoch's figures as a line of text."""
     text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
         figures = {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
