@@ -133,10 +133,10 @@ class Sequential(Module):
             if not -len(self) <= position < len(self):
                 raise IndexError(f"Sequential: position {position}, but there are {len(self)} layers")
             return position % len(self)
-        for i, item in enumerate(self.layers):
-            if item is layer:
-                return i
-        raise ValueError(f"Sequential: {layer!r} is not one of its layers")
+        position = next((i for i, item in enumerate(self.layers) if item is layer), None)
+        if position is None:
+            raise ValueError(f"Sequential: {layer!r} is not one of its layers")
+        return position
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -220,5 +220,4 @@ def sort_callbacks(callbacks: Any) -> Hooks:
             by_moment[m].append(getattr(c, m))
         if not methods:
             by_moment["on_epoch"].append(c)
-    begin, batch, epoch, end = (tuple(by_moment[m]) for m in _MOMENTS)
-    return Hooks(begin, batch, epoch, end, tuple(callbacks))
+    return Hooks(*(tuple(by_moment[m]) for m in _MOMENTS), all=tuple(callbacks))

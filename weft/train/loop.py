@@ -268,10 +268,8 @@ class UpdateRunner:
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
-        # whether a native call may execute many updates
-        self.able = (
-            stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES and not alone
-        )
+        is_small = isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES
+        self.able = stepper.many is not None and is_small and not alone  # whether a native call may execute many updates
         self.count = 1  # updates per native call
         self.seen = 0  # updates of this epoch
         self.proven = False  # whether a native loop has run
@@ -297,11 +295,10 @@ class UpdateRunner:
 
     def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
         """Execute the updates of a block."""
-        results = self._many(block, lr) if len(block) > 1 else None
-        return [self._one(keys, lr) for keys in block] if results is None else results
-
-    def _one(self, keys: Keys, lr: float) -> Figures:
-        return sum(map(self.feed.count, keys)), self.stepper.advance([self.feed.batch(key) for key in keys], lr)
+        if len(block) > 1 and (results := self._many(block, lr)) is not None:
+            return results
+        batch, count, advance = self.feed.batch, self.feed.count, self.stepper.advance
+        return [(sum(map(count, keys)), advance([batch(key) for key in keys], lr)) for keys in block]
 
     def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
         """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""
