@@ -220,4 +220,5 @@ def sort_callbacks(callbacks: Any) -> Hooks:
             by_moment[m].append(getattr(c, m))
         if not methods:
             by_moment["on_epoch"].append(c)
-    return Hooks(*(tuple(by_moment[m]) for m in _MOMENTS), all=tuple(callbacks))
+    begin, batch, epoch, end = (tuple(by_moment[m]) for m in _MOMENTS)
+    return Hooks(begin, batch, epoch, end, tuple(callbacks))
