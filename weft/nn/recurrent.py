@@ -197,12 +197,6 @@ class _Recurrent(Module):
         parameter, n = self.__dict__[name], self.hidden_size
         return (None,) * self.gates if parameter is None else tuple([parameter[k * n : k * n + n] for k in range(self.gates)])
 
-    def extra_repr(self) -> str:
-        parts = [str(self.input_size), str(self.hidden_size)]
-        parts += [f"num_layers={self.num_layers}"] if self.num_layers > 1 else []
-        parts += [f"{k}=True" for k in ("batch_first", "bidirectional", "stateful") if getattr(self, k)]
-        return ", ".join(parts)
-
 
 class RNN(_Recurrent):
     """Compute ``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` for each step; each layer and direction is one native loop.

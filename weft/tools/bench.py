@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.devices.base import Measuring
-from weft.errors import DeviceError, seconds
+from weft.errors import DeviceError, amount, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.tools.profile_session import Session, Work, called, check_call, in_notebook, name_of, restore_arrays, works
-from weft.tools.profile_words import amount
 
 BUDGET = 0.5  # seconds for the timed calls, if ``repeat`` is not given
 MOST_CALLS = 1000
