@@ -27,7 +27,7 @@ import numpy as np
 import weft as wf
 from tests.placement.programs import Work, program_of, traced, works
 from weft.devices import get_device, settle
-from weft.devices.cpu.native.measure import measure
+from weft.devices.cpu.native.describe import measure_speed
 from weft.placement.device_figures import Machine, machine
 from weft.placement.estimate import estimate
 from weft.runtime import execute
@@ -54,7 +54,7 @@ def seconds(run: Callable[[], Any], count: int) -> float:
 
 def better(found: Machine) -> Machine:
     """The best of two measurements: a busy machine shows less than it can."""
-    m = measure(get_device(), process_time)
+    m = measure_speed(get_device(), get_device().threads, process_time)
     rates = tuple([(s, max(a, b)) for (s, a), (_, b) in zip(found.bandwidth, m["bandwidth"], strict=True)])
     return replace(found, flops=max(found.flops, m["flops"]), bandwidth=rates)
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_docs, complete_module
 
 WORDS = ("a", "b", "axis", "out", "keepdims", "where", "dtype")
 
@@ -64,3 +64,16 @@ def test_own_sections_win_and_examples_are_not_copied() -> None:
 def test_a_parameter_without_a_description_is_refused() -> None:
     with pytest.raises(KeyError, match=r"f: neither its docstring nor that of f describes \['b'\]"):
         complete_docs(made(("a",), ("a",)), made(("a", "b"), ("a",)))
+
+
+def test_a_module_is_completed() -> None:
+    """Common parameters, the title of Examples and the import are added; docstrings without sections stay."""
+    head = made(("a", "out", "axis"), ("axis",), "\n    >>> wf.ones(1)\n")
+    other, plain = made(("a", "axis"), ()), made(("a",), ())
+    room = {"__name__": "room", "f": head, "g": other, "h": plain}
+    for f in (head, other, plain):
+        f.__module__ = "room"
+    complete_module(room, (head, other))
+    assert (names(head.__doc__), names(other.__doc__)) == (["a", "out", "axis"], ["a", "axis"])
+    assert "Examples\n--------\n>>> import weft as wf\n>>> wf.ones(1)" in head.__doc__ and "Returns\n-------\nint" in head.__doc__
+    assert plain.__doc__ == "Compute something.\n    "

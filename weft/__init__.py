@@ -40,64 +40,54 @@ _NAMES: dict[str, str] = {
         logical_or logical_xor maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg
         radians reciprocal remainder right_shift rint round sign signbit sin sinh spacing sqrt square stop_gradient
         subtract tan tanh true_divide trunc erfc""",
-    "weft.functions.elementwise.complex": "angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex",
-    "weft.functions.elementwise.two_results": "divmod fix frexp isneginf isposinf modf",
-    "weft.functions.polynomials.convolve_windows": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
-    "weft.functions.statistics.differences": "diff ediff1d gradient interp trapezoid unwrap",
+    "weft.functions.elementwise.composed": """
+        angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex divmod fix frexp isneginf
+        isposinf modf allclose array_equal array_equiv clip isclose nan_to_num packbits unpackbits""",
     "weft.functions.polynomials.polynomials": """
-        poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander poly1d roots""",
-    "weft.functions.elementwise.clip_compare": "allclose array_equal array_equiv clip isclose nan_to_num",
+        bartlett blackman convolve correlate hamming hanning i0 kaiser sinc poly polyadd polyder polydiv polyfit
+        polyint polymul polysub polyval vander poly1d roots""",
+    "weft.functions.statistics.samples": """
+        diff ediff1d gradient interp trapezoid unwrap median nanmedian nanpercentile nanquantile percentile quantile
+        bincount digitize histogram histogram2d histogram_bin_edges histogramdd""",
     "weft.functions.reductions.folds": """
-        all amax amin any argmax argmin count_nonzero max min prod ptp sum cumprod cumsum cumulative_prod cumulative_sum""",
+        all amax amin any argmax argmin count_nonzero max min prod ptp sum cumprod cumsum cumulative_prod
+        cumulative_sum average mean std var""",
     "weft.functions.indexing.where": "where",
-    "weft.functions.reductions.averages": "average mean std var",
-    "weft.functions.statistics.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
-    "weft.functions.statistics.nan_folds": """
-        nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",
-    "weft.functions.statistics.covariance": "corrcoef cov",
-    "weft.functions.statistics.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
-    "weft.functions.shape.join_split": """
-        atleast_1d atleast_2d atleast_3d array_split concat concatenate hstack repeat split stack tile unstack vstack
-        block column_stack dsplit dstack hsplit row_stack vsplit""",
+    "weft.functions.statistics.moments": """
+        nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar corrcoef cov""",
     "weft.functions.shape.axes": """
-        expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape roll squeeze swapaxes
-        transpose rollaxis rot90""",
-    "weft.functions.shape.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
+        atleast_1d atleast_2d atleast_3d array_split concat concatenate hstack repeat split stack tile unstack vstack
+        block column_stack dsplit dstack hsplit row_stack vsplit expand_dims flip fliplr flipud matrix_transpose
+        moveaxis permute_dims ravel reshape roll squeeze swapaxes transpose rollaxis rot90 broadcast_arrays
+        broadcast_shapes broadcast_to""",
     "weft.functions.statistics.pad": "pad",
-    "weft.functions.indexing.edit": "append copyto delete fill_diagonal insert place put putmask resize trim_zeros",
-    "weft.functions.indexing.select": "choose compress piecewise select",
-    "weft.functions.numpy_compat.iterate_apply": """
-        apply_along_axis apply_over_axes frompyfunc vectorize ndenumerate ndindex nditer broadcast flatiter ufunc""",
-    "weft.functions.elementwise.pack_bits": "packbits unpackbits",
+    "weft.functions.indexing.edit": """
+        append copyto delete fill_diagonal insert place put putmask resize trim_zeros choose compress piecewise select""",
+    "weft.functions.numpy_compat.objects": """
+        apply_along_axis apply_over_axes frompyfunc vectorize ndenumerate ndindex nditer broadcast flatiter ufunc c_
+        index_exp mgrid ogrid r_ s_ asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran
+        isscalar iterable may_share_memory ndim require shape shares_memory size""",
     "weft.functions.indexing.take_scatter": """
-        argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis""",
-    "weft.functions.linalg.einsum": "einsum einsum_path",
-    "weft.functions.linalg.products": "dot inner matmul outer tensordot vdot vecdot cross kron matvec vecmat",
-    "weft.functions.linalg.diagonals": "diag diagflat diagonal trace",
-    "weft.functions.dtype_info.cast": "astype copy",
-    "weft.functions.creation.fill": """
-        array asarray empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
-    "weft.functions.creation.ranges": "arange geomspace linspace logspace meshgrid",
-    "weft.functions.indexing.index_grids": """
-        diag_indices diag_indices_from fromfunction indices ix_ mask_indices ravel_multi_index tril_indices
-        tril_indices_from triu_indices triu_indices_from unravel_index""",
-    "weft.functions.numpy_compat.index_objects": "c_ index_exp mgrid ogrid r_ s_",
-    "weft.functions.text_files.files": """
-        frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",
-    "weft.functions.text_files.printing": """
-        array2string array_repr array_str base_repr binary_repr errstate format_float_positional format_float_scientific
-        get_printoptions geterr printoptions set_printoptions seterr""",
+        argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take
+        take_along_axis diag_indices diag_indices_from fromfunction indices ix_ mask_indices ravel_multi_index
+        tril_indices tril_indices_from triu_indices triu_indices_from unravel_index""",
+    "weft.functions.linalg.products": """
+        einsum einsum_path dot inner matmul outer tensordot vdot vecdot cross kron matvec vecmat diag diagflat
+        diagonal trace""",
     "weft.functions.dtype_info.dtype_info": """
-        complexfloating floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger
-        unsignedinteger False_ ScalarType True_ common_type little_endian mintypecode sctypeDict typecodes typename
-        __array_namespace_info__""",
-    "weft.functions.numpy_compat.array_queries": """
-        asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
-        may_share_memory ndim require shape shares_memory size""",
-    "weft.functions.creation.matrices": "eye identity tri tril triu",
+        astype copy complexfloating floating generic inexact integer issubdtype min_scalar_type number promote_types
+        signedinteger unsignedinteger False_ ScalarType True_ common_type little_endian mintypecode sctypeDict
+        typecodes typename __array_namespace_info__""",
+    "weft.functions.creation.fill": """
+        array asarray empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like arange geomspace
+        linspace logspace meshgrid eye identity tri tril triu""",
+    "weft.functions.text_files.files": """
+        frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed
+        array2string array_repr array_str base_repr binary_repr errstate format_float_positional
+        format_float_scientific get_printoptions geterr printoptions set_printoptions seterr""",
     "weft.functions.sorting.sort_search": """
-        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values argpartition lexsort
-        partition intersect1d setdiff1d setxor1d union1d""",
+        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values argpartition
+        lexsort partition intersect1d setdiff1d setxor1d union1d""",
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",

@@ -37,131 +37,99 @@ from weft.functions.elementwise.ufuncs import (
     sinh as sinh, spacing as spacing, sqrt as sqrt, square as square, stop_gradient as stop_gradient,
     subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc, erfc as erfc,
 )
-from weft.functions.elementwise.complex import (
+from weft.functions.elementwise.composed import (
     angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,
     isrealobj as isrealobj, real as real, real_if_close as real_if_close, sort_complex as sort_complex,
-)
-from weft.functions.elementwise.two_results import (
     divmod as divmod, fix as fix, frexp as frexp, isneginf as isneginf, isposinf as isposinf, modf as modf,
-)
-from weft.functions.polynomials.convolve_windows import (
-    bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
-    hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc,
-)
-from weft.functions.statistics.differences import (
-    diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
+    allclose as allclose, array_equal as array_equal, array_equiv as array_equiv, clip as clip, isclose as isclose,
+    nan_to_num as nan_to_num, packbits as packbits, unpackbits as unpackbits,
 )
 from weft.functions.polynomials.polynomials import (
-    poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
-    polymul as polymul, polysub as polysub, polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
+    bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
+    hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc, poly as poly, polyadd as polyadd, polyder as polyder,
+    polydiv as polydiv, polyfit as polyfit, polyint as polyint, polymul as polymul, polysub as polysub,
+    polyval as polyval, vander as vander, poly1d as poly1d, roots as roots,
 )
-from weft.functions.elementwise.clip_compare import (
-    allclose as allclose, array_equal as array_equal, array_equiv as array_equiv, clip as clip, isclose as isclose,
-    nan_to_num as nan_to_num,
+from weft.functions.statistics.samples import (
+    diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile, bincount as bincount, digitize as digitize, histogram as histogram,
+    histogram2d as histogram2d, histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
 from weft.functions.reductions.folds import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
     count_nonzero as count_nonzero, max as max, min as min, prod as prod, ptp as ptp, sum as sum, cumprod as cumprod,
-    cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
+    cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum, average as average,
+    mean as mean, std as std, var as var,
 )
 from weft.functions.indexing.where import where as where
-from weft.functions.reductions.averages import average as average, mean as mean, std as std, var as var
-from weft.functions.statistics.quantiles import (
-    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
-    percentile as percentile, quantile as quantile,
-)
-from weft.functions.statistics.nan_folds import (
+from weft.functions.statistics.moments import (
     nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
     nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
+    corrcoef as corrcoef, cov as cov,
 )
-from weft.functions.statistics.covariance import corrcoef as corrcoef, cov as cov
-from weft.functions.statistics.histograms import (
-    bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
-    histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
-)
-from weft.functions.shape.join_split import (
+from weft.functions.shape.axes import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, array_split as array_split,
     concat as concat, concatenate as concatenate, hstack as hstack, repeat as repeat, split as split, stack as stack,
     tile as tile, unstack as unstack, vstack as vstack, block as block, column_stack as column_stack, dsplit as dsplit,
-    dstack as dstack, hsplit as hsplit, row_stack as row_stack, vsplit as vsplit,
-)
-from weft.functions.shape.axes import (
-    expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
-    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll,
-    squeeze as squeeze, swapaxes as swapaxes, transpose as transpose, rollaxis as rollaxis, rot90 as rot90,
-)
-from weft.functions.shape.broadcasting import (
+    dstack as dstack, hsplit as hsplit, row_stack as row_stack, vsplit as vsplit, expand_dims as expand_dims,
+    flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
+    permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
+    swapaxes as swapaxes, transpose as transpose, rollaxis as rollaxis, rot90 as rot90,
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
 from weft.functions.statistics.pad import pad as pad
 from weft.functions.indexing.edit import (
     append as append, copyto as copyto, delete as delete, fill_diagonal as fill_diagonal, insert as insert,
-    place as place, put as put, putmask as putmask, resize as resize, trim_zeros as trim_zeros,
+    place as place, put as put, putmask as putmask, resize as resize, trim_zeros as trim_zeros, choose as choose,
+    compress as compress, piecewise as piecewise, select as select,
 )
-from weft.functions.indexing.select import (
-    choose as choose, compress as compress, piecewise as piecewise, select as select,
-)
-from weft.functions.numpy_compat.iterate_apply import (
+from weft.functions.numpy_compat.objects import (
     apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, frompyfunc as frompyfunc,
     vectorize as vectorize, ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer, broadcast as broadcast,
-    flatiter as flatiter, ufunc as ufunc,
-)
-from weft.functions.elementwise.pack_bits import packbits as packbits, unpackbits as unpackbits
-from weft.functions.indexing.take_scatter import (
-    argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
-    one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
-    take as take, take_along_axis as take_along_axis,
-)
-from weft.functions.linalg.einsum import einsum as einsum, einsum_path as einsum_path
-from weft.functions.linalg.products import (
-    dot as dot, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
-    vecdot as vecdot, cross as cross, kron as kron, matvec as matvec, vecmat as vecmat,
-)
-from weft.functions.linalg.diagonals import diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace
-from weft.functions.dtype_info.cast import astype as astype, copy as copy
-from weft.functions.creation.fill import (
-    array as array, asarray as asarray, empty as empty, empty_like as empty_like, from_dlpack as from_dlpack,
-    full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros,
-    zeros_like as zeros_like,
-)
-from weft.functions.creation.ranges import (
-    arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace, meshgrid as meshgrid,
-)
-from weft.functions.indexing.index_grids import (
-    diag_indices as diag_indices, diag_indices_from as diag_indices_from, fromfunction as fromfunction,
-    indices as indices, ix_ as ix_, mask_indices as mask_indices, ravel_multi_index as ravel_multi_index,
-    tril_indices as tril_indices, tril_indices_from as tril_indices_from, triu_indices as triu_indices,
-    triu_indices_from as triu_indices_from, unravel_index as unravel_index,
-)
-from weft.functions.numpy_compat.index_objects import (
-    c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_,
-)
-from weft.functions.text_files.files import (
-    frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
-    genfromtxt as genfromtxt, load as load, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
-    savez_compressed as savez_compressed,
-)
-from weft.functions.text_files.printing import (
-    array2string as array2string, array_repr as array_repr, array_str as array_str, base_repr as base_repr,
-    binary_repr as binary_repr, errstate as errstate, format_float_positional as format_float_positional,
-    format_float_scientific as format_float_scientific, get_printoptions as get_printoptions, geterr as geterr,
-    printoptions as printoptions, set_printoptions as set_printoptions, seterr as seterr,
-)
-from weft.functions.dtype_info.dtype_info import (
-    complexfloating as complexfloating, floating as floating, generic as generic, inexact as inexact,
-    integer as integer, issubdtype as issubdtype, min_scalar_type as min_scalar_type, number as number,
-    promote_types as promote_types, signedinteger as signedinteger, unsignedinteger as unsignedinteger,
-    False_ as False_, ScalarType as ScalarType, True_ as True_, common_type as common_type,
-    little_endian as little_endian, mintypecode as mintypecode, sctypeDict as sctypeDict, typecodes as typecodes,
-    typename as typename, __array_namespace_info__ as __array_namespace_info__,
-)
-from weft.functions.numpy_compat.array_queries import (
-    asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
+    flatiter as flatiter, ufunc as ufunc, c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_,
+    s_ as s_, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
     asfortranarray as asfortranarray, asnumpy as asnumpy, isfortran as isfortran, isscalar as isscalar,
     iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
     shares_memory as shares_memory, size as size,
 )
-from weft.functions.creation.matrices import eye as eye, identity as identity, tri as tri, tril as tril, triu as triu
+from weft.functions.indexing.take_scatter import (
+    argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
+    one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
+    take as take, take_along_axis as take_along_axis, diag_indices as diag_indices,
+    diag_indices_from as diag_indices_from, fromfunction as fromfunction, indices as indices, ix_ as ix_,
+    mask_indices as mask_indices, ravel_multi_index as ravel_multi_index, tril_indices as tril_indices,
+    tril_indices_from as tril_indices_from, triu_indices as triu_indices, triu_indices_from as triu_indices_from,
+    unravel_index as unravel_index,
+)
+from weft.functions.linalg.products import (
+    einsum as einsum, einsum_path as einsum_path, dot as dot, inner as inner, matmul as matmul, outer as outer,
+    tensordot as tensordot, vdot as vdot, vecdot as vecdot, cross as cross, kron as kron, matvec as matvec,
+    vecmat as vecmat, diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace,
+)
+from weft.functions.dtype_info.dtype_info import (
+    astype as astype, copy as copy, complexfloating as complexfloating, floating as floating, generic as generic,
+    inexact as inexact, integer as integer, issubdtype as issubdtype, min_scalar_type as min_scalar_type,
+    number as number, promote_types as promote_types, signedinteger as signedinteger,
+    unsignedinteger as unsignedinteger, False_ as False_, ScalarType as ScalarType, True_ as True_,
+    common_type as common_type, little_endian as little_endian, mintypecode as mintypecode, sctypeDict as sctypeDict,
+    typecodes as typecodes, typename as typename, __array_namespace_info__ as __array_namespace_info__,
+)
+from weft.functions.creation.fill import (
+    array as array, asarray as asarray, empty as empty, empty_like as empty_like, from_dlpack as from_dlpack,
+    full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros,
+    zeros_like as zeros_like, arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace,
+    meshgrid as meshgrid, eye as eye, identity as identity, tri as tri, tril as tril, triu as triu,
+)
+from weft.functions.text_files.files import (
+    frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
+    genfromtxt as genfromtxt, load as load, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
+    savez_compressed as savez_compressed, array2string as array2string, array_repr as array_repr,
+    array_str as array_str, base_repr as base_repr, binary_repr as binary_repr, errstate as errstate,
+    format_float_positional as format_float_positional, format_float_scientific as format_float_scientific,
+    get_printoptions as get_printoptions, geterr as geterr, printoptions as printoptions,
+    set_printoptions as set_printoptions, seterr as seterr,
+)
 from weft.functions.sorting.sort_search import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,

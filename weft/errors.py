@@ -82,6 +82,14 @@ def seconds(s: float) -> str:
     return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
 
 
+def amount(n: float) -> str:
+    """Return a number with a metric prefix, to be followed by a unit: ``1.3 G``."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}" if n < 999.5 * size else f"{n / size:.0f} {unit}"
+    return f"{n:.0f} "
+
+
 def index_error(index: int, axis: int, size: int, where: str = "", function: str = "") -> IndexError:
     """Return NumPy's error for an index out of range; ``where`` is the user's line, ``function`` the function called there."""
     text = f"index {index} is out of bounds for axis {axis} with size {size}"

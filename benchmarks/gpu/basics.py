@@ -91,7 +91,7 @@ def _compiler(setting: Setting) -> dict[str, Any]:
 def _loading(setting: Setting) -> dict[str, Any]:
     if not hasattr(setting.card, "code"):
         return {"says": "nothing is loaded by an interpreter", "right": True}
-    setting.card.code(_first_launch(setting), 16)
+    setting.card.codes.loaded(_first_launch(setting), 16)
     return {"says": "the driver takes the machine code", "right": True}
 
 

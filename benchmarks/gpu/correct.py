@@ -22,7 +22,7 @@ from weft.devices.cuda.card_allocator import CardAllocator, CardMemory
 from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.graph.interpret import interpret
 from weft.graph.node import Primitive, topological_order
-from weft.graph.primitives.meeting import UNORDERED
+from weft.graph.primitives.settings import UNORDERED
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -94,7 +94,7 @@ class _Texts:
         if getattr(self._device, "driver", None) is None:
             compiled(launch, self._capability)
         else:
-            self._device.code(launch, 16)
+            self._device.codes.loaded(launch, 16)
 
     def close(self) -> None:
         if self._pool is not None:

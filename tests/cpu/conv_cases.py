@@ -8,8 +8,8 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.devices.cpu.emit.text import Generated
 from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import window_order

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa, isa_from_features
+from weft.devices.cpu.emit.text import Generated
 from weft.dtypes.parse import parse_dtype
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
 

@@ -17,7 +17,7 @@ import weft as wf
 from tests.kernel.samples.table import draw_samples
 from weft.devices import get_device
 from weft.devices.base import EagerDevice
-from weft.devices.cpu.native.each import each_kernel
+from weft.devices.cpu.native.sized import _each_kernel as each_kernel
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.devices.cpu.sized import SCRATCH_BYTES_PER_STEP
 from weft.devices.cpu.sized.each import each_text
@@ -102,7 +102,8 @@ def compiled_product() -> Any:
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     (m, k), n = a.shape, b.shape[1]
     out = Guarded((m, n), a.dtype)
-    DEVICE.sized.product(FROM_NUMPY[a.dtype], a.ctypes.data, b.ctypes.data, out.address, m, n, k, *strides(a), *strides(b))
+    prepared = DEVICE.sized.product(FROM_NUMPY[a.dtype], m, n, k, *strides(a), *strides(b))
+    prepared(a.ctypes.data, b.ctypes.data, out.address)
     return out.checked()
 
 
@@ -161,10 +162,8 @@ def test_batches(m: int, n: int, k: int, rng) -> None:
     for shared in (False, True):
         right = b[:1] if shared else b
         out = Guarded((4, m, n), FLOAT32)
-        DEVICE.sized.product(
-            FROM_NUMPY[FLOAT32], a.ctypes.data, right.ctypes.data, out.address, m, n, k, k, 1, n, 1, 4, m * k,
-            0 if shared else k * n,
-        )
+        prepared = DEVICE.sized.product(FROM_NUMPY[FLOAT32], m, n, k, k, 1, n, 1, 4, m * k, 0 if shared else k * n)
+        prepared(a.ctypes.data, right.ctypes.data, out.address)
         batched = wf.jit(lambda x, y: wf.matmul(x, y))(wf.array(a), wf.array(np.broadcast_to(right, b.shape)))
         same(out.checked(), batched.numpy())
 
@@ -186,7 +185,8 @@ def test_an_order_that_is_given(rng) -> None:
     order = product_order(6, 7, (30, 50))
     assert order != product_order(6, 7, (1500,))
     out = Guarded((6, 7), FLOAT32)
-    DEVICE.sized.product(FROM_NUMPY[FLOAT32], a.ctypes.data, b.ctypes.data, out.address, 6, 7, 1500, 1500, 1, 7, 1, order=order)
+    prepared = DEVICE.sized.product(FROM_NUMPY[FLOAT32], 6, 7, 1500, 1500, 1, 7, 1, order=order)
+    prepared(a.ctypes.data, b.ctypes.data, out.address)
     same(out.checked(), want)
 
 
@@ -209,7 +209,7 @@ def summed(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         found = x.size // inner, inner, 1
     outer, k, inner = found
     out = Guarded((outer, inner), x.dtype)
-    DEVICE.sized.sum(FROM_NUMPY[x.dtype], x.ctypes.data, out.address, outer, inner, k, k * inner, 1, inner, order)
+    DEVICE.sized.sum(FROM_NUMPY[x.dtype], outer, inner, k, k * inner, 1, inner, order)(x.ctypes.data, out.address)
     return out.checked().reshape(-1)
 
 
@@ -245,8 +245,8 @@ def test_sums_along_strides(rng) -> None:
         x = wild(rng, (n, k))
         out, dense = Guarded((n,), FLOAT32), Guarded((n,), FLOAT32)
         wide = laid_out(x, "apart")
-        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], wide.ctypes.data, out.address, 1, n, k, 0, *strides(wide), order)
-        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], x.ctypes.data, dense.address, n, 1, k, k, 1, 1, order)
+        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], 1, n, k, 0, *strides(wide), order)(wide.ctypes.data, out.address)
+        DEVICE.sized.sum(FROM_NUMPY[FLOAT32], n, 1, k, k, 1, 1, order)(x.ctypes.data, dense.address)
         same(out.checked(), dense.checked())
 
 
@@ -259,7 +259,7 @@ def test_sums_of_what_is_not_finite() -> None:
         x[n // 3] = np.nan
         assert np.isnan(summed(x, (0,))).all()
     out = Guarded((4,), FLOAT32)
-    DEVICE.sized.sum(FROM_NUMPY[FLOAT32], out.address, out.address, 1, 4, 0, 0, 1, 4, shape_reduction_order((0, 4), (0,)))
+    DEVICE.sized.sum(FROM_NUMPY[FLOAT32], 1, 4, 0, 0, 1, 4, shape_reduction_order((0, 4), (0,)))(out.address, out.address)
     same(out.checked(), np.zeros(4, np.float32))
 
 
@@ -410,18 +410,16 @@ def test_every_machine(isa: str, rng) -> None:
 
     for dtype in (FLOAT32, FLOAT64):
         texts = [product_text(FROM_NUMPY[dtype], target, CPU.orders, in_lanes) for in_lanes in (False, True)]
-        quick = product_text(FROM_NUMPY[dtype], target, CPU.orders, False, quick=True)
         for m, n, k in [(7, 19, 140), (19, 3, 60), (1, 21, 70), (13, 1, 600), (1, 1, 333)]:
             a, b, want, out = wild(rng, (m, k), dtype), wild(rng, (k, n), dtype), np.empty((m, n), dtype), Guarded((m, n), dtype)
             CompiledProduct(product_kernel(m, n, k, FROM_NUMPY[dtype]), target)(a, b, want)
             order, room = product_order(m, n, (k,)), np.empty(k * SCRATCH_BYTES_PER_STEP, np.uint8)
             for right, steps in ((b, (n, 1)), (np.ascontiguousarray(b.T), (1, k))):
                 places = a.ctypes.data, right.ctypes.data, out.address
-                for text in [texts[order.lanes > 1]] + [quick] * (order.lanes == 1):
-                    out.array[...] = 0
-                    run(text, "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block,
-                        room.ctypes.data)
-                    same(out.checked(), want)
+                out.array[...] = 0
+                run(texts[order.lanes > 1], "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block,
+                    room.ctypes.data)
+                same(out.checked(), want)
         for shape, axes in [((3, 700), (1,)), ((130, 21), (0,)), ((9, 8), (1,))]:
             x, order = wild(rng, shape, dtype), shape_reduction_order(shape, axes)
             outer, k, inner = spans(shape, axes) or (0, 0, 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.gpu.setting import Rows, Setting
 from weft.devices import get_device
-from weft.devices.cuda.driver import DriverError
+from weft.devices.cuda.nvidia import DriverError
 
 
 def good(setting: Setting) -> dict[str, Any]:

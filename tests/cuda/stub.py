@@ -18,7 +18,7 @@ from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import Code, interpreted
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.device import CardDevice
-from weft.devices.cuda.driver import DriverError, OutOfMemory
+from weft.devices.cuda.nvidia import DriverError, OutOfMemory
 
 UNWRITTEN, RELEASED = 0xAB, 0xCD
 GRID, SHARED, ALIGNED = (2**31 - 1, 65535), 227 << 10, 256
@@ -41,7 +41,7 @@ class Compiler:
 
 
 class StubDriver:
-    """See :class:`weft.devices.cuda.driver.Driver`. limit : bytes of the card's memory.
+    """See :class:`weft.devices.cuda.nvidia.NvidiaDriver`. limit : bytes of the card's memory.
 
     log : what was done; waits : how often somebody waited; asked : what was asked for and is not done yet
     """

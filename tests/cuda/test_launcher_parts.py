@@ -15,9 +15,9 @@ from tests.cuda.stub import Compiler, StubDriver, made
 from weft.devices.cuda import adapter
 from weft.devices.cuda.arguments import Argument, Launch
 from weft.devices.cuda.card_allocator import LEAST, Staging, size_class
-from weft.devices.cuda.driver import DriverError
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.launch_parameters import Parameters, compiled_sizes, layout
+from weft.devices.cuda.nvidia import DriverError
 from weft.devices.cuda.target import GPU
 from weft.dtypes.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
@@ -203,7 +203,7 @@ def test_the_stub_notices() -> None:
     with pytest.raises(adapter.OutOfBounds, match="is accessed"):
         device.synchronise()
     launch = driver.launched[0][0]
-    (loaded,) = {device.code(launch, 16)}
+    (loaded,) = {device.codes.loaded(launch, 16)}
     with pytest.raises(DriverError, match="multiples of 16"):
         parameters = Parameters(loaded.layout)
         parameters.put_addresses([given.pointer + 4, pointer])

@@ -16,8 +16,7 @@ import pytest
 
 from weft.devices.cuda.adapter import Code
 from weft.devices.cuda.device import CardDevice
-from weft.devices.cuda.driver import DriverError, OutOfMemory
-from weft.devices.cuda.nvidia import NvidiaDriver
+from weft.devices.cuda.nvidia import DriverError, NvidiaDriver, OutOfMemory
 from weft.dtypes.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import bind

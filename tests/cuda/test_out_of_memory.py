@@ -17,7 +17,7 @@ from tests.cuda.stub import Card, made
 from tests.cuda.test_auto import LINK, QUICK, SLOW
 from tests.cuda.test_launcher import standing
 from weft.devices import get_device
-from weft.devices.cuda.driver import OutOfMemory
+from weft.devices.cuda.nvidia import OutOfMemory
 from weft.process.bounded_cache import BoundedCache
 from weft.runtime import auto_device, execute
 from weft.runtime.context import CONTEXT

@@ -24,7 +24,7 @@ def often(monkeypatch) -> None:
     monkeypatch.setattr(implementations, "OFTEN", 0)
 
 
-_OPERATORS = {"test_native_path.py", "operators.py", "core.py", "looks.py", "ufuncs.py"}
+_OPERATORS = {"test_native_path.py", "operators.py", "core.py", "numpy_methods.py", "ufuncs.py"}
 
 
 def test_it_is_native(rng) -> None:

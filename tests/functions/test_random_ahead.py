@@ -14,8 +14,7 @@ import pytest
 import weft as wf
 from weft.dtypes.formats import DEFAULT, FORMATS
 from weft.functions.random import distributions
-from weft.functions.random.state import _HIDDEN_STREAM
-from weft.functions.random.stream import MAX_PREPARED_ELEMENTS, PREPARED_BLOCKS
+from weft.functions.random.state import _HIDDEN_STREAM, MAX_PREPARED_ELEMENTS, PREPARED_BLOCKS
 from weft.runtime.context import CONTEXT
 
 ROWS = np.arange(12).reshape(4, 3)
@@ -167,7 +166,7 @@ def of_numbers(name: str) -> bool:
     return "size" in parameters and "key" in parameters and not {"n", "pvals", "alpha", "mean", "colors"} & set(parameters)
 
 
-@pytest.mark.parametrize("name", [name for name in distributions.__all__ if of_numbers(name)])
+@pytest.mark.parametrize("name", [name for name in distributions.DISTRIBUTIONS if of_numbers(name)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_distributions_of_one_number(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = getattr(wf.random, name)

@@ -295,7 +295,6 @@ def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], e
     for behind in (True, False):
         got = native.run(kernel, inputs, scalars, behind)
         compared("compiled", kernel, got, expected, text)
-    compared("compiled quickly", kernel, native.run(kernel, inputs, scalars, True, (), native.quickly(kernel)), got, text)
     pairs = in_place(kernel)
     together: list[tuple[int, int]] = []
     for i, o in pairs:

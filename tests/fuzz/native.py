@@ -17,8 +17,8 @@ import numpy as np
 from tests import oracle
 from tests.cpu.harness import compile_ir, isas
 from weft.devices import get_device
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.dtypes.formats import BOOL, FROM_NUMPY, Format
@@ -65,13 +65,6 @@ def native(kernel: Kernel) -> Native:
         generated = generate(kernel, host_isa())
         found = _KERNELS[key] = Native(device.compiler.kernel(key, lambda: generated), generated)
     return found
-
-
-def quickly(kernel: Kernel) -> Native:
-    """The same kernel as LLVM compiles it at first: with equal bits."""
-    found = native(kernel)
-    loaded = get_device().compiler.kernel(f"quickly\n{kernel_key(kernel)}", lambda: found.generated, us=0.0)
-    return Native(loaded, found.generated)
 
 
 def native_for(kernel: Kernel, processor: str) -> Native:

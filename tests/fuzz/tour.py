@@ -76,7 +76,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     ),
     **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),
     **dict.fromkeys(
-        (f"random.{n}" for n in (*distributions.__all__, "Generator", "RandomState", "default_rng", "random_sample", "ranf",
+        (f"random.{n}" for n in (*distributions.DISTRIBUTIONS, "Generator", "RandomState", "default_rng", "random_sample", "ranf",
         "sample", "SeedSequence", "BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")),
         "the same words by other formulas, or NumPy's: tests/functions/test_generators.py compares distributions",
     ),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.array.array_function import as_ours
+from weft.array.numpy_calls import as_ours
 
 V = np.array([0.5, 1.5, 2.0, 0.25])
 M = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])

@@ -15,7 +15,7 @@ from tests.kernel.samples.table import draw_samples
 from tests.transforms.dynamic_programs import Python, program
 from weft.devices import get_device
 from weft.devices.base import Device, Measuring, ReadsCode, Timing, WarmCalls
-from weft.functions.random import stream
+from weft.functions.random import state
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind
@@ -36,10 +36,10 @@ def on_numpy() -> Iterator[None]:
         for name in ("max_eager_bytes", "compile_threshold"):  # no eager work of the CPU, nothing node by node
             patch.setattr(CONTEXT, name, 0)
         wf.random.seed(0)
-        stream._step.cache_clear()  # it lies on the device that has the same name
+        state._step.cache_clear()  # it lies on the device that has the same name
         yield
     wf.random.seed(1)
-    stream._step.cache_clear()
+    state._step.cache_clear()
 
 
 def test_who_can_what() -> None:

@@ -114,7 +114,7 @@ def test_pooling_over_channels_as_maxout_and_as_a_volume() -> None:
     np.testing.assert_array_equal(nn.max_pool2d(x, (3, 1, 1)).numpy(), nn.maxout(x, 3).numpy())
     volume = nn.avg_pool3d(x[:, None], (3, 2, 3), (2, 1, 2), 1)
     np.testing.assert_array_equal(nn.avg_pool2d(x, (3, 2, 3), (2, 1, 2), 1).numpy(), volume[:, 0].numpy())
-    assert "kernel_size=(3, 2, 3)" in repr(nn.AvgPool2d((3, 2, 3), (2, 1, 2), 1))
+    assert "(3, 2, 3)" in repr(nn.AvgPool2d((3, 2, 3), (2, 1, 2), 1))
     for wrong in ((1,), (1, 2, 3, 4)):
         with pytest.raises(ShapeError, match="tuple of 2, or one of 3 whose first is for channels"):
             nn.max_pool2d(x, wrong)

@@ -15,7 +15,7 @@ import safetensors.numpy
 
 import weft as wf
 from weft.errors import DataError, DTypeError
-from weft.nn.weight_file import pack, unpack
+from weft.nn.weights import pack, unpack
 
 rng = np.random.default_rng()
 

@@ -20,7 +20,7 @@ from handmade import F32, device, executable, scale_ir
 
 from weft.devices import cache as cache_module
 from weft.devices.cache import MAGIC, Cache, Entry, decode, encode
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.text import Generated
 from weft.schedule.program import Call, Program, Slot
 
 CODE = bytes(range(256)) * 40

@@ -13,7 +13,7 @@ import pytest
 from handmade import F32, device, executable, scale_ir, scale_kernel, scale_twice
 
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, FreeSpans
 from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function
@@ -178,7 +178,7 @@ def test_damaged_objects_are_refused_and_leave_nothing() -> None:
     memory, r, refused = CodeMemory(), random.Random(), 0
     placed = elf.load(code, lambda name: 4096, memory)
     size = memory.used()
-    memory.give(placed.place)
+    memory.give(placed[1])
     for _ in range(4000):
         bad = bytearray(code)
         for _ in range(r.choice((1, 1, 2, 8))):
@@ -192,7 +192,7 @@ def test_damaged_objects_are_refused_and_leave_nothing() -> None:
             refused += 1
         else:
             assert memory.used() < size + (1 << 21)
-            memory.give(placed.place)
+            memory.give(placed[1])
         assert memory.used() == 0
     assert refused > 400
     assert _modes(memory) == [(0, "r-xp"), (code_memory.CODE, "rw-p")]

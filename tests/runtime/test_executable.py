@@ -316,7 +316,7 @@ def test_a_program_without_steps(be: CPUDevice) -> None:
 
 
 def test_the_compiler_remembers_a_kernel(be: CPUDevice) -> None:
-    from weft.devices.cpu.emit.generated import Generated
+    from weft.devices.cpu.emit.text import Generated
 
     assert be.native
     made: list[int] = []

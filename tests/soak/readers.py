@@ -110,7 +110,7 @@ def signed(header: Any, data: bytes) -> bytes:
 
 def state_of(r: random.Random, good: bytes) -> bytes:
     """A checkpoint whose state.json is changed, as JSON or as bytes, with right checksums."""
-    from weft.nn.weight_file import pack, unpack
+    from weft.nn.weights import pack, unpack
 
     arrays = unpack(good, "it")
     state = arrays["state.json"].tobytes()
@@ -161,7 +161,7 @@ def attack(r: random.Random, times: int, make: Callable[[], bytes], path: Path, 
 def weights(r: random.Random, times: int, folder: Path) -> Outcome:
     import weft as wf
     from weft.errors import DataError
-    from weft.nn.weight_file import pack
+    from weft.nn.weights import pack
 
     net, path = wf.nn.Sequential(wf.nn.Linear(3, 2), wf.nn.BatchNorm1d(2)), folder / "net.safetensors"
     ours = pack({n: a.numpy() for n, a in net.arrays().items()} | {"flag": np.array([True]), "none": np.zeros((0, 4), "f8")})
@@ -221,7 +221,7 @@ def checkpoints(r: random.Random, times: int, folder: Path) -> Outcome:
 
 
 def idx(r: random.Random, times: int, folder: Path) -> Outcome:
-    from weft.data.idx import read_idx
+    from weft.data.sets import read_idx
 
     array = r.randbytes(60)
     plain = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (3, 4, 5)) + array
@@ -251,8 +251,7 @@ def cache(r: random.Random, times: int, folder: Path) -> Outcome:
 
     code, exports = emit_object("define i64 @k(i64 %x) nounwind {\n  %y = mul i64 %x, 3\n  ret i64 %y\n}")
     meta: dict[str, Any] = {
-        "exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False, "level": 3,
-        "cost": 12.5,
+        "exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False,
     }
     compiler = Compiler(Cache(folder / "cache"))
     name = name_of("kernel\nk")

@@ -13,7 +13,7 @@ import pytest
 import weft as wf
 from tests.train.making import Broken, data, net
 from weft.errors import DataError
-from weft.nn.weight_file import pack, unpack
+from weft.nn.weights import pack, unpack
 
 Change = Callable[[Any, dict[str, np.ndarray]], Any]
 

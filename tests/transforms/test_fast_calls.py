@@ -308,9 +308,36 @@ def test_a_table_holds_what_it_runs():
     (a, b), (x, y) = arrays((6,), (6,))
     f = wf.jit(lambda a, b: a - b)
     np.testing.assert_array_equal(warm(f, a, b).numpy(), x - y)
-    f._entries, f._last = type(f._entries)(4), None
+    f._entries, f._recent = type(f._entries)(4), ()
     execute.PROGRAMS.newest.clear()
     gc.collect()
     out, names = python_calls(f, a, b)
     assert "__call__" not in names
     np.testing.assert_array_equal(out.numpy(), x - y)
+
+
+def test_views_take_the_fast_path_unless_layout_state_or_writes_forbid_it():
+    (data, _, state), (x, _, w) = arrays((8, 3), (3, 8), (3, 3))
+    f = wf.jit(lambda a: a @ a.T + 1)
+    for k in range(0, 8, 2):
+        np.testing.assert_allclose(f(data[k : k + 2]).numpy(), x[k : k + 2] @ x[k : k + 2].T + 1, rtol=1e-5, atol=1e-6)
+    data[0] = 5.0
+    out, names = python_calls(f, data[:2])
+    np.testing.assert_allclose(out.numpy(), f(data[:2].copy()).numpy(), rtol=1e-5)
+    assert "fast" in names and "_call" not in names
+    turned = wf.array(x[:3, :2].copy()).T  # the strides of an argument are part of the key
+    out, names = python_calls(f, turned)
+    np.testing.assert_allclose(out.numpy(), x[:3, :2].T @ x[:3, :2] + 1, rtol=1e-5, atol=1e-6)
+    assert "_call" in names
+
+    @wf.jit
+    def step(a):
+        state[...] = state + a
+        return a.sum()
+
+    x[0] = 5.0
+    for a, b in ((data[:3], x[:3]), (data[3:6], x[3:6]), (state[:], w), (data[:3], x[:3])):
+        total = step(a)
+        w[...] = w + b
+        np.testing.assert_allclose(total.numpy(), b.sum(), rtol=1e-5)
+        np.testing.assert_allclose(state.numpy(), w, rtol=1e-5)

@@ -19,7 +19,7 @@ from making import array, normal
 import weft as wf
 from weft.devices import counters
 from weft.dtypes.formats import FLOAT32
-from weft.eager import limit_pending
+from weft.eager import materialise as limit_pending
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.transforms.call import Call
-from weft.transforms.ints import numbers_of
+from weft.transforms.call import Call, numbers_of
 from weft.transforms.jit import MAX_VARIANTS
 
 VALUES = [3, 4, 0, -1, 1, 7, 127, 128, -128, -129, 255, 256, 1000, 65504, 70000, 2**24 + 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1,
@@ -229,7 +228,7 @@ def test_static_ints_cost_a_call_nothing():
     f = wf.jit(lambda x, n: x.reshape(n, -1) * 2)
     for n in (1, 2, 3, 6):
         assert f(wf.ones(6), n).shape[0] == n
-        assert not f._last._ints  # so native calls are made of it
+        assert not f._recent[0]._ints  # so native calls are made of it
     g = wf.jit(lambda x, n: (x.reshape(n, -1) * n, n + 1))
     for n in (1, 2, 3, 6, 2, 1):
         scaled, more = g(wf.ones(6), n)

@@ -1,4 +1,4 @@
-"""Conversion of user input to nodes: Arrays, NumPy arrays, numbers, lists; and promotion of operands to a common dtype."""
+"""Conversion of arguments and of assigned values to nodes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,88 @@ from typing import Any
 import numpy as np
 
 import weft.graph.primitives  # noqa: F401  fills the table
-from weft.array.nested_lists import join_arrays, join_nodes
-from weft.dtypes.formats import (
-    BOOL,
-    COMPLEX,
-    DEFAULT,
-    FLOATS,
-    FROM_NUMPY,
-    INEXACT,
-    INT64,
-    UINT64,
-    Format,
-    converted,
-    promote,
-    weak,
-)
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE
+from weft.dtypes import formats
+from weft.dtypes.formats import COMPLEX, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, promote, weak
 from weft.dtypes.parse import parse_any_byte_order, parse_dtype
+from weft.eager import implementations
 from weft.eager.apply import bind
+from weft.eager.materialise import look, one
+from weft.eager.peek import memory_of
+from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, ShapeError, find_argument, short, told, warn
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
+from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, fits, is_int
+
+
+def join_nodes(x: Any, nodes: Sequence[Node]) -> Node | None:
+    """Return nested lists of ``nodes`` as one leaf; None if not all are small, materialised and of one shape."""
+    regular = _read_regular(x) if is_enabled() and not DEVICE_OF_BUFFER_TYPE else None
+    return None if regular is None else _stack(nodes, regular[0])
+
+
+def join_arrays(x: Any) -> Node | None:
+    """Return nested lists of arrays as one leaf; None if not all are small, materialised and of one dtype and shape. Views are
+    read in place."""
+    regular = _read_regular(x) if is_enabled() and not DEVICE_OF_BUFFER_TYPE else None
+    if regular is None or not regular[1]:
+        return None
+    extents, items = regular
+    if not any([part._base is not None for part in items]):
+        return _stack([part._node for part in items], extents)
+    memories: dict[Node, np.ndarray | None] = {}
+    out = None
+    for k, part in enumerate(items):
+        node = part.cell._node
+        if (memory := memories.get(node)) is None:
+            memory = memories[node] = memory_of(node)
+        view = None if memory is None else part._shown(memory)
+        if view is None or view.nbytes > CONTEXT.eager_limit:
+            return None
+        if out is None:
+            out = np.empty((len(items), *view.shape), view.dtype)
+        if view.dtype != out.dtype or view.shape != out.shape[1:]:
+            return None
+        out[k] = view
+    assert out is not None  # the list is not empty
+    return _make_leaf(out, (*extents, *out.shape[1:]), FROM_NUMPY[out.dtype])
+
+
+def _read_regular(x: Any) -> tuple[list[int], list[Any]] | None:
+    """Return the extents and the items of nested lists; None if lists at one depth differ in length or are mixed with items."""
+    shape, level = [len(x)], list(x)
+    while level and isinstance(level[0], list | tuple):
+        extent = len(level[0])
+        if any([not isinstance(item, list | tuple) or len(item) != extent for item in level]):
+            return None
+        shape.append(extent)
+        level = [inner for item in level for inner in item]
+    return None if any([isinstance(item, list | tuple) for item in level]) else (shape, level)
+
+
+def _stack(nodes: Sequence[Node], extents: list[int]) -> Node | None:
+    """Return nodes of one dtype and shape, stacked in ``extents``, as a leaf; None if not all are small and materialised."""
+    if not nodes or not nodes[0].size or nodes[0].nbytes > CONTEXT.eager_limit:
+        return None
+    shape, dtype, values = nodes[0].shape, nodes[0].dtype, []
+    for n in nodes:
+        value = n.value
+        if n.dtype is not dtype or n.shape != shape or (value is None and n.op is not CONSTANT):
+            return None
+        if value is None or n.op is SCALAR:
+            value = implementations.number(n.params["value"] if value is None else value, dtype)
+        values.append(value)
+    data = execute.eager_device().together(values)
+    return None if data is None else _make_leaf(np.frombuffer(data, dtype.numpy), (*extents, *shape), dtype)
+
+
+def _make_leaf(array: np.ndarray, shape: tuple[int, ...], dtype: Format) -> Node:
+    return input_leaf(shape, dtype, execute.to_buffer(array))
+
 
 NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
@@ -75,7 +133,7 @@ def out_of_range_error(original: Any, value: float | int, dtype: Format) -> Over
 
 def _complex_node(value: complex, dtype: Format) -> Node:
     """Return a complex number as a node. Outside of traces it is a leaf with a buffer, so that new numbers compile nothing."""
-    if dtype is BOOL:
+    if dtype is formats.BOOL:
         return constant(value != 0, dtype)
     if dtype not in COMPLEX:
         raise DTypeError(
@@ -239,9 +297,9 @@ def numpy_node(array: np.ndarray) -> Node:
 
 def shared_node(array: np.ndarray) -> Node:
     """Return a leaf over the memory of a contiguous NumPy array. Raise BufferError if the device has memory of its own."""
-    buffer = execute.over(array) if array.size else execute.to_buffer(array)
-    if buffer is None:
+    if array.size and CONTEXT.device is not None:
         raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
+    buffer = execute.eager_device().over(array) if array.size else execute.to_buffer(array)
     return input_leaf(array.shape, parse_dtype(array.dtype), buffer)
 
 
@@ -258,8 +316,7 @@ def _read_list(x: Any) -> Any:
     exactly to any dtype (floats as a float64 array)."""
     original, kinds = x, nested_types(x)
     if not kinds.isdisjoint(TRACED_TYPES):
-        result = _read_run_time_list(x, kinds)
-        if result is not None:
+        if (result := _read_run_time_list(x, kinds)) is not None:
             return result
         x = asked(x)
         kinds = nested_types(x)
@@ -319,7 +376,7 @@ def _plain_value(x: Any) -> Any:
 
 def _default_format(operand: Any) -> Format:
     """Return the dtype of a list of numbers, read by :func:`_read_list`, that is combined with no array."""
-    return DEFAULT.complex if type(operand) is np.ndarray and operand.dtype.kind == "c" else DEFAULT.real
+    return formats.DEFAULT.complex if type(operand) is np.ndarray and operand.dtype.kind == "c" else formats.DEFAULT.real
 
 
 class _RunTimeList:
@@ -402,7 +459,7 @@ def exact_operands(*xs: Any) -> list[Node]:
 def _promote_items(*xs: Any) -> tuple[Node, ...]:
     """Return the items of a list in their common dtype. NumPy promotes them in order: integers between floats make wider ones."""
     values, dtype = _read_items(xs)
-    if DEFAULT.wide:
+    if formats.DEFAULT.wide:
         dtype = functools.reduce(promote, map(_own_dtype, values))
     return tuple([convert_operand(x, dtype) for x in values])
 
@@ -493,3 +550,134 @@ def convert_operand(x: Any, dtype: Format) -> Node:
     if type(x) is TracedInt:
         return traced_number_node(x, dtype)
     return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
+
+
+def assigned(value: Any, dtype: Format) -> Node:
+    """Return ``value`` in ``dtype``, the dtype of the array that is written. Python numbers, alone and in lists, are converted
+    exactly once.
+
+    Raises
+    ------
+    ValueError, OverflowError
+        An integer dtype cannot hold a NaN, an infinity or a number out of range. Arrays are cast by dtype without a check,
+        and so are Scalars outside of lists, see :func:`stored`.
+    """
+    kind = type(value)
+    if kind in NUMBERS:
+        if kind is not float or dtype in INEXACT:
+            return number_node(value, dtype)
+        return constant(bool(value), dtype) if dtype == formats.BOOL else number_node(_to_integer(value, value, dtype), dtype)
+    if kind is TracedInt:
+        fits_ = dtype in INEXACT or fits(value.value, dtype)
+        return traced_number_node(value, dtype) if fits_ else assigned(value.here(), dtype)
+    if isinstance(value, Cell):
+        cell: Any = value
+        is_weak = getattr(cell, "weak", False)
+        return cast(cell.as_dtype_node(dtype if dtype in INEXACT else formats.FLOAT64) if is_weak else cell.node, dtype)
+    if value is None or isinstance(value, str | bytes):
+        return _parse_text(value, dtype)
+    if isinstance(value, list | tuple):
+        return _assign_list(value, dtype)
+    return cast(as_node(value, dtype), dtype)
+
+
+def stored(value: Any, dtype: Format) -> Node:
+    """Return ``value`` as :func:`assigned` does, for assignment to elements and slices: NumPy checks its scalars there like
+    Python numbers."""
+    if isinstance(value, Cell):
+        cell: Any = value
+        node: Node = cell.node
+        if node.dtype is dtype and node.shape:  # the most frequent case
+            return node
+    _check_scalar(value, dtype)
+    return assigned(value, dtype)
+
+
+def _check_scalar(value: Any, dtype: Format) -> None:
+    """Read a scalar, outside of traces, and raise an error if integers of ``dtype`` cannot hold its number.
+
+    Unsigned integers take any number of 64 bits modulo their size, as in NumPy.
+    """
+    if dtype not in INTEGERS or CONTEXT.trace is not None:
+        return
+    if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
+        return
+    source, signed = FROM_NUMPY.get(value.dtype), dtype.kind == "signed"
+    if source is None or not (source in FLOATS or (signed and source in INTEGERS and not formats.holds(dtype, source))):
+        return
+    content = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
+    number = float(content) if source in FLOATS else int(content)
+    if signed or not INT64.least <= number <= UINT64.greatest:
+        _to_integer(value, number, dtype)
+
+
+def _assign_list(value: Any, dtype: Format) -> Node:
+    kinds = nested_types(value)
+    refuse_subclasses(value, kinds)
+    if not any([issubclass(kind, Cell) for kind in kinds]):
+        value = asked(value)
+        if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
+            for leaf in leaves(value):  # NumPy accepts infinities of ml_dtypes, and any for unsigned integers
+                _check_scalar(leaf, dtype)
+        try:
+            return numpy_node(_as_numpy(value, dtype))
+        except (ValueError, TypeError, OverflowError):
+            from_list(value, value)  # a ragged list has a message of its own
+            for leaf in leaves(value):
+                stored(leaf, dtype)
+            raise
+    items = list(leaves(value))
+    if all([isinstance(x, Cell) and not getattr(x, "weak", False) for x in items]):
+        nodes = [x.node for x in items]
+        if all([n.dtype is nodes[0].dtype for n in nodes]):  # cast as one array
+            whole = joined(value, nodes, nodes[0].dtype)
+            if not _is_in_range(whole, dtype):
+                for x in items:
+                    _check_scalar(x, dtype)
+            return cast(whole, dtype)
+    return joined(value, [stored(x, dtype) for x in items], dtype)
+
+
+def _is_in_range(node: Node, dtype: Format) -> bool:
+    """Return whether no number of an array can be out of range, judged by its dtype or, if computed, by its minimum and
+    maximum."""
+    if dtype not in INTEGERS or formats.holds(dtype, node.dtype):
+        return True
+    if node.value is None or not node.size or node.dtype in COMPLEX or CONTEXT.trace is not None:
+        return False
+    content, to_python = look(node, free=True), float if node.dtype in FLOATS else int  # NumPy scalars would round the bounds
+    return to_python(content.min()) >= dtype.least and to_python(content.max()) <= dtype.greatest
+
+
+def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
+    """Return numbers, texts and None as NumPy converts them to ``dtype``; ml_dtypes' formats go through float64."""
+    parts = leaves(value) if isinstance(value, list | tuple) else (value,)
+    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in parts):
+        return np.asarray(value, dtype.numpy)
+    return converted(np.asarray(value, np.float64), dtype.numpy)
+
+
+def _parse_text(value: str | bytes | None, dtype: Format) -> Node:
+    """Return the number that a text represents; None becomes NaN."""
+    try:
+        return numpy_node(_as_numpy(value, dtype))
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
+        why = "only floats have a NaN for it" if value is None else "the text is not a number of this dtype"
+        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
+
+
+def _to_integer(original: Any, value: float, dtype: Format) -> int:
+    """Return a number truncated to an integer of ``dtype``; ``original`` is the value as the user wrote it, for messages."""
+    try:
+        number = int(value)
+    except (ValueError, OverflowError) as error:
+        raise type(error)(
+            f"{told(original)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, "
+            "as with .astype('float32')"
+        ) from None
+    if not dtype.least <= number <= dtype.greatest:
+        raise out_of_range_error(
+            original, number if INT64.least <= number <= UINT64.greatest else value, dtype
+        )  # as the user wrote it
+    return number

@@ -9,46 +9,100 @@ dimensions is always a Scalar; NumPy's ``where``, ``roll``, ``pad``, ``isin`` an
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.array import eager_indexing, element_access
-from weft.array.assignment import assigned, stored
-from weft.array.construction import refuse_assignment
-from weft.array.convert import as_node, cast
-from weft.array.habits import NumpyMethods
-from weft.array.indexing import (
-    Selection,
-    broadcast_value,
-    check_element_value,
-    check_pending_indices,
-    gather_selection,
-    plain,
-    resolve_scalar_indices,
-    scattered,
-    select,
-    single_mask,
-)
+from weft.array import indexing
+from weft.array.convert import as_node, assigned, cast, stored
+from weft.array.indexing import Selection, broadcast_value, check_pending_indices, plain, resolve_scalar_indices, select
+from weft.array.numpy_methods import NumpyMethods, refuse_assignment
 from weft.array.operators import install
-from weft.array.values import Value
 from weft.array.views import IMAG, REAL, ZERO_IMAG, ViewPath, compose_views, follow, put, shown
 from weft.dtypes.formats import COMPLEX, FLOAT64, Format, same_kind
-from weft.eager import compute_now
+from weft.dtypes.scalar_types import CLASSES
 from weft.eager import materialise as looking
-from weft.eager.apply import bind
-from weft.eager.limit_pending import add_pending, cut
+from weft.eager.apply import bind, computed
+from weft.eager.materialise import add_pending
 from weft.eager.native import NATIVE_ELEMENTS, introduce, start
 from weft.eager.peek import memory_of
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, NODES_THAT_MAY_RAISE, TABLE, input_leaf
 from weft.interop import buffer_protocol
 from weft.runtime import execute
 from weft.runtime.cell import VIEW_READS, WRITE_LOCK, WRITE_LOGS, read, write
 from weft.runtime.context import CONTEXT
+
+
+class Value:
+    """Base of Scalar: the methods of Python's and NumPy's numbers. All scalars are one class, so native calls make one without
+    looking at the dtype; ``__class__`` reports the class of the dtype, which hashes as NumPy's ``x.dtype.type``."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # for mypy, Scalar is one class
+
+        @property
+        def __class__(self) -> type:
+            """The class of its dtype, such as ``wf.float32``, so that ``isinstance`` works for kinds of numbers."""
+            return CLASSES[self._node.dtype]
+
+    @property
+    def numerator(self: Any) -> int:
+        """The integer itself, as a Python int."""
+        return self.item().numerator
+
+    @property
+    def denominator(self: Any) -> int:
+        """1, for an integer."""
+        return self.item().denominator
+
+    def is_integer(self: Any) -> bool:
+        """Return whether a real number is integral."""
+        number = self.item()
+        return isinstance(number, int) or number.is_integer()
+
+    def as_integer_ratio(self: Any) -> tuple[int, int]:
+        """Return two ints whose quotient is exactly the number."""
+        return self.item().as_integer_ratio()
+
+    def hex(self: Any) -> str:
+        """Return a float as hexadecimal text."""
+        return self.item().hex()
+
+    def bit_count(self: Any) -> int:
+        """Return the number of 1 bits in an integer's absolute value."""
+        return self.item().bit_count()
+
+    def __round__(self: Any, digits: int | None = None) -> Any:
+        return round(self.item()) if digits is None else self.round(digits)
+
+    def __trunc__(self: Any) -> int:
+        return math.trunc(self.item())
+
+    def __floor__(self: Any) -> int:
+        return math.floor(self.item())
+
+    def __ceil__(self: Any) -> int:
+        return math.ceil(self.item())
+
+    def __hash__(self: Any) -> int:
+        return hash(self.item())
+
+    def __copy__(self: Any) -> Any:
+        return self
+
+    def __deepcopy__(self: Any, memo: Any) -> Any:
+        return self
+
+    def __repr__(self: Any) -> str:
+        name = self.dtype.name
+        return f"{name}({self.numpy()!s})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
+
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -71,12 +125,9 @@ def wrap(node: Node, trace: Any = _CURRENT, kind: type[Array] | None = None) -> 
     if trace is not None:
         node.holder = ref = _ref(out)
         trace.made.append(ref)
-    elif node.value is None and not compute_now.computed(node):
+    elif node.value is None and not computed(node):
         node.holder = ref = _ref(out)
-        handles = CONTEXT.pending
-        handles.append(ref)
-        if len(handles) >= handles.limit:
-            cut(node)
+        add_pending(ref, node)
     return out
 
 
@@ -128,8 +179,7 @@ class Array(NumpyMethods):
     @property
     def node(self) -> Node:
         """The current content, as a Node."""
-        base = self._base
-        if base is None:
+        if (base := self._base) is None:
             trace = CONTEXT.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
@@ -149,20 +199,19 @@ class Array(NumpyMethods):
 
     def _set(self, node: Node) -> None:
         """Replace the content by one of the same shape and dtype; a view writes through."""
-        base = self._base
-        if base is None:
+        if (base := self._base) is None:
             if WRITE_LOGS:
                 looking.noted(self)
             if node.value is None and NODES_THAT_MAY_RAISE:
                 looking.proven((node,))
             write(self, node)
-            if node.value is None and not (CONTEXT.trace is None and compute_now.computed(node)):
+            if node.value is None and not (CONTEXT.trace is None and computed(node)):
                 node.holder = ref = _ref(self)
                 if CONTEXT.trace is None:
                     add_pending(ref, node)
         else:
             with WRITE_LOCK:
-                if not element_access.written(base, self._path, node):
+                if not indexing.write_view(base, self._path, node):
                     base._set(put(read(base), self._path, node))
 
     def _view(self, path: ViewPath) -> Array:
@@ -260,16 +309,13 @@ class Array(NumpyMethods):
 
     def __getitem__(self, index: Any) -> Array:
         native = NATIVE_ELEMENTS.element
-        value = native(self, index)
-        if value is not None:
+        if (value := native(self, index)) is not None:
             return value
         if type(index) is Scalar and (ints := resolve_scalar_indices(index)) is not index:
             return self[ints]
-        selection = plain(index, self._node.shape if self._base is None else self.node.shape)
-        if selection is None:
+        if (selection := plain(index, self._node.shape if self._base is None else self.node.shape)) is None:
             index = resolve_scalar_indices(index)
-            result = eager_indexing.read(self, index)
-            if result is not None:
+            if (result := indexing.read_eagerly(self, index)) is not None:
                 return _choose_wrapper(index)(result)
             selection = select(index, self.node.shape)
         if selection.copied:
@@ -277,14 +323,13 @@ class Array(NumpyMethods):
         if not selection.axes:
             return self._element(index, selection) if selection.element else self._view(selection.path)
         node = self.node
-        result = gather_selection(follow(node, selection.path), selection)
+        result = indexing.gather_selection(follow(node, selection.path), selection)
         if not result.size:
             check_pending_indices(selection.indices)
         return _choose_wrapper(index)(result)
 
     def _element(self, index: Any, selection: Selection) -> Array:
-        leaf = element_access.element(self, resolve_scalar_indices(index))
-        if leaf is None:
+        if (leaf := indexing.read_element(self, resolve_scalar_indices(index))) is None:
             return wrap(follow(self.node, selection.path))
         start()
         return wrap(leaf)
@@ -301,9 +346,9 @@ class Array(NumpyMethods):
             if selection is not None and selection.element:
                 if native(self, index, value):
                     return
-                if type(value) in (float, int, bool) and element_access.write_part(self, index, value):
+                if type(value) in (float, int, bool) and indexing.write_part(self, index, value):
                     return start()
-            if selection is not None or not eager_indexing.written(self, index, value):
+            if selection is not None or not indexing.write_eagerly(self, index, value):
                 self._write(index, selection, value)
 
     def _shown(self, memory: np.ndarray) -> np.ndarray | None:
@@ -324,7 +369,7 @@ class Array(NumpyMethods):
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
-        if type(value) in (float, int) and CONTEXT.trace is None and element_access.write_part(self, ..., value):
+        if type(value) in (float, int) and CONTEXT.trace is None and indexing.write_part(self, ..., value):
             return
         node = self.node
         self._set(broadcast_value(stored(value, node.dtype), node.shape))
@@ -332,13 +377,13 @@ class Array(NumpyMethods):
     def _write(self, index: Any, selection: Selection | None, value: Any) -> None:
         if selection is not None:
             if selection.element:
-                check_element_value(value)
+                indexing.check_element_value(value)
             if type(value) is ndarray and value._base is self.cell and value._path == self._onward(selection.path):
                 return  # the second half of a[i] += b: the view has been written
-            if CONTEXT.trace is None and element_access.write_part(self, index, value):
+            if CONTEXT.trace is None and indexing.write_part(self, index, value):
                 return
         node = self.node
-        mask = single_mask(index, node.shape) if selection is None else None
+        mask = indexing.single_mask(index, node.shape) if selection is None else None
         if selection is None and mask is None:
             selection = select(index, node.shape)  # report a wrong index before a wrong value
         converted = (assigned if mask is not None or (selection is not None and selection.axes) else stored)(value, node.dtype)
@@ -349,12 +394,12 @@ class Array(NumpyMethods):
         selection = selection or select(index, node.shape)
         if selection.axes:
             check_pending_indices(selection.indices)
-            self._set(scattered(node, selection, converted))
+            self._set(indexing.scattered(node, selection, converted))
             return
         view = follow(node, selection.path)
         fresh = broadcast_value(converted, view.shape)
         del node, view  # the cell's node must have no other reference, to be written in place
-        if not selection.copied and element_access.written(self.cell, self._onward(selection.path), fresh):
+        if not selection.copied and indexing.write_view(self.cell, self._onward(selection.path), fresh):
             return
         node = self.node
         self._set(put(node, selection.path, fresh) if selection.path else fresh)
@@ -386,27 +431,12 @@ class Array(NumpyMethods):
         self._set(cast(node, have.dtype))
         return self
 
-    __len__: Callable[..., int]  # of ndarray
-    __lt__: Callable[..., Array]
-    __add__: Callable[..., Array]
-    __mul__: Callable[..., Array]
-    __sub__: Callable[..., Array]
-    __truediv__: Callable[..., Array]
-    __pow__: Callable[..., Array]
-    __le__: Callable[..., Array]
-    __gt__: Callable[..., Array]
-    __ge__: Callable[..., Array]
-    __and__: Callable[..., Array]
-    __or__: Callable[..., Array]
-    __neg__: Callable[..., Array]
-    __invert__: Callable[..., Array]
-    __radd__: Callable[..., Array]
-    __rmul__: Callable[..., Array]
-    __rsub__: Callable[..., Array]
-    __rtruediv__: Callable[..., Array]
-    __rpow__: Callable[..., Array]
-    __matmul__: Callable[..., Array]
-    __rmatmul__: Callable[..., Array]
+    if TYPE_CHECKING:
+        __len__: Callable[..., int]  # of ndarray
+        _operator: Callable[..., Array] = NotImplemented
+        __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __neg__ = __invert__ = __matmul__ = __rmatmul__ = _operator
+        __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = _operator
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = _operator
 
 
 class ndarray(Array):  # noqa: N801  NumPy's name
@@ -524,3 +554,43 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
 install(Array, ndarray, Scalar, wrap)
 introduce(ndarray, Scalar)
 buffer_protocol.install(Array, ndarray, Scalar)
+
+
+class ReadOnly(ndarray):
+    """An Array, or a view, that refuses writes: ``x.flags.writeable = False`` changes the class, so that writes of other arrays
+    need no check. Native code handles plain Arrays only and leaves these to Python."""
+
+    __slots__ = ()
+    read_only = True
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise _write_error(self)
+
+    def _in_place(self, node: Node, name: str) -> Array:
+        raise _write_error(self, f"{name}: ")
+
+    def _view(self, path: ViewPath) -> Array:
+        out = super()._view(path)
+        out.__class__ = ReadOnly
+        return out
+
+
+def _write_error(array: Array, prefix: str = "") -> ValueError:
+    description = f"{array.dtype.name}{list(array.shape)}"
+    return ValueError(
+        f"{prefix}assignment destination is read-only: this array ({description}), or the array it is a view of, was made so by "
+        "flags.writeable = False; write into a copy, x.copy()"
+    )
+
+
+def _set_write(array: Any, write: bool) -> None:
+    """Implement ``setflags(write=)``."""
+    if array.is_value:
+        raise ValueError("setflags: flags of a Scalar cannot be set: it is a value; make an array of it with wf.array(x)")
+    if write and array._base is not None and array._base.read_only:
+        raise ValueError("setflags: cannot set WRITEABLE flag to True of this array: it is a view of one that is read-only")
+    if write is not array.read_only:
+        return
+    if CONTEXT.trace is not None:
+        raise TraceError("setflags: inside of a traced function no array is made read-only, nor writeable; do it outside")
+    array.__class__ = ndarray if write else ReadOnly

@@ -1,25 +1,36 @@
-"""The meaning of ``a[index]``: a path (basic indexing, a view) and, for integer arrays and masks, a gather from that view."""
+"""Indices: what they select, checked bounds, and elements and selections read and written at once in NumPy.
+
+The number of elements that a mask selects is the shape of the result, so the mask must be read anyway; and if shapes differ in
+every iteration of a loop, compiling does not pay off. Cases that are not plain are left to the caller.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.array.convert import as_node, cast, is_foreign, leaves, numpy_node, read_foreign, refuse_subclass
-from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step
-from weft.dtypes.formats import BOOL, INT64, INTEGERS
+from weft.array.views import TracedStart, ViewPath, ViewStep, follow, inverse, put, reshape_step, shown, view_dtype
+from weft.dtypes.formats import BOOL, FLOATS, FROM_NUMPY, INT64, INTEGERS, UINT64, Format
+from weft.eager import apply, policy, tiers
 from weft.eager.apply import bind
+from weft.eager.in_place import write_if_unshared
 from weft.eager.materialise import look, materialise, one
 from weft.eager.native import NATIVE_ELEMENTS
+from weft.eager.policy import can_run_now
+from weft.eager.tiers import content
 from weft.errors import ShapeError, index_error, name_called_function, told
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST
-from weft.graph.primitives.table import CONSTANT, TABLE, constant
+from weft.graph.primitives.table import CONSTANT, SCALAR, TABLE, constant, input_leaf
+from weft.runtime import execute
 from weft.runtime.cell import Cell
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, TracedScalar, asked, computed, is_int
@@ -60,9 +71,7 @@ def select(index: Any, shape: Shape) -> Selection:
     items = parts = [_read_item(i) for i in items]
     items = _expand_items(items, shape)
     basic = all(isinstance(i, int | slice) or i is None or i is _EMPTY_ELLIPSIS for i in items)
-    start: list[int] = []
-    step: list[int] = []
-    extent: list[int] = []
+    cuts: list[tuple[Any, int, int]] = []  # start, step, extent
     final: list[int] = []
     advanced: list[tuple[int, Any]] = []  # (axis of the view, index)
     apart, last = False, -2
@@ -81,28 +90,23 @@ def select(index: Any, shape: Shape) -> Selection:
         n = shape[dim]
         if isinstance(item, slice):
             first, count, by = _resolve_slice(item, n, dim)
-            start.append(first)
-            step.append(by)
-            extent.append(count)
+            cuts.append((first, by, count))
             final.append(count)
         elif basic:
-            start.append(_check_position(item, n, dim, shape))
-            step.append(1)
-            extent.append(1)
+            cuts.append((_check_position(item, n, dim, shape), 1, 1))
         else:
             if advanced and place != last + 1:
                 apart = True
             last = place
             advanced.append((len(final), _check_index(item, n, dim, shape)))
-            start.append(0)
-            step.append(1)
-            extent.append(n)
+            cuts.append((0, 1, n))
             final.append(n)
         dim += 1
     path: ViewPath = ()
-    if tuple(extent) != shape or any(b != 1 for b in step):
-        path = (("slice", {"start": tuple(start), "step": tuple(step), "shape": tuple(extent)}),)
-    if tuple(final) != tuple(extent):
+    start, step, extent = zip(*cuts, strict=True) if cuts else ((), (), ())
+    if extent != shape or any(b != 1 for b in step):
+        path = (("slice", {"start": start, "step": step, "shape": extent}),)
+    if tuple(final) != extent:
         path += (reshape_step(tuple(final)),)
     if basic:
         return Selection(
@@ -238,8 +242,7 @@ def _as_int(part: Any) -> Any:
         if type(part) is TracedScalar:
             return computed(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
-    number = NATIVE_ELEMENTS.number(part)
-    if number is None:
+    if (number := NATIVE_ELEMENTS.number(part)) is None:
         number = _concrete_int(part.node)
     return int(number) if isinstance(number, int | np.integer) and type(number) is not bool else part
 
@@ -262,8 +265,7 @@ def plain(index: Any, shape: Shape) -> Selection | None:
         other_starts, steps, extents, rest = _row_path(shape)
         step = ("slice", {"start": (index % shape[0], *other_starts), "step": steps, "shape": extents})
         return Selection((step, rest), element=len(shape) == 1)
-    parts = _index_key(index)
-    if parts is not None:
+    if (parts := _index_key(index)) is not None:
         return _select_key(parts, shape)
     if CONTEXT.trace is None or not _has_run_time_numbers(index):
         return None
@@ -542,3 +544,177 @@ def check_bounds(
     if mode == "wrap":
         return bind(TABLE["remainder"], wide, constant(size, INT64))
     return bind(TABLE["minimum"], bind(TABLE["maximum"], wide, constant(0, INT64)), constant(size - 1, INT64))
+
+
+_NUMBERS = frozenset((float, int, bool))
+
+
+def read_element(array: Any, index: Any) -> Node | None:
+    """Return the element of an array at integers, as a leaf; None if the content is not materialised."""
+    view = array._peek()
+    return None if view is None else input_leaf((), viewed_dtype(array), execute.to_buffer(view[index]))
+
+
+def write_view(cell: Any, path: ViewPath, value: Node) -> bool:
+    """Write a small value along a path into a cell's buffer, if nothing else refers to the buffer. Return whether it was done."""
+    new = _compute_content(value)
+    return new is not None and _put_if_unshared(cell, lambda memory: shown(memory, path), ..., new)
+
+
+def write_part(array: Any, index: Any, value: Any) -> bool:
+    """Write a number or an array of this dtype at an index of integers and slices, if nothing else refers to the buffer. Return
+    whether it was done. NumPy broadcasts the value. The caller holds ``WRITE_LOCK``."""
+    new = castless_value(value, viewed_dtype(array))
+    return new is not None and _put_if_unshared(array.cell, array._shown, index, new)
+
+
+def _put_if_unshared(
+    cell: Any, show: Callable[[np.ndarray], np.ndarray | None], index: Any, new: Any, put: Callable[..., None] = operator.setitem,
+) -> bool:
+    """Put ``new`` into the view that ``show`` returns of a cell's buffer, if nothing else refers to the buffer. Return whether it
+    was done: not without a view, nor if NumPy refuses, which the caller's other way raises with the line."""
+
+    def write(memory: np.ndarray) -> bool:
+        if (view := show(memory)) is None:
+            return False
+        put(view, index, new)
+        return True
+
+    try:
+        return write_if_unshared(cell, write)
+    except (IndexError, TypeError, ValueError):
+        return False
+
+
+def viewed_dtype(array: Any) -> Format:
+    """Return the dtype of an array, without following its view."""
+    dtype = array.cell._node.dtype
+    return dtype if array._base is None else view_dtype(dtype, array._path)
+
+
+def castless_value(value: Any, dtype: Format) -> Any:
+    """Return the value to write if NumPy stores it in ``dtype`` without a cast; else None."""
+    if number_fits(value, dtype):
+        return value
+    if not isinstance(value, Cell):
+        return None
+    node = value.node  # type: ignore[attr-defined]
+    return None if node.dtype is not dtype else _compute_content(node)
+
+
+def _compute_content(node: Node) -> np.ndarray | None:
+    """Return the content of a node, which is computed if it is small work; None if it stays pending, or is large."""
+    if node.value is None and node.op is not CONSTANT:
+        apply.computed(node)
+    return content(node) if can_run_now(node.nbytes, node) else None
+
+
+def number_fits(value: Any, dtype: Format) -> bool:
+    """Return whether this is a Python number that ``dtype`` holds without a warning or a change of kind."""
+    kind = type(value)
+    if kind not in _NUMBERS:
+        return False
+    if dtype in FLOATS:
+        return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and abs(value) <= dtype.reach
+    return kind is bool if dtype is BOOL else kind is int and dtype in INTEGERS and dtype.least <= value <= dtype.greatest
+
+
+_NUMPY_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+_INDEX_FORMATS = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # NumPy reads the largest uint64 as -1
+_MASK_FACTOR = 16  # masks may select from arrays this much larger than the eager limit
+
+
+def read_eagerly(array: Any, index: Any) -> Node | None:
+    """Return the elements that an index with arrays selects, as a leaf; None if the case is not plain."""
+    if (key := _numpy_key(index, compute_masks=True)) is None:
+        return None
+    view = array._peek()
+    try:
+        if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes:
+            return None
+        result = np.asarray(view[key])
+    except (IndexError, ValueError):  # the caller raises it with the line
+        return None
+    return input_leaf(result.shape, viewed_dtype(array), execute.to_buffer(result))
+
+
+def write_eagerly(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
+    """Write or accumulate where an index with arrays selects. Return whether it was done; if not, nothing was written.
+
+    The caller holds ``WRITE_LOCK``. put : called with NumPy's array, index and value
+    """
+    if (key := _numpy_key(index, compute_masks=False)) is None:
+        return False
+    cell = array.cell
+    if (content := None if cell._node.value is None else castless_value(value, viewed_dtype(array))) is None:
+        return False
+
+    def show(memory: np.ndarray) -> np.ndarray | None:
+        view = array._shown(memory)
+        return None if view is None or _count_bytes(key, view) > CONTEXT.max_eager_bytes else view
+
+    return _put_if_unshared(cell, show, key, content, put)
+
+
+def _numpy_key(index: Any, compute_masks: bool) -> tuple | None:
+    """Return the index as NumPy takes it, if it contains arrays and all of them are materialised; else None.
+
+    compute_masks : whether pending masks are computed, as a read needs them
+    """
+    if not policy.is_enabled():
+        return None
+    key, arrays = [], False
+    for part in index if type(index) is tuple else (index,):
+        kind = type(part)
+        if kind in _NUMPY_PLAIN:
+            key.append(part)
+            continue
+        if isinstance(part, Cell):
+            node = part.node  # type: ignore[attr-defined]
+            array = tiers.content(node) if node.dtype in _INDEX_FORMATS and _materialised(node, compute_masks) else None
+        else:
+            array = np.asarray(part) if kind in (list, np.ndarray) else None
+            if array is not None and FROM_NUMPY.get(array.dtype) not in _INDEX_FORMATS:
+                return None
+        if array is None:
+            return None
+        arrays = True
+        key.append(array)
+    return tuple(key) if arrays else None
+
+
+def _materialised(node: Node, compute_masks: bool) -> bool:
+    if node.value is None and not apply.computed(node) and compute_masks and node.dtype is BOOL:
+        materialise((node,))
+    return node.value is not None and node.op is not SCALAR
+
+
+def _count_bytes(key: tuple, view: np.ndarray) -> int:
+    """Return the bytes that are read or written, at most; an estimate if there is a mask.
+
+    Raises
+    ------
+    ValueError
+        The index arrays do not broadcast.
+    """
+    shape: tuple[int, ...] | None = None
+    for part in key:
+        if type(part) is np.ndarray:
+            if part.dtype == np.bool_:
+                return view.nbytes // _MASK_FACTOR
+            if shape is None or shape == part.shape:
+                shape = part.shape
+            else:
+                shape = np.broadcast_shapes(shape, part.shape)
+    count, dim = prod(shape or ()), 0
+    if count * view.nbytes <= CONTEXT.max_eager_bytes:  # small for every selection
+        return 0
+    for part in key:
+        if part is Ellipsis:
+            dims = view.ndim - sum([p is not None and p is not Ellipsis for p in key])
+            count *= prod(view.shape[dim : dim + dims])
+            dim += dims
+        elif part is not None:
+            count *= prod(view.shape[dim : dim + 1]) if isinstance(part, slice) else 1
+            dim += 1
+    return count * prod(view.shape[dim:]) * view.itemsize

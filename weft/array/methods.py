@@ -9,30 +9,24 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from weft.array.shapes import Shapes
-
 _METHODS = {
-    "weft.functions.reductions.folds": "all any argmax argmin max min prod sum cumprod cumsum",
-    "weft.functions.reductions.averages": "mean std var",
-    "weft.functions.elementwise.clip_compare": "clip",
+    "weft.functions.reductions.folds": "all any argmax argmin max min prod sum cumprod cumsum mean std var",
+    "weft.functions.elementwise.composed": "clip",
     "weft.functions.elementwise.ufuncs": "round",
-    "weft.functions.dtype_info.cast": "astype copy",
+    "weft.functions.dtype_info.dtype_info": "astype copy",
     "weft.functions.indexing.take_scatter": "nonzero take",
-    "weft.functions.indexing.select": "choose",
+    "weft.functions.indexing.edit": "choose",
     "weft.functions.sorting.sort_search": "argpartition argsort searchsorted",
-    "weft.functions.shape.join_split": "repeat",
-    "weft.functions.linalg.diagonals": "diagonal trace",
-    "weft.functions.linalg.products": "dot",
-    "weft.functions.shape.axes": "ravel squeeze swapaxes",
-    "weft.array.read_only": "_set_write",
-    "weft.array.array_ufunc": "__array_ufunc__",
-    "weft.array.array_function": "__array_function__",
+    "weft.functions.shape.axes": "repeat ravel squeeze swapaxes",
+    "weft.functions.linalg.products": "diagonal trace dot",
+    "weft.array.core": "_set_write",
+    "weft.array.numpy_calls": "__array_ufunc__ __array_function__",
 }
 NAMES = tuple(name for names in _METHODS.values() for name in names.split())
 
 
-class Methods(Shapes):
-    """Base of Array."""
+class Methods:
+    """Base of Array that looks its methods up."""
 
     __slots__ = ()
 

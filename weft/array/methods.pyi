@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from weft.array.shapes import Shapes
-from weft.functions.dtype_info import cast
-from weft.functions.elementwise import clip_compare, ufuncs
-from weft.functions.indexing import select, take_scatter
-from weft.functions.linalg import diagonals, products
-from weft.functions.reductions import averages, folds
-from weft.functions.shape import axes, join_split
+from weft.functions.dtype_info import dtype_info
+from weft.functions.elementwise import composed, ufuncs
+from weft.functions.indexing import edit, take_scatter
+from weft.functions.linalg import products
+from weft.functions.reductions import folds
+from weft.functions.shape import axes
 from weft.functions.sorting import sort_search
 
 NAMES: tuple[str, ...]
 
-class Methods(Shapes):
+class Methods:
     all = folds.all
     any = folds.any
     argmax = folds.argmax
@@ -22,23 +21,23 @@ class Methods(Shapes):
     min = folds.min
     prod = folds.prod
     sum = folds.sum
-    mean = averages.mean
-    std = averages.std
-    var = averages.var
-    clip = clip_compare.clip
+    mean = folds.mean
+    std = folds.std
+    var = folds.var
+    clip = composed.clip
     round = ufuncs.round
-    astype = cast.astype
-    copy = cast.copy
+    astype = dtype_info.astype
+    copy = dtype_info.copy
     nonzero = take_scatter.nonzero
     take = take_scatter.take
     cumprod = folds.cumprod
     cumsum = folds.cumsum
-    choose = select.choose
+    choose = edit.choose
     argpartition = sort_search.argpartition
-    repeat = join_split.repeat
-    diagonal = diagonals.diagonal
+    repeat = axes.repeat
+    diagonal = products.diagonal
     dot = products.dot
-    trace = diagonals.trace
+    trace = products.trace
     ravel = axes.ravel
     squeeze = axes.squeeze
     swapaxes = axes.swapaxes

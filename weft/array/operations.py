@@ -1,50 +1,71 @@
 """Records of the elementwise operations, used by operators, the functions of ``wf.*`` and NumPy's ufuncs.
 
 The rule of a record maps the common dtype of the operands to a primitive and the dtype it runs in. Integers become float32 where
-NumPy makes floats of them. Records of several primitives fuse and have derivatives like the others.
-"""
+NumPy makes floats of them. Records of several primitives fuse and have derivatives like the others."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array.convert import as_node, cast, common, convert_operand, numpy_node, operands
-from weft.dtypes.formats import (
-    BOOL,
-    COMPLEX,
-    DEFAULT,
-    FLOAT16,
-    FLOAT64,
-    FLOATS,
-    INEXACT,
-    INT8,
-    INT64,
-    INTEGERS,
-    UINT8,
-    UINT64,
-    Format,
-    compared,
-    elementwise_float_format,
-    formats_of_kind,
-    promote,
-    weak,
-    weak_compared,
-)
-from weft.dtypes.formats import (
-    floating as quotient,
-)
+from weft.dtypes import formats
+from weft.dtypes.formats import BOOL, FLOAT16, INEXACT, INT8, INT64, INTEGERS, UINT64, Format, elementwise_float_format, promote
+from weft.dtypes.formats import floating as quotient
 from weft.eager.apply import bind
 from weft.eager.materialise import look
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Primitive
+from weft.graph.primitives.rules import broadcast
 from weft.graph.primitives.rules import broadcast as two_shapes
+from weft.graph.primitives.settings import asked
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.runtime.traced_int import TracedInt, fits, is_int
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
+    if not a.shape or not b.shape:
+        raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: a number has no matrix product, use *")
+    inner = max(len(b.shape) - 2, 0)
+    if a.shape[-1] != b.shape[inner]:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape} do not fit: the last extent of the first ({a.shape[-1]}) must be "
+            f"the {'last but one' if inner or len(b.shape) == 2 else 'only'} of the second ({b.shape[inner]})"
+        )
+    if len(b.shape) <= 2:
+        return contracted(a, b, (len(a.shape) - 1,), (inner,))
+    vector = len(a.shape) == 1
+    if vector:
+        a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
+    lead = _broadcast_leading(a, b)
+    a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
+    n = len(lead)
+    axes = tuple(range(n))
+    out = contracted(a, b, (n + 1,), (n,), axes)
+    return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
+
+
+def _broadcast_leading(a: Node, b: Node) -> tuple[int, ...]:
+    if (lead := broadcast(a.shape[:-2], b.shape[:-2])) is None:
+        raise ShapeError(f"matmul: the leading dimensions of {a.shape} and {b.shape} do not broadcast")
+    return lead
+
+
+def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
+    """Return sums of products over axes; of bools, whether any product is true."""
+    is_bool = a.dtype == BOOL
+    if is_bool:
+        a, b = cast(a, formats.INT32), cast(b, formats.INT32)
+    batch_axes = tuple(batch)
+    contract = tuple(a_axes), tuple(b_axes)
+    out = bind(TABLE["dot_general"], a, b, contract=contract, batch=(batch_axes, batch_axes), **asked(a.dtype))
+    return cast(out, BOOL) if is_bool else out
+
 
 Way = tuple[Primitive | None, Format]  # primitive None: the operand itself
 Rule = Callable[[str, Format], tuple[str | None, Format]]
@@ -95,7 +116,7 @@ class Operation:
         """Return the node for operands of any kind."""
         if self.body is not None:
             return self.body(self, *xs)
-        values, common_dtype = common(xs, self.both, weak)
+        values, common_dtype = common(xs, self.both, formats.weak)
         primitive, dtype = self.ways[common_dtype]
         nodes = [x if type(x) is Node and x.dtype is dtype else convert_operand(x, dtype) for x in values]
         return nodes[0] if primitive is None else bind(primitive, *nodes)
@@ -119,11 +140,7 @@ def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
 def floats_of(a: Format, b: Format) -> Format:
     """Return the common float dtype of two dtypes. If DEFAULT is wide, each becomes a float before they are promoted, as in
     NumPy."""
-    return promote(elementwise_float_format(a), elementwise_float_format(b)) if DEFAULT.wide else promote(a, b)
-
-
-def _division(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, quotient(dtype)
+    return promote(elementwise_float_format(a), elementwise_float_format(b)) if formats.DEFAULT.wide else promote(a, b)
 
 
 def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -160,9 +177,9 @@ def no_complex(name: str, dtype: Format) -> DTypeError:
 
 
 def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
-    if dtype in COMPLEX:
+    if dtype in formats.COMPLEX:
         raise no_complex(name, dtype)
-    if dtype in FLOATS:
+    if dtype in formats.FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
 
@@ -171,7 +188,7 @@ def real(rule: Rule) -> Rule:
     """Return a rule that refuses complex numbers, as NumPy does, although the primitive takes them."""
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
-        if dtype in COMPLEX:
+        if dtype in formats.COMPLEX:
             raise no_complex(name, dtype)
         return rule(name, dtype)
 
@@ -228,7 +245,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
     a, b = operands(x, y)
     if type(y) is int or (type(y) is float and y in SHORT_POWERS):
         b = constant(y, b.dtype)  # the code of a power and its derivative depends on it
-    if b.dtype not in FLOATS and 0 not in a.shape:
+    if b.dtype not in formats.FLOATS and 0 not in a.shape:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
         return bind(TABLE["square"], a)
@@ -255,7 +272,7 @@ _PYTHON = {
 
 def _compare(operation: Operation, x: Any, y: Any) -> Node:
     """Compare by value, as NumPy does: integers meet floats in float64, and a number out of range of the dtype is allowed."""
-    (a, b), dtype = common((x, y), compared, weak_compared)
+    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
     if dtype in INTEGERS and (is_int(a) or is_int(b)):
         number, array = (a, b) if is_int(a) else (b, a)
         if type(array) is Node and not dtype.least <= number <= dtype.greatest:
@@ -264,7 +281,7 @@ def _compare(operation: Operation, x: Any, y: Any) -> Node:
             return bind(TABLE["broadcast_to"], constant(answer, BOOL), shape=array.shape)
     if dtype.finite and (_becomes_nan(a, dtype) or _becomes_nan(b, dtype)):
         dtype = dtype.computed
-    if dtype == FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
+    if dtype == formats.FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
         return _compare_signs(operation, a, b)
     return operation.of(convert_operand(a, dtype), convert_operand(b, dtype))
 
@@ -294,7 +311,7 @@ _RECORDS = (
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
-    Operation("divide", 2, _division, "truediv", aliases=("true_divide",)),
+    Operation("divide", 2, lambda name, dtype: (name, quotient(dtype)), "truediv", aliases=("true_divide",)),
     Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
     Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
@@ -358,7 +375,7 @@ def _op(name: str, *nodes: Node) -> Node:
 
 def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
     """Return operands as floats in the dtype of registers, and the dtype of the result."""
-    values, common_dtype = common(xs, operation.both, weak)
+    values, common_dtype = common(xs, operation.both, formats.weak)
     dtype = operation.rule(operation.name, common_dtype)[1]
     return [cast(convert_operand(x, dtype), dtype.computed) for x in values], dtype
 
@@ -378,7 +395,7 @@ def _ignoring_nan(name: str) -> Any:
 def _fmod(operation: Operation, x: Any, y: Any) -> Node:
     """Return the remainder of a truncated division, which has the sign of the first operand."""
     a, b = operands(x, y)
-    if a.dtype in FLOATS:
+    if a.dtype in formats.FLOATS:
         return _op("copysign", _op("remainder", _op("abs", a), _op("abs", b)), a)
     if a.dtype == BOOL:
         a, b = cast(a, INT8), cast(b, INT8)
@@ -443,13 +460,13 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
     """Count the bits of the absolute value: in pairs, fours, eights, summed by a multiplication."""
     a = as_node(x)
     if a.dtype == BOOL:
-        return cast(a, UINT8)
+        return cast(a, formats.UINT8)
     if a.dtype not in INTEGERS:
         raise DTypeError(f"bitwise_count: integers are needed, but the dtype is {a.dtype}; cast with .astype('int64')")
     if a.dtype.kind == "signed":
         a = _op("abs", a)
     bits = a.dtype.bits
-    a = cast(a, next(f for f in formats_of_kind("unsigned") if f.bits == bits))
+    a = cast(a, next(f for f in formats.formats_of_kind("unsigned") if f.bits == bits))
 
     def repeat(pattern: int) -> Node:
         return constant(int.from_bytes(bytes([pattern]) * (bits // 8), "little"), a.dtype)
@@ -460,7 +477,7 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
     a = _op("subtract", a, _op("bitwise_and", right(a, 1), repeat(0x55)))
     a = _op("add", _op("bitwise_and", a, repeat(0x33)), _op("bitwise_and", right(a, 2), repeat(0x33)))
     a = _op("bitwise_and", _op("add", a, right(a, 4)), repeat(0x0F))
-    return cast(right(_op("multiply", a, repeat(0x01)), bits - 8) if bits > 8 else a, UINT8)
+    return cast(right(_op("multiply", a, repeat(0x01)), bits - 8) if bits > 8 else a, formats.UINT8)
 
 
 def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
@@ -468,7 +485,7 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
     value, power = as_node(x), as_node(y)
     if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
         raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
-    use_float16 = DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
+    use_float16 = formats.DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
     value = cast(value, FLOAT16 if use_float16 else operation.rule(operation.name, value.dtype)[1])  # NumPy's numbers are weak
     form = value.dtype.computed
     bits, most = form.integer, form.bias - 1
@@ -483,11 +500,11 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, FLOAT64 if dtype.alone else promote(dtype, FLOAT64)
+    return name, formats.FLOAT64 if dtype.alone else promote(dtype, formats.FLOAT64)
 
 
 def _float_power(operation: Operation, x: Any, y: Any) -> Node:
-    values, common_dtype = common((x, y), promote, weak)
+    values, common_dtype = common((x, y), promote, formats.weak)
     within = operation.rule(operation.name, common_dtype)[1]
     return OPERATIONS["pow"].of(*[convert_operand(v, within) for v in values])
 
@@ -511,7 +528,7 @@ def _compute_in_numpy(operation: Operation, x: Any, y: Any) -> Node:
 
 def _conjugate(name: str, dtype: Format) -> tuple[str | None, Format]:
     """Return the operand itself if it is real; NumPy makes int8 of bools."""
-    return (name, dtype) if dtype in COMPLEX else (None, INT8 if dtype == BOOL else dtype)
+    return (name, dtype) if dtype in formats.COMPLEX else (None, INT8 if dtype == BOOL else dtype)
 
 
 RECORDS = (

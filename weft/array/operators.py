@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from weft.array.convert import NUMBERS, as_node, is_stripped, number_node, numpy_node, operands
-from weft.array.matrix_products import matmul
-from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating
+from weft.array.operations import OPERATIONS, SHORT_POWERS, Operation, floating, matmul
 from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
-from weft.eager import compute_now, implementations
-from weft.eager.apply import bind
+from weft.eager import implementations
+from weft.eager.apply import bind, joined
 from weft.eager.native import NATIVE_ELEMENTS, NativeShaped, Short, call_after_views, never
 from weft.errors import PACKAGE, DTypeError
 from weft.graph.node import Node, Primitive
@@ -61,8 +60,7 @@ def _number(value: Any, dtype: Format) -> Node | None:
 def _constant_number(value: Any, dtype: Format) -> Node | None:
     """Return the node of a number that is a constant of the program, as exponents are: the code of a power depends on them."""
     if type(value) is int:
-        node = _SMALL.get((value, dtype))
-        if node is None:
+        if (node := _SMALL.get((value, dtype))) is None:
             if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "unsigned"):
                 return None
             node = _SMALL[value, dtype] = constant(value, dtype)
@@ -167,11 +165,9 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
-        result = native(self, other)
-        if result is not None:
+        if (result := native(self, other)) is not None:
             return result
-        result = call_after_views(native, self, other)
-        if result is not None:
+        if (result := call_after_views(native, self, other)) is not None:
             return result
         if type(other) is array:
             x, y = self.node, other.node
@@ -200,11 +196,9 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
 
     def function(x: Any) -> Any:
         native = short.call
-        result = native(x)
-        if result is not None:
+        if (result := native(x)) is not None:
             return result
-        result = call_after_views(native, x)
-        if result is not None:
+        if (result := call_after_views(native, x)) is not None:
             return result
         if type(x) is array and body is None:
             node = x.node
@@ -227,8 +221,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
         if type(other) in (int, float) and other == 2:
             native = short.call
             is_native = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
-            result = native(self) if is_native else None
-            if result is not None:
+            if (result := native(self) if is_native else None) is not None:
                 return result
             node = self.node
             if node.dtype in FLOATS or (type(other) is int and node.dtype in INTEGERS):
@@ -255,8 +248,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             filled.append(True)
             plain.update(_castless_dtypes(operation))
         if shared and CONTEXT.eager_limit and (type(x1) is scalar or type(x2) is scalar):
-            result = cast_natively(x1, x2)
-            if result is not None:
+            if (result := cast_natively(x1, x2)) is not None:
                 return result
         return wrap(operation.node(x1, x2))
 
@@ -285,7 +277,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         node.dtype = dtype
         node.holder = node.value = None
         if trace is None and (x.value is not None or x.op is CONSTANT) and (y.value is not None or y.op is CONSTANT):
-            node.value = compute_now.joined(op, x, y, like, dtype)
+            node.value = joined(op, x, y, like, dtype)
         if node.value is None:
             frame = _frame(2)
             code = frame.f_code
@@ -300,18 +292,15 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def forward(self: Any, other: Any) -> Any:
         native = short.call
-        result = native(self, other)
-        if result is not None:
+        if (result := native(self, other)) is not None:
             return result
         kind = type(other)
         if kind is array or self._base is not None:
-            result = call_after_views(native, self, other)
-            if result is not None:
+            if (result := call_after_views(native, self, other)) is not None:
                 return result
         trace = CONTEXT.trace  # outside of traces a cell's node is read directly
         x = self._node if trace is None and self._base is None else self.node
-        dtype = plain.get(x.dtype)
-        if dtype is not None:
+        if (dtype := plain.get(x.dtype)) is not None:
             if kind is array or kind is scalar:
                 y = other._node if trace is None and other._base is None else other.node
                 if x.dtype is y.dtype:
@@ -319,25 +308,20 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
                         return combine(x, y, x, dtype, trace)
                     return combine(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
             elif kind in _NUMBERS:
-                y = number(other, x.dtype)
-                if y is not None:
+                if (y := number(other, x.dtype)) is not None:
                     return combine(x, y, x, dtype, trace)
         return otherwise(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
-        result = native(other, self)
-        if result is not None:
+        if (result := native(other, self)) is not None:
             return result
-        result = call_after_views(native, other, self)
-        if result is not None:
+        if (result := call_after_views(native, other, self)) is not None:
             return result
         if type(other) in _NUMBERS:
             x = self.node
-            dtype = plain.get(x.dtype)
-            if dtype is not None:
-                y = number(other, x.dtype)
-                if y is not None:
+            if (dtype := plain.get(x.dtype)) is not None:
+                if (y := number(other, x.dtype)) is not None:
                     return combine(y, x, x, dtype, CONTEXT.trace)
         return NotImplemented if leaves_to(other, self) else apply_rule(other, self)
 
@@ -358,12 +342,10 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def in_place(self: Any, other: Any) -> Any:
         native = short.call if shared else never
-        result = native(self, other, self)
-        if result is not None:
+        if (result := native(self, other, self)) is not None:
             return result
         if self._base is not None:  # a view computes its new content, then writes it through
-            result = call_after_views(native, self, other)
-            if result is not None:
+            if (result := call_after_views(native, self, other)) is not None:
                 return self._in_place(result._node, f"{name} in place")
         if isinstance(other, base):
             x, y = self.node, other.node
@@ -374,11 +356,9 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
 
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
-        result = native(x1, x2)
-        if result is not None:
+        if (result := native(x1, x2)) is not None:
             return result
-        result = call_after_views(native, x1, x2)
-        if result is not None:
+        if (result := call_after_views(native, x1, x2)) is not None:
             return result
         if type(x1) is array and type(x2) is array:
             x, y = x1.node, x2.node

@@ -65,8 +65,7 @@ def follow(node: Node, path: ViewPath) -> Node:
     if policy.is_enabled():
         if node.value is None and _is_small_part(node, path):
             materialise((node,))
-        leaf = _view_leaf(node, path)
-        if leaf is not None:
+        if (leaf := _view_leaf(node, path)) is not None:
             return leaf
     where = user_frame()
     if node.dtype in COMPLEX or any([name in _DTYPE_STEPS for name, _ in path]):
@@ -133,7 +132,7 @@ def _view_leaf(node: Node, path: ViewPath) -> Node | None:
         return input_leaf(view.shape, dtype, execute.to_buffer(view))
     if view.flags.c_contiguous:
         offset = implementations.address(view) - implementations.address(memory)
-        return input_leaf(view.shape, dtype, execute.window(node.value, offset, nbytes))
+        return input_leaf(view.shape, dtype, execute.eager_device().window(node.value, offset, nbytes))
     return None
 
 

@@ -98,7 +98,7 @@ class Number(TraceNumber):
         out = operation.of(*map(_exact_node, xs))
         function = getattr(operator, f"__{operation.operator}__", None)
         source = None if function is None else (function, xs)
-        return _make_bool(out, source) if out.dtype == BOOL else number(out, source)
+        return _make(TraceNumber, out, source) if out.dtype == BOOL else number(out, source)
 
 
 def _exact_node(x: Any) -> Node:
@@ -119,10 +119,6 @@ def _make(kind: type[TraceNumber], node: Node, source: _Source | None) -> Any:
 def number(node: Node, source: _Source | None = None) -> Number:
     """Return a Number for a float64 node. source : the Python function and operands that compute it"""
     return _make(Number, node, source)
-
-
-def _make_bool(node: Node, source: _Source | None) -> TraceNumber:
-    return _make(TraceNumber, node, source)
 
 
 def tape_number(node: Node, value: float, tape: Tape, slot: int) -> Number:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from weft.devices.base import Device, Recompiles
+from weft.devices.base import Device
 from weft.devices.names import device_number, named, why_not
 from weft.errors import DeviceError
 
@@ -61,21 +61,13 @@ def get_device(name: str = "cpu") -> Device:
 
 
 def settle() -> None:
-    """Recompile all kernels in memory at the highest optimisation level and wait. Call it before measuring.
-
-    A kernel is first compiled quickly. If it runs often, better code with bitwise equal results is compiled in the background.
+    """Do nothing: kernels are compiled once, at the highest optimisation level. Programs may still call it.
 
     Examples
     --------
-    >>> import weft as wf
     >>> from weft.devices import settle
-    >>> f = wf.jit(lambda x: wf.tanh(x) @ x)
-    >>> _ = f(wf.ones((5, 5)))  # compiles
-    >>> settle()  # doctest: +SKIP
+    >>> settle()
     """
-    device = get_device()
-    if isinstance(device, Recompiles):
-        device.settle()
 
 
 def counters() -> dict[str, int]:
@@ -83,8 +75,7 @@ def counters() -> dict[str, int]:
 
     ``kernels`` (kernel entries, counted in emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
     ``sized_calls`` and ``numpy_calls`` (operations executed without a kernel of their own: eagerly, or in a program that has run
-    too rarely to be compiled), ``compiles``, ``cache_hits``, ``loads``, ``improved`` (kernels recompiled in the background),
-    ``allocator_misses``, ``allocator_bytes``.
+    too rarely to be compiled), ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``, ``allocator_bytes``.
 
     Returns
     -------

@@ -171,34 +171,22 @@ class Measuring(Protocol):
 class Sized(Protocol):
     """Functions that take sizes as run-time arguments; their results equal those of compiled kernels bit for bit.
 
-    Operands are addresses, strides are in elements. Results are contiguous and may alias only operands of the same extent.
+    Strides are in elements. Results are contiguous and may alias only operands of the same extent.
     """
 
     def product(
-        self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
-        batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
-    ) -> None:
-        """Compute out[m, n] = sum over k of a[m, k] * b[k, n] for each of ``batch`` products, in float32 or float64.
+        self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
+        b_batch: int = 0, order: Order | None = None,
+    ) -> PreparedCall:
+        """Return out[m, n] = sum over k of a[m, k] * b[k, n] for each of ``batch`` products, in float32 or float64.
 
         ``a_m`` to ``b_batch`` are strides. ``order`` is the order of the sums, by default that of a product with one axis k.
         """
 
     def sum(
-        self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
-        order: Order,
-    ) -> None:
-        """Compute out[outer, inner] = sum over k of x[outer, inner, k] in float32 or float64; ``x_outer`` to ``x_k``: strides."""
-
-    def prepared_product(
-        self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
-        b_batch: int = 0, order: Order | None = None,
-    ) -> PreparedCall | None:
-        """Return a prepared :meth:`product` that lacks only the addresses, or None if the product needs scratch memory."""
-
-    def prepared_sum(
         self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
     ) -> PreparedCall:
-        """Return a prepared :meth:`sum` that lacks only the addresses."""
+        """Return out[outer, inner] = sum over k of x[outer, inner, k] in float32 or float64; ``x_outer`` to ``x_k``: strides."""
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         """Return ``f(count, out, x, step, ...)``, which computes an elementwise primitive on operands of these dtypes.
@@ -277,14 +265,6 @@ class SharesMemory(Protocol):
 
     def lies(self, address: int) -> int | None:
         """Return the number of the GPU that owns an address, or None if no GPU does."""
-
-
-@runtime_checkable
-class Recompiles(Protocol):
-    """A device that recompiles kernels in the background."""
-
-    def settle(self) -> None:
-        """Wait until all code in memory has the highest optimisation level."""
 
 
 @runtime_checkable

@@ -40,12 +40,22 @@ class SmallOperationContext(NamedTuple):
 
 
 class PreparedCall(NamedTuple):
-    """A dynamic kernel and its arguments; ``operands`` and ``out`` index the arguments that are addresses."""
+    """A dynamic kernel and its arguments, called with the addresses of its operands and of its result.
+
+    ``operands`` and ``out`` index the arguments that are addresses. needs_scratch: a call allocates memory.
+    """
 
     function: Callable[..., None]
     words: tuple[int, ...]
     operands: tuple[int, ...]
     out: int
+    needs_scratch: bool
+
+    def __call__(self, *addresses: int) -> None:
+        words = [*self.words]
+        for place, address in zip((*self.operands, self.out), addresses, strict=True):
+            words[place] = address
+        self.function(*words)
 
 
 class ResultInfo(NamedTuple):

@@ -22,7 +22,7 @@ from weft.dtypes.formats import FROM_NUMPY, Format
 from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
 from weft.dtypes.scalar_types import CLASSES, DType
 from weft.errors import DTypeError
-from weft.process.docstrings import complete_docs, complete_each
+from weft.process.docstrings import complete_module
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.formats_of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
@@ -61,8 +61,6 @@ def as_dtype(dtype: Any) -> np.dtype:
     DTypeError
         An argument is no dtype, or one that weft does not have.
 
-    Examples
-    --------
     >>> from weft.dtypes import as_dtype
     >>> as_dtype("bfloat16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
@@ -96,8 +94,6 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     ----------
     a, b : dtype
 
-    Examples
-    --------
     >>> from weft.dtypes import int64, float32, promote
     >>> promote(int64, float32)
     dtype('float32')
@@ -178,8 +174,6 @@ def result_type(*operands: Any) -> np.dtype:
     DTypeError
         There is no operand, or a dtype is unknown.
 
-    Examples
-    --------
     >>> wf.result_type(wf.int32, 2.0)
     dtype('float32')
     """
@@ -219,8 +213,6 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     DTypeError, ValueError
         An unknown dtype; an unknown rule.
 
-    Examples
-    --------
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
@@ -263,8 +255,6 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     DTypeError
         An unknown kind or dtype.
 
-    Examples
-    --------
     >>> wf.isdtype(wf.bfloat16, "real floating")
     True
     """
@@ -296,8 +286,6 @@ def finfo(dtype: Any) -> Any:
     DTypeError
         ``dtype`` is no float or complex dtype.
 
-    Examples
-    --------
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
@@ -315,9 +303,6 @@ class Limits:
     dtype : numpy.dtype
         A float dtype.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> limits = wf.finfo(wf.bfloat16)
     >>> limits.bits, limits.max > 3e38, limits.dtype
     (16, True, dtype(bfloat16))
@@ -349,8 +334,6 @@ def iinfo(dtype: Any) -> np.iinfo:
     DTypeError
         ``dtype`` is no integer dtype.
 
-    Examples
-    --------
     >>> wf.iinfo(wf.int8).max
     127
     """
@@ -360,6 +343,4 @@ def iinfo(dtype: Any) -> np.iinfo:
     return np.iinfo(numpy_dtype)
 
 
-complete_each(result_type, can_cast, isdtype, finfo, iinfo)
-complete_docs(is_float, is_inexact)
-complete_docs(as_dtype, promote, compared, weak_compared, weak, floating, summed)
+complete_module(globals(), (is_float, is_inexact), (as_dtype, promote, compared, weak_compared, weak, floating, summed))

@@ -45,7 +45,7 @@ class DType(type):
 
     def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
         if not _SCALAR_MAKER:
-            _SCALAR_MAKER.append(import_module("weft.functions.dtype_info.cast").scalar_of)  # that module imports this one
+            _SCALAR_MAKER.append(import_module("weft.functions.dtype_info.dtype_info").scalar_of)  # that module imports this one
         return _SCALAR_MAKER[0](cls.dtype, x, imag)
 
     def __getattr__(cls, name: str) -> Any:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OFTEN = 128  # NumPy calls before a device function is compiled, which takes 5 ms and saves 5 us a call
 _NO_PARAMS: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
-_MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
+KERNELS: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
 tell: list[Callable[..., None]] = []  # callbacks for new functions: ((primitive, dtypes), function)
 
 
@@ -61,23 +61,18 @@ def elementwise_kernel(
     """Return the device's function for an elementwise primitive and these operand formats. Return None while NumPy computes the
     same and has done so at most ``OFTEN`` times."""
     if params:
-        return None if matches_numpy(op) else execute.sized().each(op, dtypes, **params)
+        return None if matches_numpy(op) else execute.eager_device().sized.each(op, dtypes, **params)
     key = op, dtypes
-    kernel = _MADE.get(key)
+    kernel = KERNELS.get(key)
     if kernel is None:
         if matches_numpy(op):
             calls = _ASKED[key] = _ASKED.get(key, 0) + 1
             if calls <= OFTEN:
                 return None
-        kernel = _MADE[key] = execute.sized().each(op, dtypes)
+        kernel = KERNELS[key] = execute.eager_device().sized.each(op, dtypes)
         for notify in tell:
             notify(key, kernel)
     return kernel
-
-
-def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., None]]]:
-    """Return the compiled elementwise functions, by primitive and operand formats."""
-    return list(_MADE.items())
 
 
 def numpy_function(node: Node) -> Any:
@@ -89,7 +84,7 @@ def numpy_function(node: Node) -> Any:
 
 
 def _run_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    execute.count_numpy()
+    execute.eager_device().numpy_calls += 1
     function = numpy_function(node)
     if type(function) is np.ufunc and not node.params:
         function(*operands, out=out)
@@ -153,7 +148,8 @@ def _reduce(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None
         outer, k, inner = span
         sums = out if node.dtype is register else np.empty(out.shape, register.numpy)
         if sums.size:
-            execute.sized().sum(register, address(x), address(sums), outer, inner, k, k * inner, 1, inner, order)
+            prepared = execute.eager_device().sized.sum(register, outer, inner, k, k * inner, 1, inner, order)
+            prepared(address(x), address(sums))
         if sums is not out:
             out[...] = sums
     elif not x.size:
@@ -180,15 +176,15 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
         left, right, order = as_matrices(node, *operands)
         left, right = left.astype(register.numpy, copy=False), right.astype(register.numpy, copy=False)
         result = out if node.dtype is register else np.empty(out.shape, register.numpy)
-        product: Callable[..., None] = execute.sized().product
-        product(register, address(left), address(right), address(result), *extents_and_strides(left, right), order)
+        prepared = execute.eager_device().sized.product(register, *extents_and_strides(left, right), order=order)
+        prepared(address(left), address(right), address(result))
         if result is not out:
             out[...] = result
 
 
 def _random_words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     key, base = operands
-    execute.sized().words(out.size, address(out), address(key), address(base))
+    execute.eager_device().sized.words(out.size, address(out), address(key), address(base))
 
 
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
@@ -203,7 +199,7 @@ def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, n
     return left, right, product_order(m, n, extents) if len(extents) != 1 else None
 
 
-def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, ...]:
+def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Return the size arguments of ``Sized.product`` for operands of shape (batch, m, k) and (batch, k, n)."""
     (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // x.itemsize for s in x.strides] for x in (left, right))
     return left.shape[1], right.shape[2], left.shape[2], a_m, a_k, b_k, b_n, len(left), a_batch, b_batch
@@ -297,8 +293,7 @@ def _specialise_reduced(node: Node) -> Run | None:
         return _specialise_extreme(node)
     if node.op.monoid in ("argmax", "argmin"):
         return _specialise_argextreme(node)
-    arguments = _sum_arguments(node)
-    return None if arguments is None else _call_sized(node, execute.sized().sum, *arguments)
+    return _specialise_prepared(node)
 
 
 def _specialise_extreme(node: Node) -> Run | None:
@@ -356,20 +351,22 @@ def _call_numpy(node: Node, function: Callable[..., Any], shape: Shape, out_shap
     return run
 
 
-def _call_sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
-    """Return a call of a device function that takes dtype, addresses, sizes and the order of the sum."""
-    device, nbytes, dtype = execute.eager_device(), node.nbytes, node.dtype
+def _specialise_prepared(node: Node) -> Run | None:
+    """Specialise a product or a sum that is one call of a device function."""
+    call, device, nbytes = prepare_call(node), execute.eager_device(), node.nbytes
+    if call is None:
+        return None
 
     def run(buffers: Sequence[Any]) -> Any:
         out = device.allocate(nbytes)
-        function(dtype, *[b.address for b in buffers], out.address, *sizes, order)
+        call(*[b.address for b in buffers], out.address)
         return out
 
     return run
 
 
-def _sum_arguments(node: Node) -> tuple[tuple[int, ...], Order] | None:
-    """Return the size arguments of ``Sized.sum`` for a float sum over adjacent axes, and its order; None for other reductions."""
+def _prepare_sum(node: Node) -> PreparedCall | None:
+    """Return the call of a float sum over adjacent axes; None for other reductions."""
     from weft.kernel.summation import shape_reduction_order, spans
 
     (x,), axes, dtype = node.inputs, node.params["axes"], node.dtype
@@ -377,17 +374,12 @@ def _sum_arguments(node: Node) -> tuple[tuple[int, ...], Order] | None:
     if node.op.monoid != "sum" or dtype not in FLOATS or dtype.narrow or not node.size or span is None or span[1] < 2:
         return None
     outer, k, inner = span
-    return (outer, inner, k, k * inner, 1, inner), shape_reduction_order(x.shape, axes)
+    sized = execute.eager_device().sized
+    return sized.sum(dtype, outer, inner, k, k * inner, 1, inner, shape_reduction_order(x.shape, axes))
 
 
-def _specialise_product(node: Node) -> Run | None:
-    arguments = _product_arguments(node)
-    return None if arguments is None else _call_sized(node, execute.sized().product, *arguments)
-
-
-def _product_arguments(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
-    """Return the size arguments of ``Sized.product`` for a product of float matrices that needs no copy, and its order; else
-    None."""
+def _prepare_product(node: Node) -> PreparedCall | None:
+    """Return the call of a product of float matrices that needs no copy; else None."""
     dtype = node.dtype
     if dtype not in FLOATS or dtype.narrow or not node.size:
         return None
@@ -395,7 +387,7 @@ def _product_arguments(node: Node) -> tuple[tuple[int, ...], Order | None] | Non
     left, right, order = as_matrices(node, a, b)
     if address(left) != address(a) or address(right) != address(b):
         return None
-    return extents_and_strides(left, right), order
+    return execute.eager_device().sized.product(dtype, *extents_and_strides(left, right), order=order)
 
 
 def _specialise_random(node: Node) -> Run:
@@ -412,12 +404,7 @@ def _specialise_random(node: Node) -> Run:
 
 def prepare_call(node: Node) -> PreparedCall | None:
     """Return a product or a sum as one prepared call of a device function, or None if it is not one."""
-    if node.op.kind not in ("product", "reduce"):
-        return None
-    arguments = _product_arguments(node) if node.op.kind == "product" else _sum_arguments(node)
-    sized: Any = execute.sized()
-    prepare = sized.prepared_product if node.op.kind == "product" else sized.prepared_sum
-    return None if arguments is None else prepare(node.dtype, *arguments[0], arguments[1])
+    return _prepare_product(node) if node.op.kind == "product" else _prepare_sum(node) if node.op.kind == "reduce" else None
 
 
 _UFUNCS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -439,7 +426,7 @@ IMPLEMENTATIONS = {  # by the kind of the primitive
     "elementwise": Implementation(_elementwise, _specialise_elementwise),
     "reduce": Implementation(_reduce, _specialise_reduced),
     "running": Implementation(_running, _specialise_running),
-    "product": Implementation(_product, _specialise_product),
+    "product": Implementation(_product, _specialise_prepared),
     "random": Implementation(_random_words, _specialise_random),
     "shape": Implementation(_run_numpy, _specialise_movement),
     "gather": Implementation(_run_numpy, _specialise_movement),

@@ -45,11 +45,11 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     cell._node = after
     try:
         memory = None
-        if _count_owners(before, buffer) == _SOLE_OWNER:
-            memory = execute.writable(buffer, shape, dtype)
+        if _count_references(before, buffer) == _SOLE_OWNER:
+            memory = execute.eager_device().writable(buffer, shape, dtype)
         if memory is None and before.nbytes <= CONTEXT.max_eager_bytes:
-            buffer = execute.to_buffer(execute.memory(buffer, shape, dtype))
-            memory = execute.writable(buffer, shape, dtype)
+            buffer = execute.to_buffer(execute.eager_device().memory(buffer, shape, dtype))
+            memory = execute.eager_device().writable(buffer, shape, dtype)
         written = memory is not None and write(memory)
     finally:
         if written:
@@ -57,34 +57,28 @@ def write_if_unshared(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
         else:
             cell._node = before
             if _count_references(after) != _UNSHARED:  # another thread took the new leaf, so it needs a buffer of its own
-                after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
+                after.value = execute.to_buffer(execute.eager_device().memory(before.value, shape, dtype))
         NODES_BEING_WRITTEN.discard(after)
     return written
 
 
-def _count_references(leaf: Node) -> int:
-    """Return the reference count of a leaf, as a map sees it."""
-    (count,) = map(getrefcount, [leaf])
-    return count
+def _count_references(*objects: Any) -> tuple[int, ...]:
+    """Return the reference counts of objects, as a map sees them. They differ between Python versions."""
+    return tuple(map(getrefcount, objects))
 
 
-def _count_unshared() -> int:
-    """Return the count of :func:`_count_references` for a leaf that only a variable and a set refer to."""
+def _count_unshared() -> tuple[int, ...]:
+    """Return the count of a leaf that only a variable and a set refer to."""
     leaf = input_leaf((), FLOAT32)
     owners = {leaf}
-    return _count_references(leaf) if owners else 0
-
-
-def _count_owners(node: Node, buffer: Any) -> tuple[int, ...]:
-    """Return the reference counts of a node and its buffer, as a map sees them."""
-    return tuple(map(getrefcount, (node, buffer)))
+    return _count_references(leaf) if owners else ()
 
 
 def _count_sole_owner() -> tuple[int, ...]:
-    """Return the counts of :func:`_count_owners` for a node without other references. They differ between Python versions."""
+    """Return the counts of a node and its buffer, without other references."""
     node = input_leaf((), FLOAT32, object())
     buffer = node.value
-    return _count_owners(node, buffer)
+    return _count_references(node, buffer)
 
 
 _UNSHARED, _SOLE_OWNER = _count_unshared(), _count_sole_owner()

@@ -2,12 +2,17 @@
 
 Reading a value runs the pending graph behind it. The same run computes pending nodes in it that a live Array refers to, and other
 pending nodes of live Arrays that read the same intermediate results: nothing is computed twice. Computed nodes keep their buffer
-and drop their inputs. Work that is never read is computed once it has grown, see ``limit_pending.py``.
+and drop their inputs.
+
+Work that is never read is computed once it has grown, at the line where pending work was last computed: from 128 nodes on if
+several turns of a loop are pending, else from 1,000. So each turn of a loop gives the same graphs, and they are compiled once. A
+read after which nothing is pending starts the count again.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from threading import get_ident
 from typing import Any
@@ -15,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import INEXACT
-from weft.eager import limit_pending, tiers
+from weft.eager import tiers
 from weft.errors import RUN_ERRORS, TraceError
 from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological_order
@@ -26,6 +31,12 @@ from weft.graph.source_lines import user_frame, user_line
 from weft.runtime import execute, pending
 from weft.runtime.cell import NODES_BEING_WRITTEN, WRITE_LOCK, WRITE_LOGS, Cell, traces
 from weft.runtime.context import CONTEXT
+from weft.runtime.pending import FIRST, MOST_BYTES, MOST_NODES
+
+ENOUGH = MOST_NODES // 2  # from here on a graph is cut at the line of the last cut, so that a loop's graphs are equal
+LOOP_REPEATS = 16  # a source line that occurs this often in a pending graph belongs to a loop ...
+MIN_LOOP_NODES = 128  # ... if the graph has at least so many nodes; it is then cut at an iteration
+EVERY = 256  # Arrays created, at most, between two counts of pending work
 
 
 def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
@@ -65,7 +76,8 @@ def proven(nodes: Iterable[Node]) -> None:
         return
     order = topological_order(pending)
     fallible = [n for n in order if n in NODES_THAT_MAY_RAISE and n.value is None]
-    loops = {n for n in fallible if n.op is SCAN and _may_fail(n.params["body"].graph)}
+    scans = [n for n in fallible if n.op is SCAN]
+    loops = {n for n in scans if any([b.op.raises and b.op is not SCAN for b in every(n.params["body"].graph)])}
     requested = [n for n in fallible if n.op is not SCAN]
     if loops:  # a loop must run to show whether it fails, so the nodes that read it are computed in the same run
         dependent = loops
@@ -74,10 +86,6 @@ def proven(nodes: Iterable[Node]) -> None:
                 dependent.add(n)
         requested += [n for n in pending if n in dependent]
     materialise(requested)
-
-
-def _may_fail(body: Graph) -> bool:
-    return any([n.op.raises and n.op is not SCAN for n in every(body)])
 
 
 def noted(cell: Cell) -> None:
@@ -230,12 +238,6 @@ def evaluate(*trees: Any) -> None:
     >>> a = wf.ones(3) * 2
     >>> wf.eval(a, {"b": [a + 1]})
     """
-    if len(trees) == 1 and isinstance(trees[0], Cell):
-        node = trees[0].node  # type: ignore[attr-defined]
-        if node.value is None:
-            values((node,))
-        execute.wait_for((node,))
-        return
     nodes = []
     stack = list(trees)
     seen: set[int] = set()
@@ -256,5 +258,101 @@ def evaluate(*trees: Any) -> None:
     execute.wait_for(nodes)
 
 
+# ---- pending work that nothing reads
+
+
+def add_pending(ref: weakref.ref, node: Node) -> None:
+    """Add an Array with the pending content ``node`` to the thread's list."""
+    handles = CONTEXT.pending
+    handles.append(ref)
+    if len(handles) >= handles.limit:
+        cut(node)
+
+
+def cut(node: Node) -> None:
+    """Count the pending work of this thread, ``node`` being the latest, and compute it if there is too much."""
+    handles = CONTEXT.pending
+    if CONTEXT.transform_depth:
+        pending.sweep(handles)
+        handles.limit = 2 * len(handles) + EVERY
+        return
+    where = node.where
+    line = None if where is None else where[:2]
+    same_line = handles.waits and line == handles.line
+    if handles.waits and not same_line and len(handles) < handles.until:
+        return
+    since = len(handles) - handles.counted
+    pending.sweep(handles)
+    handles.counted = len(handles)
+    waiting = [n for n in map(pending.find_node, handles) if n is not None]
+    order = topological_order(waiting)
+    handles.waits = False
+    if same_line:
+        return _compute_waiting(waiting, order, line)
+    unread = [n for n in order if n.value is None]
+    total = pending.nbytes(unread)
+    in_loop, own_order = _has_iterations(unread), topological_order([node]) if total >= MOST_BYTES else ()
+    enough, most = (MIN_LOOP_NODES, ENOUGH) if in_loop else (ENOUGH, MOST_NODES)
+    if len(unread) >= most or (len(unread) >= enough and handles.line is None):
+        _compute_waiting(waiting, order, line)
+    elif total >= MOST_BYTES and (total := pending.nbytes([n for n in own_order if n.value is None])) >= MOST_BYTES:
+        _compute_waiting([node], own_order, line)
+    else:  # count again when half of the rest may be used up; rarely if the pending work does not grow
+        rate = (len(unread) - handles.known) / max(1, since)  # nodes per Array
+        handles.known = len(unread)
+        handles.waits = rate > 0.1 and len(unread) >= enough
+        room = (MOST_BYTES - total) * (len(unread) + 1) // (total + 1) // 2
+        more = (
+            MIN_LOOP_NODES - len(unread) if len(unread) < MIN_LOOP_NODES
+            else ((most if handles.waits else enough) - len(unread)) // 2
+        )
+        budget = min(more, room)
+        distance = max(FIRST, min(EVERY, int(budget / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(unread)))
+        handles.until = len(handles) + distance
+        handles.limit = len(handles) if handles.waits else handles.until
+
+
+def _has_iterations(unread: Sequence[Node]) -> bool:
+    """Return whether several iterations of a loop are pending."""
+    if len(unread) < MIN_LOOP_NODES:
+        return False
+    lines = Counter([n.where[:2] for n in unread if n.where is not None])
+    return bool(lines) and max(lines.values()) >= LOOP_REPEATS
+
+
+def _without_placeholders(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
+    """Return the nodes that depend on no placeholder: an Array that outlives its trace has no content and never will."""
+    if not any(map(is_placeholder, order)):
+        return nodes
+    unknown: set[Node] = set()
+    for n in order:
+        if is_placeholder(n) or (n.value is None and any(i in unknown for i in n.inputs)):
+            unknown.add(n)
+    return [n for n in nodes if n not in unknown]
+
+
+def _try_to_compute(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> list[Node]:
+    """Compute nodes and return those that fail. Their error is raised when they are read; they are not tried here again."""
+    try:
+        materialise(nodes, order)
+    except RUN_ERRORS:
+        half = len(nodes) // 2
+        return [*_try_to_compute(nodes[:half]), *_try_to_compute(nodes[half:])] if half else list(nodes)
+    return []
+
+
+def _compute_waiting(waiting: list[Node], order: Sequence[Node], line: Any) -> None:
+    """Compute the ``waiting`` nodes, ``order`` being the graph behind them. Later iterations of a loop are cut at the same
+    ``line``."""
+    nodes = _without_placeholders(waiting, order)
+    handles = CONTEXT.pending
+    handles.limit = len(handles) + EVERY
+    handles.line = line
+    failed = _try_to_compute(nodes, order if len(nodes) == len(waiting) else None)
+    pending.sweep(handles)
+    if failed:
+        pending.keep(handles, 0, [ref for ref in handles if pending.find_node(ref) not in failed])
+    handles.limit, handles.known = len(handles) + FIRST, 0
+
+
 eval = evaluate  # the public name: wf.eval
-limit_pending.compute.append(materialise)

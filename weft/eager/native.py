@@ -12,6 +12,7 @@ dict. Filling CPython's operator slots (``nb_add``) instead would save less than
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from weft.devices.base import NativeEager
@@ -33,15 +34,8 @@ def never(*operands: Any) -> None:
     """Return None: the place of a native function that does not exist."""
 
 
-class _Elements:
-    """Native element(x, index), store(x, index, number) and number(x): see ``weft.devices.native_protocols``."""
-
-    __slots__ = ("element", "number", "store")
-
-    def __init__(self) -> None:
-        self.element: Callable[..., Any] = never
-        self.store: Callable[..., Any] = never
-        self.number: Callable[..., Any] = never
+# element(x, index), store(x, index, number) and number(x): see ``weft.devices.native_protocols.SmallWork``
+NATIVE_ELEMENTS = SimpleNamespace(element=never, store=never, number=never)
 
 
 class Short:
@@ -58,7 +52,7 @@ class Short:
         self.work: SmallOperation | None = None
         _SHORT.append(self)
         if _WORK:
-            for key, function in implementations.made():
+            for key, function in [*implementations.KERNELS.items()]:
                 self.offered(*key, function)
 
     def offered(self, op: Primitive, dtypes: tuple[Format, ...], function: Callable[..., None]) -> None:
@@ -110,7 +104,6 @@ class NativeShaped:
             self.call = self.work.call
 
 
-NATIVE_ELEMENTS = _Elements()
 _AGAIN = 4
 _SHORT: list[Short] = []
 _SHAPED: list[NativeShaped] = []
@@ -146,7 +139,7 @@ def start() -> None:
     ))
     _WORK.append(work)
     NATIVE_ELEMENTS.element, NATIVE_ELEMENTS.store, NATIVE_ELEMENTS.number = work.element, work.store, work.number
-    for function in implementations.made():
+    for function in [*implementations.KERNELS.items()]:
         _offer(*function)
 
 

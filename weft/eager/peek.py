@@ -34,7 +34,7 @@ def memory_of(node: Node) -> np.ndarray | None:
         or (DEVICE_OF_BUFFER_TYPE and not execute.move_if_small(node))
     ):
         return None
-    return execute.memory(node.value, node.shape, node.dtype)
+    return execute.eager_device().memory(node.value, node.shape, node.dtype)
 
 
 def leaf(x: Any, dtype: Format) -> Node:

@@ -34,12 +34,6 @@ def can_run_now(nbytes: float, *operands: Node) -> bool:
     return not DEVICE_OF_BUFFER_TYPE or execute.move_if_small(*operands)
 
 
-def can_skip_compiler() -> bool:
-    """Return whether nodes may run uncompiled, as inside gradients: not if denormals are flushed, a profile times kernels, or
-    another device is in use."""
-    return not CONTEXT.flush_denormals and CONTEXT.profiler is None and CONTEXT.device is None
-
-
 def is_small(node: Node) -> bool:
     """Return whether an operation is computed immediately if its operands have values and eager work is enabled."""
     return node.nbytes <= CONTEXT.max_eager_bytes and node.op.kind in IMPLEMENTATIONS and not exceeds_work_limit(node)

@@ -13,7 +13,6 @@ import numpy as np
 
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
-from weft.eager import policy
 from weft.eager.implementations import IMPLEMENTATIONS, number
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
@@ -40,14 +39,15 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
                     return execute.run(graph, values)
             except OutOfDeviceMemory as error:
                 auto_device.refused(graph, name, error)
-    if not (CONTEXT.compile_threshold and policy.can_skip_compiler()):
+    needs_program = CONTEXT.flush_denormals or CONTEXT.profiler is not None or CONTEXT.device is not None
+    if needs_program or not CONTEXT.compile_threshold:
         return execute.run(graph, values)
     key = execute.key_of(graph)
-    cached = execute.known(key)
+    cached = execute.PROGRAMS.get(key)
     if cached is not None or not can(graph.order):
         return execute.run(graph, values, cached)
     digest = hash(key)
-    lost = (_LOST.get(digest) or 0.0) + _estimate_loss(graph, execute.threads())
+    lost = (_LOST.get(digest) or 0.0) + _estimate_loss(graph, execute.device().threads)
     if lost > CONTEXT.compile_threshold * _estimate_compilation(graph):
         return execute.run(graph, values)
     _LOST.put(digest, lost)
@@ -105,8 +105,8 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
                 assert node.op.reference is not None
                 contents[node] = node.op.reference(*operands, **node.params)
             else:
-                buffers[node] = buffer = execute.allocate(node.nbytes)
-                contents[node] = out = execute.memory(buffer, node.shape, node.dtype)
+                buffers[node] = buffer = execute.device().allocate(node.nbytes)
+                contents[node] = out = execute.eager_device().memory(buffer, node.shape, node.dtype)
                 IMPLEMENTATIONS[node.op.kind].compute(node, operands, out)
             del operands
             for i in inputs:
@@ -126,4 +126,4 @@ def content(node: Node) -> np.ndarray:
     if DEVICE_OF_BUFFER_TYPE:
         execute.here((node,))
     value = number(node.value, node.dtype) if node.op is SCALAR else node.value
-    return execute.memory(value, node.shape, node.dtype)
+    return execute.eager_device().memory(value, node.shape, node.dtype)

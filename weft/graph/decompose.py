@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, rebuild
 from weft.kernel.target import ChainLimits
 
 
@@ -15,23 +15,16 @@ def decompose(graph: Graph, kept: ChainLimits) -> Graph:
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
     >>> x = input_leaf((5, 4), FLOAT32)
     >>> out = bind(TABLE["attention"], x, x, x, result="out", scale=0.5, causal=False, keep=None)
-    >>> "attention" in repr(in_parts(Graph([x], [out]), Chaining(widest=3)))
+    >>> "attention" in repr(decompose(Graph([x], [out]), ChainLimits(widest=3)))
     False
     """
-    composed = {n for n in graph.order if n.op.composed is not None and n.value is None and not _fits(n, kept)}
-    if not composed:
-        return graph
-    done: dict[Node, Node] = {node: node for node in graph.inputs}
-    for node in graph.order:
-        if node in done:
-            continue
-        inputs = tuple([done[i] for i in node.inputs])
-        if node in composed:
-            assert node.op.composed is not None
-            done[node] = node.op.composed(*inputs, **node.params)
-        else:
-            done[node] = node.on(inputs)
-    return Graph(graph.inputs, [done[o] for o in graph.outputs])
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        composed = node.op.composed
+        if composed is None or node.value is not None or _fits(node, kept):
+            return node.on(inputs)
+        return composed(*inputs, **node.params)
+
+    return rebuild(graph, change)
 
 
 def _fits(node: Node, kept: ChainLimits) -> bool:

@@ -83,7 +83,7 @@ def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]]
         return
     vjp, composed = node.op.vjp, node.op.composed
     if vjp is None and composed is None:
-        raise NotDifferentiable(node)
+        raise TypeError(f"grad: {node.op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
     cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
     if vjp is not None:
         parts = vjp(cotangent, node, *node.inputs, **node.params)
@@ -103,14 +103,6 @@ def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> 
     floats = list(dict.fromkeys([i for i in operands if i.dtype in INEXACT]))
     derivatives = dict(zip(floats, backward([result], [cotangent], floats), strict=True))
     return tuple([derivatives.pop(i, None) for i in operands])
-
-
-class NotDifferentiable(TypeError):
-    """The derivative of an operation without one was requested."""
-
-    def __init__(self, node: Node, reason: str = "") -> None:
-        what = "a loop" if node.op.kind == "loop" else f"{node.op.name} of {node.dtype.name}{list(node.shape)}"
-        super().__init__(f"grad: {what} has no derivative{reason}.")
 
 
 def _accumulate(sums: dict[Node, Node], node: Node, part: Node) -> None:

@@ -7,12 +7,10 @@ operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from weft.dtypes.formats import INT64
 from weft.graph.batching import Batched, batch
 from weft.graph.loops import SCAN, Body, every, is_dynamic
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, rebuild
 from weft.graph.primitives import CONSTANT, constant, input_leaf
 from weft.graph.primitives.call import call
 from weft.graph.primitives.common import front
@@ -31,24 +29,13 @@ def hoist_checks(graph: Graph) -> Graph:
         return graph
     before = ORIGIN.where
     try:
-        return _hoist(graph)[0]
+        return _hoist(graph)
     finally:
         ORIGIN.where = before
 
 
-def _hoist(graph: Graph) -> tuple[Graph, bool]:
-    """Return (the new graph, whether anything in it has changed)."""
-    done: dict[Node, Node] = {n: n for n in graph.inputs}
-    for node in graph.order:
-        if node in done:
-            continue
-        inputs = tuple([done[i] for i in node.inputs])
-        if node.op is SCAN:
-            done[node] = _hoist_from_scan(node, inputs)
-        else:
-            done[node] = node.on(inputs)
-    same = all(a is b for a, b in done.items())
-    return (graph, False) if same else (Graph(graph.inputs, [done[o] for o in graph.outputs]), True)
+def _hoist(graph: Graph) -> Graph:
+    return rebuild(graph, lambda node, inputs: _hoist_from_scan(node, inputs) if node.op is SCAN else node.on(inputs))
 
 
 def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
@@ -57,7 +44,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     The indices must be available before the first step. The checks then run for all steps at once. The loop gets their results
     step by step, or once if all steps check the same indices.
     """
-    body, changed = _hoist(scan.params["body"].graph)  # innermost loops first
+    body = _hoist(scan.params["body"].graph)  # innermost loops first
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
     ORIGIN.where = scan.where
     available: dict[Node, Batched] = {}  # inputs of the body: stacked along 0, or one for all steps
@@ -72,7 +59,7 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     found = [] if is_dynamic(scan) else _available_checks(body, set(available))  # a step that is not run must not raise
     checks = [n for n in found if length * n.size * n.dtype.bytes <= room]
     if not checks:
-        if not changed and operands == scan.inputs:
+        if body is scan.params["body"].graph and operands == scan.inputs:
             return scan
         return Node(SCAN, operands, {**scan.params, "body": Body(body)}, scan.shape, scan.dtype, scan.where)
     leaves = {n: input_leaf(n.shape, n.dtype) for n in checks}
@@ -85,7 +72,8 @@ def _hoist_from_scan(scan: Node, operands: tuple[Node, ...]) -> Node:
     last = carries + xs
     places = [*body.inputs[:last], *(n for n, _ in rows), *body.inputs[last:], *(n for n, _ in fixed)]
     new_operands = (*operands[:last], *(n for _, n in rows), *operands[last:], *(n for _, n in fixed))
-    new = Body(Graph(places, _substitute(body.outputs, body.order, leaves)))
+    outputs = rebuild(body, lambda node, inputs: leaves[node] if node in leaves else node.on(inputs)).outputs
+    new = Body(Graph(places, outputs))
     return Node(SCAN, new_operands, {**scan.params, "body": new, "xs": xs + len(rows)}, scan.shape, scan.dtype, scan.where)
 
 
@@ -120,12 +108,3 @@ def _available_checks(body: Graph, available: set[Node]) -> list[Node]:
             if node.op is IN_BOUNDS:
                 checks.append(node)
     return checks
-
-
-def _substitute(outputs: Sequence[Node], order: Sequence[Node], leaves: dict[Node, Node]) -> list[Node]:
-    """Return the outputs, rebuilt where they depend on nodes that ``leaves`` replaces."""
-    done: dict[Node, Node] = dict(leaves)
-    for node in order:
-        if node not in done:
-            done[node] = node.on(tuple([done[i] for i in node.inputs]))
-    return [done[o] for o in outputs]

@@ -26,9 +26,9 @@ import numpy as np
 from weft.dtypes.formats import BOOL, INEXACT, INT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
-from weft.graph.gradient import NotDifferentiable, backward
+from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
+from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
 from weft.graph.primitives.call import call, full, permute
 from weft.graph.primitives.common import front, spread
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
@@ -176,7 +176,7 @@ def _vjp(
     Its carries are the cotangents of the carries and of the constants. It is counted if the number of steps depends on values.
     """
     if length == UNBOUNDED:
-        raise NotDifferentiable(scan, ": its number of steps has no bound, so its states cannot be kept; give max_steps")
+        raise TypeError("grad: a loop whose number of steps has no bound cannot keep the states that it passes: give max_steps")
     count = item(scan, 1) if until else operands[-1] if counted else None
     operands = operands[: len(body.graph.inputs)]
     graph = body.graph
@@ -369,20 +369,18 @@ def prune_loops(graph: Graph) -> Graph:
             read.setdefault(node.inputs[0], set()).add(node.params["index"])
     if not read:
         return graph
-    done: dict[Node, Node] = {n: n for n in graph.inputs}
     moved: dict[Node, dict[int, int]] = {}  # of a scan: old result number -> new result number
-    for node in graph.order:
-        if node in done:
-            continue
-        inputs = tuple([done[i] for i in node.inputs])
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
         if node.op is SCAN:
-            done[node], moved[node] = _prune_scan(node, inputs, read.get(node, set()))
-        elif node.op is ITEM:
+            pruned, moved[node] = _prune_scan(node, inputs, read.get(node, set()))
+            return pruned
+        if node.op is ITEM:
             index = moved[node.inputs[0]][node.params["index"]]
-            done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
-        else:
-            done[node] = node.on(inputs)
-    smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
+            return Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
+        return node.on(inputs)
+
+    smaller = rebuild(graph, change)
     return smaller if len(smaller.order) == len(graph.order) else prune_loops(smaller)
 
 

@@ -256,6 +256,19 @@ class Graph:
         return "\n".join(lines)
 
 
+def rebuild(graph: Graph, change: Callable[[Node, tuple[Node, ...]], Node]) -> Graph:
+    """Return the graph with each node replaced by ``change(node, new operands)``, operands first; inputs stay.
+
+    If no node changes, return the graph itself.
+    """
+    done: dict[Node, Node] = {n: n for n in graph.inputs}
+    for node in graph.order:
+        if node not in done:
+            done[node] = change(node, tuple([done[i] for i in node.inputs]))
+    same = all(a is b for a, b in done.items())
+    return graph if same else Graph(graph.inputs, [done[o] for o in graph.outputs])
+
+
 def frozen(params: dict[str, Any]) -> tuple:
     """Return parameters as a key. Floats are compared by their bits, since 0.0 == -0.0 and NaN != NaN."""
     if not params:

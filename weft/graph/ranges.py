@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from weft.dtypes.formats import INT64, Format
 from weft.graph.loops import SCAN, Body
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, rebuild
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.kinds import BITS
@@ -40,18 +40,17 @@ def _remove_certain_checks(graph: Graph, input_ranges: Sequence[Range | None] = 
     """
     if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
-    done: dict[Node, Node] = {n: n for n in graph.inputs}
     ranges = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, input_ranges) if n.dtype in BITS}
-    for node in graph.order:
-        if node not in done:
-            done[node] = _rebuild(node, tuple([done[i] for i in node.inputs]), ranges)
-        note(done[node], ranges)
-    if all(a is b for a, b in done.items()):
-        return graph
-    return Graph(graph.inputs, [done[o] for o in graph.outputs])
+
+    def change(node: Node, inputs: tuple[Node, ...]) -> Node:
+        new = _without_check(node, inputs, ranges)
+        note(new, ranges)
+        return new
+
+    return rebuild(graph, change)
 
 
-def _rebuild(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) -> Node:
+def _without_check(node: Node, inputs: tuple[Node, ...], ranges: dict[Node, Range]) -> Node:
     """Return the node on new operands, without certain checks."""
     params = node.params
     if node.op is SCAN:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.dtypes.formats import BOOL, FLOATS, INTEGERS, holds
-from weft.graph.node import Graph, Node, Primitive, frozen
+from weft.graph.node import Graph, Node, Primitive, frozen, rebuild
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.shape import BROADCAST
 
@@ -36,14 +36,8 @@ def simplify(graph: Graph) -> Graph:
     >>> simplify(Graph([x], [twice])).outputs[0] is x
     True
     """
-    done: dict[Node, Node] = {node: node for node in graph.inputs}
     merged: dict[tuple, Node] = {}
-    for node in graph.order:
-        if node in done:
-            continue
-        inputs = tuple([done[i] for i in node.inputs])
-        done[node] = _merge(_apply_rules(node.on(inputs)), merged)
-    return Graph(graph.inputs, [done[o] for o in graph.outputs])
+    return rebuild(graph, lambda node, inputs: _merge(_apply_rules(node.on(inputs)), merged))
 
 
 def _apply_rules(node: Node) -> Node:

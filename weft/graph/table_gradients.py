@@ -15,7 +15,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
 from weft.graph.primitives.index import SCATTER
-from weft.graph.primitives.meeting import ADD_MODES, scatter_add_mode
+from weft.graph.primitives.settings import ADD_MODES, scatter_add_mode
 from weft.graph.primitives.shape import BROADCAST, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind
 

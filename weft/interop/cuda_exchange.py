@@ -81,17 +81,14 @@ def capsule(node: Node, buffer: Any, stream: Any, version: Any, requested: Any, 
     if copied:
         buffer = card.copied(buffer)
     view = _array_over(card.lend(buffer, order), node, buffer, copied)
-    out = view.__dlpack__(max_version=version) if versioned else view.__dlpack__()
-    return _patch_capsule(out, location, node.dtype, copied and versioned)
+    return _patched_capsule(view, version if versioned else None, location, node.dtype, copied)
 
 
 def _cpu_capsule(node: Node, card: SharesMemory, buffer: Any, version: Any) -> Any:
     """Return a capsule with a copy on the CPU."""
     content = np.array(execute.to_numpy(buffer, node.shape, node.dtype))
-    versioned = reads_flags(version)
     view = content if content.dtype.isbuiltin == 1 else content.view(f"u{content.itemsize}")
-    out = view.__dlpack__(max_version=version) if versioned else view.__dlpack__()
-    return _patch_capsule(out, (CPU, 0), node.dtype, versioned)
+    return _patched_capsule(view, version if reads_flags(version) else None, (CPU, 0), node.dtype, True)
 
 
 def _waiting_stream(stream: Any) -> int | None:
@@ -125,8 +122,9 @@ def _array_over(address: int, node: Node, owner: Any, writable: bool) -> np.ndar
     return np.asarray(_MemoryOwner(owner, interface))
 
 
-def _patch_capsule(capsule: Any, device: tuple[int, int], form: Format, copied: bool) -> Any:
-    """Set the device of a capsule made by NumPy and, if NumPy lacks the type, its type code."""
+def _patched_capsule(view: np.ndarray, version: Any, device: tuple[int, int], form: Format, copied: bool) -> Any:
+    """Return NumPy's capsule of a view with this device and, if NumPy lacks the type, its type code. version: None before 1.0."""
+    capsule = view.__dlpack__() if version is None else view.__dlpack__(max_version=version)
     tensor, flags = open_capsule(capsule)
     tensor.kind, tensor.number = device
     if form.numpy.isbuiltin != 1:
@@ -242,18 +240,14 @@ def _get_card(number: int, function: str) -> SharesMemory:
     return device
 
 
-def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the contiguous strides of a shape, in elements."""
+def _contiguous_strides(shape: Sequence[int], given: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the contiguous strides of a shape, in elements, or ``given`` ones where the extent is not 1."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
         step *= n
-    return tuple(reversed(strides))
-
-
-def _normalise_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """Replace the unused strides of extents of 1 by those of :func:`_contiguous_strides`."""
-    return tuple([t if n == 1 else s for n, s, t in zip(shape, strides, _contiguous_strides(shape), strict=True)])
+    strides.reverse()
+    return tuple(strides if given is None else [t if n == 1 else s for n, s, t in zip(shape, given, strides, strict=True)])
 
 
 def _import_dlpack(x: Any, card: SharesMemory, function: str) -> ImportedMemory:
@@ -272,60 +266,41 @@ def _import_dlpack(x: Any, card: SharesMemory, function: str) -> ImportedMemory:
     if form is None or tensor.lanes != 1:
         raise DTypeError(f"{function}: weft has no dtype of DLPack's code {tensor.code} with {tensor.lanes} x {tensor.bits} bits")
     shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
-    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else _contiguous_strides(shape)
-    return ImportedMemory(
-        (tensor.data or 0) + tensor.offset, card.number, shape, _normalise_strides(shape, strides), form, capsule, None
-    )
+    strides = _contiguous_strides(shape, tensor.strides[: tensor.ndim] if tensor.ndim and tensor.strides else None)
+    return ImportedMemory((tensor.data or 0) + tensor.offset, card.number, shape, strides, form, capsule, None)
 
 
 def _check_interface(interface: Any, function: str) -> dict[str, Any]:
     """Return a checked ``__cuda_array_interface__`` with defaults filled in."""
+    what = f"{function}: __cuda_array_interface__"
     if not isinstance(interface, dict):
-        raise BufferError(f"{function}: __cuda_array_interface__ must be a dict with shape, typestr and data, not {interface!r}")
+        raise BufferError(f"{what} must be a dict with shape, typestr and data, not {interface!r}")
     parts = {"strides": None, "version": 0, **interface}
-    for key, read in _PARTS.items():
+    for key, (expected, read) in _PARTS.items():
         if key not in parts:
-            raise BufferError(f"{function}: __cuda_array_interface__ says nothing about {key!r}")
+            raise BufferError(f"{what} says nothing about {key!r}")
         try:
             parts[key] = read(parts[key])
-        except (TypeError, ValueError):
-            raise BufferError(f"{function}: __cuda_array_interface__ tells {key}={parts[key]!r}, and {_EXPECTED[key]}") from None
-    if parts["strides"] is not None and len(parts["strides"]) != len(parts["shape"]):
-        raise BufferError(
-            f"{function}: __cuda_array_interface__ tells shape={parts['shape']} and strides={parts['strides']}, and there must "
-            "be as many of both"
-        )
+        except (LookupError, TypeError, ValueError):
+            raise BufferError(f"{what} tells {key}={parts[key]!r}, and it must be {expected}") from None
+    shape, strides = parts["shape"], parts["strides"]
+    if strides is not None and len(strides) != len(shape):
+        raise BufferError(f"{what} tells shape={shape} and strides={strides}, and there must be as many of both")
     return parts
 
 
-def _extents(value: Any) -> tuple[int, ...]:
-    extents = tuple(map(index, value))
-    if any([n < 0 for n in extents]):
+def _natural(value: Any) -> int:
+    if index(value) < 0:
         raise ValueError
-    return extents
+    return index(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _address(value: Any) -> tuple[int, bool]:
-    address, readonly = value
-    if index(address) < 0:
-        raise ValueError
-    return index(address), bool(readonly)
-
-
-_PARTS: dict[str, Callable[[Any], Any]] = {
-    "shape": _extents, "typestr": _text, "data": _address, "version": index,
-    "strides": lambda given: None if given is None else tuple(map(index, given)),
-}
-_EXPECTED = {
-    "shape": "it must be a tuple of integers that are not negative", "typestr": "it must be a string such as '<f4'",
-    "data": "it must be a pair of an address and whether it is read-only", "version": "it must be an integer",
-    "strides": "it must be None or a tuple of integers, in bytes",
+_PARTS: dict[str, tuple[str, Callable[[Any], Any]]] = {  # key -> what it must be, and a function that reads it
+    "shape": ("a tuple of integers that are not negative", lambda value: tuple(map(_natural, value))),
+    "typestr": ("a string such as '<f4'", lambda value: "" + value),
+    "data": ("a pair of an address and whether it is read-only", lambda value: (_natural(value[0]), bool(value[1]))),
+    "version": ("an integer", index),
+    "strides": ("None or a tuple of integers, in bytes", lambda value: None if value is None else tuple(map(index, value))),
 }
 
 
@@ -341,11 +316,11 @@ def _import_interface(x: Any, described: dict[str, Any], number: int, function: 
     shape, byte_strides = described["shape"], described["strides"]
     if byte_strides is not None and any([s % form.bytes for s in byte_strides]):
         raise BufferError(f"{function}: strides {tuple(byte_strides)} are no multiples of the {form.bytes} bytes of {form}")
-    strides = _contiguous_strides(shape) if byte_strides is None else tuple([s // form.bytes for s in byte_strides])
+    strides = _contiguous_strides(shape, None if byte_strides is None else [s // form.bytes for s in byte_strides])
     stream = described.get("stream") if described.get("version", 0) >= 3 else _DEFAULT
     if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int) or stream < 1):
         raise ValueError(f"{function}: __cuda_array_interface__ tells stream={stream!r}, which names none of CUDA's streams")
-    return ImportedMemory(described["data"][0], number, shape, _normalise_strides(shape, strides), form, x, stream)
+    return ImportedMemory(described["data"][0], number, shape, strides, form, x, stream)
 
 
 def _copy_contiguous(card: SharesMemory, shown: ImportedMemory) -> Node:

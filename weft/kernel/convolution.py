@@ -12,7 +12,7 @@ two belongs to the output and the other is summed over:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from weft.dtypes.formats import FLOATS
@@ -65,9 +65,6 @@ class Conv:
     weights: Access
     image_base: int  # flat offset of the image at u = 0
 
-    def outputs(self) -> tuple[Axis, ...]:
-        return tuple(w.tap if self.dot else w.pixel for w in self.windows)
-
     def flops(self) -> int:
         c = self.contraction
         return 2 * prod(a.extent for a in (*c.batch, *c.m, *c.n, *c.k))
@@ -115,19 +112,15 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
         last = stride * (pixel.extent - 1) + abs(dilation) * (tap.extent - 1)
         windows.append(Window(pixel, tap, stride, dilation, unit, (0, last + 1)))
     paired = {axis.id for out, summed, *_ in pairs for axis in (out, summed)}
-    free = [axis for axis in m if axis.id not in paired]
-    chan = [axis for axis in c.k if axis.id not in paired]
+    free, chan = ([axis for axis in axes if axis.id not in paired] for axes in (m, c.k))
     if len(free) > 1 or len(chan) > 1:
         return None
     narrowed = _guards(image, tuple(windows))
     if narrowed is None:
         return None
     flat, base = image.flat(), image.flat().const + sum(w.unit * w.low for w in narrowed)
-    allowed = {axis.id for axis in (*c.batch, *free, *chan)} | paired
-    if any(axis not in allowed for axis, _ in flat.terms):
-        return None
-    summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
-    if any(axis not in summed_ids for axis, _ in weights.flat().terms):
+    allowed = ({axis.id for axis in (*c.batch, *free, *chan)} | paired, {axis.id for axis in (*c.batch, *n, *c.k)})
+    if any(axis not in ids for ids, index in zip(allowed, (flat, weights.flat()), strict=True) for axis, _ in index.terms):
         return None
     group, only_free, only_chan, filters = (axes[0] if axes else NO_AXIS for axes in (c.batch, free, chan, n))
     spatial = narrowed if len(narrowed) > 1 else (Window(NO_AXIS, NO_AXIS, 1, 1, 0, (0, 1)), *narrowed)
@@ -162,14 +155,10 @@ def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | 
     for index, lo, hi in image.guard:
         terms = dict(index.terms)
         for i, w in enumerate(out):
-            if (
-                set(terms) <= {w.pixel.id, w.tap.id}
-                and terms.get(w.pixel.id) == w.stride
-                and terms.get(w.tap.id, 0) == w.dilation
-            ):
+            coefficients = terms.get(w.pixel.id), terms.get(w.tap.id, 0)
+            if set(terms) <= {w.pixel.id, w.tap.id} and coefficients == (w.stride, w.dilation):
                 offset = index.const + w.low
-                valid = (max(w.valid[0], lo - offset), min(w.valid[1], hi - offset))
-                out[i] = Window(w.pixel, w.tap, w.stride, w.dilation, w.unit, valid)
+                out[i] = replace(w, valid=(max(w.valid[0], lo - offset), min(w.valid[1], hi - offset)))
                 break
         else:
             return None

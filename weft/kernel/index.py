@@ -39,17 +39,13 @@ def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float
 def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:
     """Return the smallest and largest value of an index over its axes, both inclusive."""
     low: float = affine.const
-    high: float = affine.const
+    high = low
     for axis, coef in affine.terms:
         reach = coef * (extents[axis] - 1)
-        if reach > 0:
-            high += reach
-        else:
-            low += reach
+        low, high = low + min(reach, 0), high + max(reach, 0)
     for value, coef in affine.gather:
-        a, b = value_bounds(value, extents)
-        low += min(a * coef, b * coef)
-        high += max(a * coef, b * coef)
+        ends = [coef * end for end in value_bounds(value, extents)]
+        low, high = low + min(ends), high + max(ends)
     return low, high
 
 
@@ -61,11 +57,8 @@ def always(guard: Guard, extents: Mapping[int, int]) -> bool:
 
 def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
     """Return whether one of the guards never holds."""
-    for affine, lo, hi in guards:
-        low, high = bounds(affine, extents)
-        if high < lo or low >= hi or lo >= hi:
-            return True
-    return False
+    ranges = [(bounds(affine, extents), lo, hi) for affine, lo, hi in guards]
+    return any(high < lo or low >= hi or lo >= hi for (low, high), lo, hi in ranges)
 
 
 def broadcast(index: Index, shape: Shape) -> Index:
@@ -91,31 +84,17 @@ def slice_index(index: Index, start: Shape, step: Shape) -> Index:
 
 def pad(index: Index, low: Shape, shape: Shape, extents: Mapping[int, int]) -> tuple[Index, tuple[Guard, ...]]:
     """Return the position in the operand of ``shape``, and the guards that hold inside the operand."""
-    out, guards = [], []
-    for i, lo, n in zip(index, low, shape, strict=True):
-        j = i if lo == 0 else i.plus(Affine(-lo))
-        out.append(j)
-        guard = (j, 0, n)
-        if not always(guard, extents):
-            guards.append(guard)
-    return tuple(out), tuple(guards)
+    moved = tuple([i if lo == 0 else i.plus(Affine(-lo)) for i, lo in zip(index, low, strict=True)])
+    guards = [(i, 0, n) for i, n in zip(moved, shape, strict=True)]
+    return moved, tuple([g for g in guards if not always(g, extents)])
 
 
 def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, Affine] | None:
     """Return ``flat`` as (quotient, remainder) by ``size``, with 0 <= remainder < size, or None if one is not Affine."""
-    quotient, rest = [], []
-    for axis, coef in flat.terms:
-        if coef % size == 0:
-            quotient.append((axis, coef // size))
-        elif extents[axis] != 1:
-            rest.append((axis, coef))
-    gathered, gather_rest = [], []
-    for value, coef in flat.gather:
-        if coef % size == 0:
-            gathered.append((value, coef // size))
-        else:
-            gather_rest.append((value, coef))
-    remainder = Affine(0, tuple(rest), tuple(gather_rest))
+    quotient = tuple([(axis, c // size) for axis, c in flat.terms if c % size == 0])
+    gathered = tuple([(value, c // size) for value, c in flat.gather if c % size == 0])
+    rest = tuple([(axis, c) for axis, c in flat.terms if c % size and extents[axis] != 1])
+    remainder = Affine(0, rest, tuple([(value, c) for value, c in flat.gather if c % size]))
     low, high = bounds(remainder, extents)
     if high - low >= size:
         return None
@@ -123,60 +102,32 @@ def split(flat: Affine, size: int, extents: Mapping[int, int]) -> tuple[Affine, 
     const = flat.const - whole * size
     if const + low < 0 or const + high >= size:
         return None
-    return Affine(whole, tuple(quotient), tuple(gathered)), Affine(const, remainder.terms, remainder.gather)
+    return Affine(whole, quotient, gathered), Affine(const, remainder.terms, remainder.gather)
 
 
 def reshape(index: Index, shape: Shape, source: Shape, extents: Mapping[int, int]) -> Index | None:
     """Return the position in ``source`` of the element at ``index`` of ``shape``, or None if it is not Affine."""
-    out: list[Affine] = []
-    i = j = 0
-    n, m = len(shape), len(source)
-    while i < n or j < m:
-        if i < n and shape[i] == 1:
-            i += 1
-            continue
-        if j < m and source[j] == 1:
-            out.append(ZERO)
-            j += 1
-            continue
-        if i < n and j < m and shape[i] == source[j]:
-            out.append(index[i])
-            i += 1
-            j += 1
-            continue
-        if i >= n or j >= m:
-            return None
-        first, start = i, j
-        left, right = shape[i], source[j]
-        i += 1
-        j += 1
-        while left != right:
-            if left < right:
-                if i >= n:
-                    return None
-                left *= shape[i]
-                i += 1
+    out = [ZERO] * len(source)
+    left, right = ([d for d, n in enumerate(extent) if n != 1] for extent in (shape, source))
+    while left and right:
+        first, group = left.pop(0), [right.pop(0)]
+        flat, size, room = index[first], shape[first], source[group[0]]
+        while size != room:
+            if size < room and left:
+                d = left.pop(0)
+                flat, size = flat.times(shape[d]).plus(index[d]), size * shape[d]
+            elif size > room and right:
+                group.append(right.pop(0))
+                room *= source[group[-1]]
             else:
-                if j >= m:
-                    return None
-                right *= source[j]
-                j += 1
-        flat = ZERO
-        for k in range(first, i):
-            flat = flat.times(shape[k]).plus(index[k]) if k > first else index[k]
-        parts: list[Affine] = []
-        for k in range(j - 1, start, -1):
-            if source[k] == 1:
-                parts.append(ZERO)
-                continue
-            pair = split(flat, source[k], extents)
+                return None
+        for d in reversed(group[1:]):
+            pair = split(flat, source[d], extents)
             if pair is None:
                 return None
-            flat, remainder = pair
-            parts.append(remainder)
-        out.append(flat)
-        out.extend(reversed(parts))
-    return tuple(out)
+            flat, out[d] = pair
+        out[group[0]] = flat
+    return None if left or right else tuple(out)
 
 
 def follows(shape: Shape, source: Shape) -> bool:

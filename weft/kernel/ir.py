@@ -121,20 +121,11 @@ class Access:
         """Return the element offset as one Affine."""
         flat = self._flat
         if flat is None:
-            flat = self._flatten()
+            flat = Affine()
+            for index, stride in zip(self.index, self.buffer.strides, strict=True):
+                flat = flat.plus(index, stride)
             object.__setattr__(self, "_flat", flat)
         return flat
-
-    def _flatten(self) -> Affine:
-        const = 0
-        terms: dict[int, int] = {}
-        gather: list[tuple[Value, int]] = []
-        for index, stride in zip(self.index, self.buffer.strides, strict=True):
-            const += index.const * stride
-            for a, c in index.terms:
-                terms[a] = terms.get(a, 0) + c * stride
-            gather += [(v, c * stride) for v, c in index.gather]
-        return Affine(const, tuple(sorted((a, c) for a, c in terms.items() if c)), tuple(gather))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Reduction, Stage, Store, Value
 from weft.kernel.target import Order
 
 
@@ -27,13 +25,16 @@ class _Text:
             parts.append(str(a.const))
         return "+".join(parts).replace("+-", "-")
 
+    def element(self, access: Access, indent: str) -> str:
+        return f"{buffer_name(access.buffer)}[{', '.join(self.affine(i, indent) for i in access.index)}]"
+
+    def guards(self, access: Access, indent: str) -> str:
+        guards = ", ".join(f"{lo}<={self.affine(i, indent)}<{hi}" for i, lo, hi in access.guard)
+        return f" if {guards}" if guards else ""
+
     def access(self, access: Access, indent: str) -> str:
-        index = ", ".join(self.affine(i, indent) for i in access.index)
-        text = f"{buffer_name(access.buffer)}[{index}]"
-        if access.guard:
-            guards = ", ".join(f"{lo}<={self.affine(i, indent)}<{hi}" for i, lo, hi in access.guard)
-            text += f" if {guards} else {access.fill!r}"
-        return text
+        text = self.element(access, indent) + self.guards(access, indent)
+        return f"{text} else {access.fill!r}" if access.guard else text
 
     def value(self, v: Value, indent: str) -> str:
         # iterative: chains of elementwise operations may exceed Python's recursion limit
@@ -91,11 +92,10 @@ def _buffer(b: Buffer) -> str:
 
 def _store(t: _Text, s: Store, indent: str) -> None:
     value = t.value(s.value, indent)
-    where = f"{buffer_name(s.access.buffer)}[{', '.join(t.affine(i, indent) for i in s.access.index)}]"
-    guards = ", ".join(f"{lo}<={t.affine(i, indent)}<{hi}" for i, lo, hi in s.access.guard)
+    where, guards = t.element(s.access, indent), t.guards(s.access, indent)
     sign = {"add": "+=", "add_unordered": "+=", "own": ":="}.get(s.mode, "=")
     order = " in any order" if s.mode == "add_unordered" else ""
-    t.lines.append(f"{indent}{where} {sign} {value}{order}" + (f" if {guards}" if guards else ""))
+    t.lines.append(f"{indent}{where} {sign} {value}{order}{guards}")
 
 
 def _reduction(t: _Text, r: Reduction, indent: str) -> None:
@@ -109,13 +109,6 @@ def _reduction(t: _Text, r: Reduction, indent: str) -> None:
 
 def _order(order: Order | None) -> str:
     return "any order" if order is None else f"lanes {order.lanes}, block {order.block}"
-
-
-def _phase(t: _Text, p: Phase) -> None:
-    t.lines.append(f"  phase {_axes(p.axes)}")
-    for stage in p.stages:
-        t.by_id, t.name_of = {}, {}
-        _stage(t, stage)
 
 
 def _chain(t: _Text, c: Chain, indent: str) -> None:
@@ -141,16 +134,12 @@ def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
     indent = "      "
     if isinstance(stage, Chain):
         _chain(t, stage, indent)
-        for s in stage.stores:
-            _store(t, s, indent)
-        return
-    if isinstance(stage, Contraction):
+    elif isinstance(stage, Contraction):
         t.lines.append(
             f"    product acc{stage.id} {stage.accum.name}: batch {_axes(stage.batch)}; m {_axes(stage.m)}; "
             f"n {_axes(stage.n)}; k {_axes(stage.k)}"
         )
-        a = t.value(stage.a, indent)
-        b = t.value(stage.b, indent)
+        a, b = t.value(stage.a, indent), t.value(stage.b, indent)
         short = "" if stage.precision == "float32" else f", {stage.precision}"
         t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}{short}]")
     else:
@@ -162,30 +151,21 @@ def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """Return the kernel as text. Equal text means the same computation under the same name."""
-    t = _Text()
-    inputs = ", ".join(map(_buffer, kernel.inputs))
-    outputs = ", ".join(map(_buffer, kernel.outputs))
-    scalars = ", ".join(f"s{k} {d.name}" for k, d in enumerate(kernel.scalars))
-    head = f"kernel {kernel.name}({inputs}{'; ' + scalars if scalars else ''}) -> {outputs}"
-    t.lines.append(head)
-    for b in kernel.scratch:
-        t.lines.append(f"  scratch {_buffer(b)}")
-    for phase in kernel.phases:
-        _phase(t, phase)
-    return "\n".join(t.lines)
-
-
-def kernel_key(kernel: Kernel) -> str:
-    """Return the cache key of compiled code: equal for equal kernels in any graph and any process.
+    """Return the kernel as text, which is also the cache key of its code: equal for equal kernels in any graph and any process.
 
     Never use ``hash(kernel)`` instead: Values share subexpressions, and a hash would walk them as trees.
     """
-    return print_kernel(kernel)
-
-
-def describe(value: Any) -> str:
-    """Return one Value as text, for messages."""
     t = _Text()
-    last = t.value(value, "")
-    return "; ".join([*t.lines, last])
+    inputs, outputs = (", ".join(map(_buffer, buffers)) for buffers in (kernel.inputs, kernel.outputs))
+    scalars = ", ".join(f"s{k} {d.name}" for k, d in enumerate(kernel.scalars))
+    t.lines.append(f"kernel {kernel.name}({inputs}{'; ' + scalars if scalars else ''}) -> {outputs}")
+    t.lines += [f"  scratch {_buffer(b)}" for b in kernel.scratch]
+    for phase in kernel.phases:
+        t.lines.append(f"  phase {_axes(phase.axes)}")
+        for stage in phase.stages:
+            t.by_id, t.name_of = {}, {}
+            _stage(t, stage)
+    return "\n".join(t.lines)
+
+
+kernel_key = print_kernel

@@ -95,26 +95,21 @@ def match_product(kernel: Kernel) -> Product | None:
     n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
     k_outer, k, k_gone = _merge(c.k, [fa, fb])
     outer, _, outer_gone = _merge((*outer_axes, *m_outer, *n_outer), [], keep=True)
-    resized = {axis.id: axis for axis in (m, n, k) if axis is not None}
-    gone = m_gone | n_gone | k_gone | outer_gone
-    flattener = _Flattener(gone)
+    flattener = _Flattener(m_gone | n_gone | k_gone | outer_gone)
     stores = tuple(flattener.store(s) for s in c.stores)
-    ta, tb = dict(fa.terms), dict(fb.terms)
+    for flat, free in ((fa, c.m), (fb, c.n)):
+        if not {axis for axis, _ in flat.terms} <= {axis.id for axis in (*outer_axes, *free, *c.k)}:
+            return None
 
-    def operand(access: Access, flat: Affine, terms: dict[int, int], free: Axis | None) -> Operand:
-        return Operand(
-            access.buffer, flat.const, terms.get(free.id, 0) if free else 0, terms.get(k.id, 0) if k else 0,
-            tuple(terms.get(axis.id, 0) for axis in outer), tuple(terms.get(axis.id, 0) for axis in k_outer),
-        )
+    def operand(access: Access, free: Axis | None) -> Operand:
+        terms = dict(access.flat().terms)
+        one, along_k = (terms.get(axis.id, 0) if axis else 0 for axis in (free, k))
+        outside, k_outside = (tuple([terms.get(axis.id, 0) for axis in axes]) for axes in (outer, k_outer))
+        return Operand(access.buffer, access.flat().const, one, along_k, outside, k_outside)
 
-    allowed_a = {axis.id for axis in (*outer_axes, *c.m, *c.k)}
-    allowed_b = {axis.id for axis in (*outer_axes, *c.n, *c.k)}
-    if not set(ta) <= allowed_a or not set(tb) <= allowed_b:
-        return None
     return Product(
-        c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
-        tuple(axis.extent for axis in k_outer),
-        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores, contraction_order(c),
+        c.id, outer, m, n, k.extent if k else 1, tuple([axis.extent for axis in k_outer]), operand(a, m), operand(b, n), c.accum,
+        stores, contraction_order(c),
     )
 
 

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.kernel.expressions import Rewriter, access_key, dependencies, each, roots, tag, walk
+from weft.kernel.expressions import Rewriter, access_key, each, roots, tag, walk
 from weft.kernel.index import Guard, always
 from weft.kernel.ir import (
     MACHINE_OPERATIONS,
@@ -75,72 +76,59 @@ def split(kernel: Kernel) -> tuple[tuple[Part, ...], tuple[Buffer, ...]]:
     return tuple(parts), tuple(scratch)
 
 
-def _cut_phases(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
+_Cut = tuple[tuple[Axis, ...], tuple[Stage, ...]]
+
+
+def _cut_phases(kernel: Kernel) -> list[_Cut]:
     """Return (shared axes, stages) in order; later parts may read accumulators of earlier ones."""
-    out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
+    out: list[_Cut] = []
     for phase in kernel.phases:
         pending: list[Stage] = []
-        late: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
+        late: list[_Cut] = []
         for stage in phase.stages:
-            if isinstance(stage, Contraction):
-                if pending:
-                    out.append((phase.axes, tuple(pending)))
-                    pending = []
-                out.append(_lower_contraction(phase.axes, stage))
-                continue
             if isinstance(stage, Chain):
                 raise ValueError("a chain of products cannot be cut into loops: its intermediate matrix would be stored")
-            stay: list[Reduction] = []
-            for r in stage.reductions:
-                free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
+            early: list[_Cut] = []
+            stay: dict[tuple[Axis, ...], list[Reduction]] = {}  # by the order of their axes: each order needs its own loop
+            loop = stage if isinstance(stage, Stage) else Stage(())
+            for r in loop.reductions:
+                free = tuple(a for a in (*phase.axes, *loop.axes) if a not in r.axes)
                 if set(free) == set(phase.axes):
-                    stay.append(r)
+                    stay.setdefault(r.axes, []).append(r)
                 elif r.carried or set(phase.axes) - set(free):
                     late.append((free, (Stage(r.axes, (r,)),)))
                 else:  # the result varies along axes of the stage: it is complete before the next stage reads it
-                    if pending:
-                        out.append((phase.axes, tuple(pending)))
-                        pending = []
-                    out.append((free, (Stage(r.axes, (r,)),)))
-            if stay or stage.stores:
-                # reductions of one stage may differ in the order of their axes: each order needs its own loop
-                by_axes: dict[tuple[Axis, ...], list[Reduction]] = {}
-                for r in stay:
-                    by_axes.setdefault(r.axes, []).append(r)
-                last = by_axes.pop(stage.axes, [])  # stores come after all reductions, since they may overwrite operands of these
-                pending += [Stage(axes, tuple(group)) for axes, group in by_axes.items()]
-                if last or stage.stores:
-                    pending.append(Stage(stage.axes, tuple(last), stage.stores))
-        if pending:
-            out += _separate(phase.axes, pending)
-        out += late
+                    early.append((free, (Stage(r.axes, (r,)),)))
+            if isinstance(stage, Contraction):
+                early.append(_lower_contraction(phase.axes, stage))
+            if early and pending:
+                out.append((phase.axes, tuple(pending)))
+                pending = []
+            out += early
+            last = stay.pop(loop.axes, [])  # stores come after all reductions, since they may overwrite operands of these
+            pending += [Stage(axes, tuple(group)) for axes, group in stay.items()]
+            if last or loop.stores:
+                pending.append(Stage(loop.axes, tuple(last), loop.stores))
+        out += [*_separate(phase.axes, pending), *late]
     return out
 
 
-def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
+def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[_Cut]:
     """Return the parts of stages. Without shared axes each stage with loops is a part, and axes of plain stores are shared."""
+    out: list[_Cut] = []
     if shared:
-        out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
-        group: list[Stage] = []
+        groups: list[list[Stage]] = [[]]
         for s in stages:  # scatter-adds run in order, in a part of their own
-            if any(x.adds for x in s.stores) and (group or len(stages) > 1):
-                if group:
-                    out.append((shared, tuple(group)))
-                out.append((shared, (s,)))
-                group = []
+            if any(x.adds for x in s.stores):
+                groups += [[s], []]
             else:
-                group.append(s)
-        return out + ([(shared, tuple(group))] if group else [])
-    out = []
+                groups[-1].append(s)
+        return [(shared, tuple(group)) for group in groups if group]
     for s in stages:
-        if any(r.running for r in s.reductions):
-            out.append(((), (s,)))
-        elif s.reductions and s.stores:
-            out.append(((), (Stage(s.axes, s.reductions),)))
-            out.append((s.axes, (Stage((), (), s.stores),)))
-        elif s.reductions:
-            out.append(((), (s,)))
-        else:
+        running = any(r.running for r in s.reductions)
+        if s.reductions:
+            out.append(((), (s if running else Stage(s.axes, s.reductions),)))
+        if s.stores and not running:
             out.append((s.axes, (Stage((), (), s.stores),)))
     return out
 
@@ -169,10 +157,10 @@ class _Rewriter(Rewriter):
 
     def _rewrite_one(self, v: Value) -> Value:
         op, attr, args = v.op, v.attr, tuple([self._done[id(a)][1] for a in v.args])
-        key_attr: object
         if op == "acc" and attr in self.outside:
             buffer, place = self.outside[attr]
             op, attr = "load", Access(buffer, (place,))
+        key_attr: object = attr
         if op == "load":
             attr = self.access(attr)
             key_attr = access_key(attr)
@@ -181,13 +169,7 @@ class _Rewriter(Rewriter):
             key_attr = tag(attr)
         elif op == "const":
             key_attr = (type(attr).__name__, repr(attr))
-        else:
-            key_attr = attr
-        key = (op, tuple(map(id, args)), v.dtype, key_attr)
-        result = self.by_key.get(key)
-        if result is None:
-            result = self.by_key[key] = Value(op, args, v.dtype, attr)
-        return result
+        return self.by_key.setdefault((op, tuple(map(id, args)), v.dtype, key_attr), Value(op, args, v.dtype, attr))
 
     def affine(self, a: Affine) -> Affine:
         gather = tuple([(self.value(v), c) for v, c in a.gather])
@@ -202,23 +184,14 @@ class _Rewriter(Rewriter):
         return not guard[0].gather and always(guard, self.extents)
 
 
-def _affines(stages: tuple[Stage, ...], places: list[Affine], always_holds) -> list[dict[int, int]]:
+def _coefficients(stages: tuple[Stage, ...], places: list[Affine], always_holds: Callable[[Guard], bool]) -> list[dict[int, int]]:
     """Return the coefficients of every index expression in the stages."""
-    coefficients = [dict(p.terms) for p in places]
-
-    def access(a: Access) -> None:
-        coefficients.append(dict(a.flat().terms))
-        coefficients.extend(dict(g[0].terms) for g in a.guard if not always_holds(g))
-
-    for v in walk(roots(stages)):
-        if v.op == "load":
-            access(v.attr)
-        elif v.op == "index":
-            coefficients.append(dict(v.attr.terms))
-    for stage in stages:
-        for s in stage.stores:
-            access(s.access)
-    return coefficients
+    values = walk(roots(stages))
+    accesses = [*(v.attr for v in values if v.op == "load"), *(s.access for stage in stages for s in stage.stores)]
+    places = places + [v.attr for v in values if v.op == "index"]
+    for a in accesses:
+        places += [a.flat(), *(g[0] for g in a.guard if not always_holds(g))]
+    return [dict(p.terms) for p in places]
 
 
 def _merge(axes: tuple[Axis, ...], coefficients: list[dict[int, int]], gone: set[int]) -> tuple[Axis, ...]:
@@ -244,7 +217,7 @@ def _simplify(
     rewriter = _Rewriter(outside, extents)
     places = [place for _, place in exports.values()]
     places += [outside[v.attr][1] for v in walk(roots(stages)) if v.op == "acc" and v.attr in outside]
-    coefficients = _affines(stages, places, rewriter.always_holds)
+    coefficients = _coefficients(stages, places, rewriter.always_holds)
     gone = rewriter.gone
     merged = _merge(shared, coefficients, gone)
     # an axis in the lists of several stages must merge the same way in all of them
@@ -274,15 +247,6 @@ def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
     return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
 
 
-def used_axes(part: Part) -> set[int]:
-    """Return the ids of the axes that any value of the part depends on."""
-    cache: dict[int, frozenset] = {}
-    axes: set[int] = set()
-    for v in roots(part.stages):
-        axes |= {d for d in dependencies(v, cache) if not isinstance(d, tuple)}
-    return axes
-
-
 def iteration_number(axes: tuple[Axis, ...]) -> Affine:
     """Return the number of an iteration of some axes, the last of which runs fastest."""
     step, place = 1, Affine()
@@ -297,18 +261,14 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
 
     A part has either reductions or stores, except if the stores read a running fold and may run in any order.
     """
-    place, rows = iteration_number(part.shared), max(size_of(part.shared), 1)
+    place, rows = iteration_number(part.shared), size_of(part.shared)
     replacements: dict[int, Value] = {}
     parts: list[Part] = []
     scratch: list[Buffer] = []
 
-    def exported(r: Reduction) -> tuple[Buffer, Affine]:
-        nonlocal number
-        if r.id in part.exports:
-            return part.exports[r.id]
-        scratch.append(Buffer(number, r.dtype, (rows,), "kernel"))
-        number += 1
-        return scratch[-1], place
+    def reserve(r: Reduction, size: int) -> Buffer:
+        scratch.append(Buffer(number + len(scratch), r.dtype, (max(size, 1),), "kernel"))
+        return scratch[-1]
 
     for stage in part.stages:
         change = Rewriter(replacements)
@@ -319,9 +279,7 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
                 all_axes = (*part.shared, *stage.axes)
                 partial_stores: list[Store] = []
                 for r in reductions:
-                    scratch.append(Buffer(number, r.dtype, (max(size_of(all_axes), 1),), "kernel"))
-                    number += 1
-                    partial_result = Access(scratch[-1], (iteration_number(all_axes),))
+                    partial_result = Access(reserve(r, size_of(all_axes)), (iteration_number(all_axes),))
                     partial_stores.append(Store(partial_result, Value("acc", (), r.dtype, r.id)))
                     replacements[r.id] = Value("load", (), r.dtype, partial_result)
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(partial_stores)),), {}, False))
@@ -331,7 +289,7 @@ def split_by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
                 parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
             continue
         if reductions:
-            exports = {r.id: exported(r) for r in reductions}
+            exports = {r.id: part.exports.get(r.id) or (reserve(r, rows), place) for r in reductions}
             parts.append(Part(part.shared, (Stage(stage.axes, reductions),), exports, False))
             for r in reductions:
                 buffer, at = exports[r.id]
@@ -369,31 +327,14 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
             return None
         return Access(Buffer(a.buffer.id, a.buffer.dtype, (prod(a.buffer.shape),), a.buffer.scope), (flat,), a.guard, a.fill)
 
-    memo: dict[int, Value | None] = {}
-
-    def value(v: Value) -> Value | None:
-        if id(v) not in memo:
-            memo[id(v)] = rewrite(v)
-        return memo[id(v)]
-
-    def rewrite(v: Value) -> Value | None:
-        attr = v.attr
-        if v.op == "load":
-            attr = access(attr)
-        elif v.op == "index":
-            attr = affine(attr)
-        args = tuple([value(a) for a in v.args])
-        if any(a is None for a in args) or (attr is None and v.attr is not None):
+    memo: dict[int, Value] = {}
+    for v in walk([s.value for s in stores]):
+        attr = access(v.attr) if v.op == "load" else affine(v.attr) if v.op == "index" else v.attr
+        if attr is None and v.attr is not None:
             return None
-        return replace(v, args=args, attr=attr)  # type: ignore[arg-type]
-
-    out = []
-    for store in stores:
-        new_access, new_value = access(store.access), value(store.value)
-        if new_access is None or new_value is None:
-            return None
-        out.append(Store(new_access, new_value, store.mode))
-    return tuple(out)
+        memo[id(v)] = replace(v, args=tuple([memo[id(a)] for a in v.args]), attr=attr)
+    places = [access(s.access) for s in stores]
+    return tuple([Store(p, memo[id(s.value)], s.mode) for p, s in zip(places, stores, strict=True) if p]) if all(places) else None
 
 
 def work(stores: tuple[Store, ...]) -> int:

@@ -1,7 +1,7 @@
 """Neural network layers, as functions and as modules with parameters.
 
-The ``*_layers`` files define modules for the functions of the files without that suffix. All of it is array code and independent
-of kernels and optimizers.
+Each file has the functions of its subject first, then their layers. All of it is array code and independent of kernels and
+optimizers.
 """
 
 import importlib
@@ -10,34 +10,31 @@ from weft.graph import source_lines
 from weft.nn import init as init
 
 _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__init__.pyi``
-    "activation_layers": """
+    "activations": """
         CELU ELU GELU SELU AconA AconB AconC BentIdentity Hardshrink Hardsigmoid Hardtanh Identity LeakyReLU LogSigmoid
         LogSoftmax Mish PReLU ReLU ReLU6 Sigmoid SiLU Softmax Softmin Softplus Softshrink Softsign Step Swish Tanh
-        TanhExp Tanhshrink Threshold""",
-    "activations": """
-        acon_a acon_b acon_c bent_identity celu elu gelu hardshrink hardsigmoid hardtanh identity leaky_relu log_softmax
-        logsigmoid mish prelu relu relu6 selu sigmoid silu softmax softmin softplus softshrink softsign step swish tanh
-        tanhexp tanhshrink threshold""",
-    "attention": "scaled_dot_product_attention",
-    "attention_layers": "MultiHeadAttention",
+        TanhExp Tanhshrink Threshold acon_a acon_b acon_c bent_identity celu elu gelu hardshrink hardsigmoid hardtanh
+        identity leaky_relu log_softmax logsigmoid mish prelu relu relu6 selu sigmoid silu softmax softmin softplus
+        softshrink softsign step swish tanh tanhexp tanhshrink threshold""",
+    "attention": "MultiHeadAttention scaled_dot_product_attention",
     "containers": "Lambda Residual Sequential",
-    "convolution": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
-    "convolution_layers": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d",
+    "convolution": """
+        Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d conv1d conv2d conv3d conv_transpose1d
+        conv_transpose2d conv_transpose3d""",
     "dropout": "Dropout Dropout1d Dropout2d Dropout3d dropout",
     "embedding": "Embedding embedding",
     "linear": "Bilinear Linear bilinear linear",
     "module": "Module",
-    "normalization": "batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm",
-    "normalization_layers": """
+    "normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
-        LocalResponseNorm RMSNorm""",
-    "pooling": "avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d maxout",
-    "pooling_layers": """
+        LocalResponseNorm RMSNorm batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm""",
+    "pooling": """
         AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d
         AvgPool1d AvgPool2d AvgPool3d GlobalAvgPool1d GlobalAvgPool2d GlobalAvgPool3d GlobalMaxPool1d GlobalMaxPool2d
-        GlobalMaxPool3d LPPool1d LPPool2d LPPool3d MaxOut MaxPool1d MaxPool2d MaxPool3d""",
+        GlobalMaxPool3d LPPool1d LPPool2d LPPool3d MaxOut MaxPool1d MaxPool2d MaxPool3d avg_pool1d avg_pool2d avg_pool3d
+        lp_pool1d lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d maxout""",
     "recurrent": "GRU LSTM RNN",
-    "reshape_layers": "Flatten Reshape flatten",
+    "reshape": "Flatten Reshape flatten",
 }
 
 source_lines.part(__file__, "function")

@@ -6,15 +6,13 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 from weft.nn import init as init
-from weft.nn.activation_layers import (
+from weft.nn.activations import (
     CELU as CELU, ELU as ELU, GELU as GELU, SELU as SELU, AconA as AconA, AconB as AconB, AconC as AconC,
     BentIdentity as BentIdentity, Hardshrink as Hardshrink, Hardsigmoid as Hardsigmoid, Hardtanh as Hardtanh,
     Identity as Identity, LeakyReLU as LeakyReLU, LogSigmoid as LogSigmoid, LogSoftmax as LogSoftmax, Mish as Mish,
     PReLU as PReLU, ReLU as ReLU, ReLU6 as ReLU6, Sigmoid as Sigmoid, SiLU as SiLU, Softmax as Softmax,
     Softmin as Softmin, Softplus as Softplus, Softshrink as Softshrink, Softsign as Softsign, Step as Step,
     Swish as Swish, Tanh as Tanh, TanhExp as TanhExp, Tanhshrink as Tanhshrink, Threshold as Threshold,
-)
-from weft.nn.activations import (
     acon_a as acon_a, acon_b as acon_b, acon_c as acon_c, bent_identity as bent_identity, celu as celu, elu as elu,
     gelu as gelu, hardshrink as hardshrink, hardsigmoid as hardsigmoid, hardtanh as hardtanh, identity as identity,
     leaky_relu as leaky_relu, log_softmax as log_softmax, logsigmoid as logsigmoid, mish as mish, prelu as prelu,
@@ -22,16 +20,15 @@ from weft.nn.activations import (
     softmin as softmin, softplus as softplus, softshrink as softshrink, softsign as softsign, step as step,
     swish as swish, tanh as tanh, tanhexp as tanhexp, tanhshrink as tanhshrink, threshold as threshold,
 )
-from weft.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from weft.nn.attention_layers import MultiHeadAttention as MultiHeadAttention
+from weft.nn.attention import (
+    MultiHeadAttention as MultiHeadAttention, scaled_dot_product_attention as scaled_dot_product_attention,
+)
 from weft.nn.containers import Lambda as Lambda, Residual as Residual, Sequential as Sequential
 from weft.nn.convolution import (
-    conv1d as conv1d, conv2d as conv2d, conv3d as conv3d, conv_transpose1d as conv_transpose1d,
-    conv_transpose2d as conv_transpose2d, conv_transpose3d as conv_transpose3d,
-)
-from weft.nn.convolution_layers import (
     Conv1d as Conv1d, Conv2d as Conv2d, Conv3d as Conv3d, ConvTranspose1d as ConvTranspose1d,
-    ConvTranspose2d as ConvTranspose2d, ConvTranspose3d as ConvTranspose3d,
+    ConvTranspose2d as ConvTranspose2d, ConvTranspose3d as ConvTranspose3d, conv1d as conv1d, conv2d as conv2d,
+    conv3d as conv3d, conv_transpose1d as conv_transpose1d, conv_transpose2d as conv_transpose2d,
+    conv_transpose3d as conv_transpose3d,
 )
 from weft.nn.dropout import (
     Dropout as Dropout, Dropout1d as Dropout1d, Dropout2d as Dropout2d, Dropout3d as Dropout3d, dropout as dropout,
@@ -40,20 +37,13 @@ from weft.nn.embedding import Embedding as Embedding, embedding as embedding
 from weft.nn.linear import Bilinear as Bilinear, Linear as Linear, bilinear as bilinear, linear as linear
 from weft.nn.module import Module as Module
 from weft.nn.normalization import (
-    batch_norm as batch_norm, group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
-    local_response_norm as local_response_norm, rms_norm as rms_norm,
-)
-from weft.nn.normalization_layers import (
     BatchNorm1d as BatchNorm1d, BatchNorm2d as BatchNorm2d, BatchNorm3d as BatchNorm3d, GroupNorm as GroupNorm,
     InstanceNorm1d as InstanceNorm1d, InstanceNorm2d as InstanceNorm2d, InstanceNorm3d as InstanceNorm3d,
-    LayerNorm as LayerNorm, LocalResponseNorm as LocalResponseNorm, RMSNorm as RMSNorm,
+    LayerNorm as LayerNorm, LocalResponseNorm as LocalResponseNorm, RMSNorm as RMSNorm, batch_norm as batch_norm,
+    group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
+    local_response_norm as local_response_norm, rms_norm as rms_norm,
 )
 from weft.nn.pooling import (
-    avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, lp_pool1d as lp_pool1d,
-    lp_pool2d as lp_pool2d, lp_pool3d as lp_pool3d, max_pool1d as max_pool1d, max_pool2d as max_pool2d,
-    max_pool3d as max_pool3d, maxout as maxout,
-)
-from weft.nn.pooling_layers import (
     AdaptiveAvgPool1d as AdaptiveAvgPool1d, AdaptiveAvgPool2d as AdaptiveAvgPool2d,
     AdaptiveAvgPool3d as AdaptiveAvgPool3d, AdaptiveMaxPool1d as AdaptiveMaxPool1d,
     AdaptiveMaxPool2d as AdaptiveMaxPool2d, AdaptiveMaxPool3d as AdaptiveMaxPool3d, AvgPool1d as AvgPool1d,
@@ -61,6 +51,9 @@ from weft.nn.pooling_layers import (
     GlobalAvgPool2d as GlobalAvgPool2d, GlobalAvgPool3d as GlobalAvgPool3d, GlobalMaxPool1d as GlobalMaxPool1d,
     GlobalMaxPool2d as GlobalMaxPool2d, GlobalMaxPool3d as GlobalMaxPool3d, LPPool1d as LPPool1d, LPPool2d as LPPool2d,
     LPPool3d as LPPool3d, MaxOut as MaxOut, MaxPool1d as MaxPool1d, MaxPool2d as MaxPool2d, MaxPool3d as MaxPool3d,
+    avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, lp_pool1d as lp_pool1d,
+    lp_pool2d as lp_pool2d, lp_pool3d as lp_pool3d, max_pool1d as max_pool1d, max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d, maxout as maxout,
 )
 from weft.nn.recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
-from weft.nn.reshape_layers import Flatten as Flatten, Reshape as Reshape, flatten as flatten
+from weft.nn.reshape import Flatten as Flatten, Reshape as Reshape, flatten as flatten

@@ -7,6 +7,7 @@ each ``where`` stay finite: an infinity in the branch not selected would make th
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -14,12 +15,17 @@ from typing import Any, TypeVar
 from weft.array import Array, wrap
 from weft.array.convert import as_node
 from weft.errors import AxisError, ShapeError
+from weft.functions import random
+from weft.functions.creation.fill import asarray, full, ones
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import abs as absolute
 from weft.functions.elementwise.ufuncs import erf, exp, expm1, hypot, log, log1p, stop_gradient
 from weft.functions.elementwise.ufuncs import tanh as _tanh
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import floating
+from weft.nn.module import Module
+from weft.nn.size_arguments import extents
+from weft.process.docstrings import complete_docs
 
 F = TypeVar("F", bound=Callable[..., Array])
 
@@ -362,3 +368,164 @@ def channels(weight: Any, x: Array, name: str) -> Any:
     if weight.ndim != 1 or x.ndim < 2 or x.shape[1] != weight.size:
         raise ShapeError(f"{name}: parameters of shape {weight.shape} do not fit the channels (axis 1) of x {x.shape}")
     return weight.reshape((1, -1) + (1,) * (x.ndim - 2))
+
+
+# ---- layers
+
+
+def _layer(name: str, function: Callable[..., Array], example: str = "") -> type[Module]:
+    """Return a Module that applies a function; its constructor takes the function's parameters after ``x``."""
+    settings = list(inspect.signature(function).parameters.values())[1:]
+    signature = inspect.Signature(settings)
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        Module.__init__(self)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}{signature}: {error}") from None
+        bound.apply_defaults()
+        for setting, value in bound.arguments.items():
+            setattr(self, setting, value)
+
+    def forward(self: Any, x: Array) -> Array:
+        return function(x, *(getattr(self, s.name) for s in settings))
+
+    __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *settings]
+    )
+    summary = (function.__doc__ or "").split("\n", 1)[0]
+    reference = PAPERS.get(function.__name__, "")
+    names = [s.name for s in settings]
+    errors = ["TypeError", "    The layer has no such setting.", *refused(names)]
+    document = f"""{summary}
+
+    :func:`weft.nn.{function.__name__}` as a layer, for arrays of any shape.
+    {reference}
+{section("Parameters", *described(names))}{section("Raises", *errors)}
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.{name}({example})(wf.array([-1.0, 0.5])).shape
+    (2,)
+    """
+    body = {"__init__": __init__, "forward": forward, "__doc__": document, "__module__": __name__, "__qualname__": name}
+    return type(name, (Module,), body)
+
+
+def _layers(**functions: Callable[..., Array]) -> list[type[Module]]:
+    """Return the layer of each function under the name of its argument."""
+    return [_layer(name, function) for name, function in functions.items()]
+
+
+Step, Identity, BentIdentity, Softsign = _layers(Step=step, Identity=identity, BentIdentity=bent_identity, Softsign=softsign)
+Hardshrink, Softshrink, Tanhshrink = _layers(Hardshrink=hardshrink, Softshrink=softshrink, Tanhshrink=tanhshrink)
+Sigmoid, Hardsigmoid, LogSigmoid = _layers(Sigmoid=sigmoid, Hardsigmoid=hardsigmoid, LogSigmoid=logsigmoid)
+Tanh, Hardtanh, TanhExp = _layers(Tanh=tanh, Hardtanh=hardtanh, TanhExp=tanhexp)
+ReLU, ReLU6, LeakyReLU = _layers(ReLU=relu, ReLU6=relu6, LeakyReLU=leaky_relu)
+ELU, SELU, CELU, GELU = _layers(ELU=elu, SELU=selu, CELU=celu, GELU=gelu)
+Softmax, Softmin, LogSoftmax, Softplus = _layers(Softmax=softmax, Softmin=softmin, LogSoftmax=log_softmax, Softplus=softplus)
+SiLU, Swish, Mish = _layers(SiLU=silu, Swish=swish, Mish=mish)
+Threshold = _layer("Threshold", threshold, "0.1, 20.0")
+
+
+class PReLU(Module):
+    """Return x above 0, ``weight * x`` below, with a learned weight.
+
+    He et al.: Deep into rectifiers. 2015.
+
+    Parameters
+    ----------
+    num_parameters : int, 1 or the number of channels (axis 1)
+    init : float, the initial weight
+
+    Raises
+    ------
+    ShapeError
+        ``num_parameters`` is not positive; called: it is neither 1 nor the number of channels.
+
+    Examples
+    --------
+    >>> wf.nn.PReLU()(wf.array([-1.0, 2.0])).tolist()
+    [-0.25, 2.0]
+    """
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        super().__init__()
+        (self.num_parameters,) = extents("PReLU", num_parameters=num_parameters)
+        self.weight = full((self.num_parameters,), float(init))
+
+    def forward(self, x: Any) -> Array:
+        return prelu(x, self.weight)
+
+
+class AconA(Module):
+    """Apply :func:`weft.nn.acon_a` with a learned sharpness ``beta`` per channel (axis 1).
+
+    Ma et al.: Activate or not, learning customized activation. 2021.
+
+    Examples
+    --------
+    >>> wf.nn.AconA(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    def __init__(self, num_parameters: int = 1) -> None:
+        super().__init__()
+        (self.num_parameters,) = extents(type(self).__name__, num_parameters=num_parameters)
+        self.beta = ones((self.num_parameters,))
+
+    def per_channel(self, x: Any, *parameters: Array) -> list[Array]:
+        """Return the parameters reshaped to broadcast along the channels of ``x``."""
+        x = asarray(x)
+        return [channels(p, x, type(self).__name__) for p in parameters]
+
+    def forward(self, x: Any) -> Array:
+        return acon_a(x, *self.per_channel(x, self.beta))
+
+
+class AconB(AconA):
+    """Apply :func:`weft.nn.acon_b` with learned ``beta`` and ``p`` per channel (axis 1).
+
+    Ma et al.: Activate or not, learning customized activation. 2021.
+
+    Parameters
+    ----------
+    p : float, the initial slope of the lower branch
+
+    Examples
+    --------
+    >>> wf.nn.AconB(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    def __init__(self, num_parameters: int = 1, p: float = 0.25) -> None:
+        super().__init__(num_parameters)
+        self.p = full(self.beta.shape, float(p))
+
+    def forward(self, x: Any) -> Array:
+        return acon_b(x, *self.per_channel(x, self.beta, self.p))
+
+
+class AconC(AconA):
+    """Apply :func:`weft.nn.acon_c` with learned ``beta``, ``p1`` and ``p2`` per channel (axis 1).
+
+    ``p1`` and ``p2`` start as normal random numbers.
+
+    Ma et al.: Activate or not, learning customized activation. 2021.
+
+    Examples
+    --------
+    >>> sorted(wf.nn.AconC(3).parameters())
+    ['beta', 'p1', 'p2']
+    """
+
+    def __init__(self, num_parameters: int = 1) -> None:
+        super().__init__(num_parameters)
+        self.p1, self.p2 = (random.normal(size=self.beta.shape) for _ in range(2))
+
+    def forward(self, x: Any) -> Array:
+        return acon_c(x, *self.per_channel(x, self.beta, self.p1, self.p2))
+
+
+complete_docs(PReLU, AconA, AconB, AconC)

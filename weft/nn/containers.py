@@ -133,10 +133,10 @@ class Sequential(Module):
             if not -len(self) <= position < len(self):
                 raise IndexError(f"Sequential: position {position}, but there are {len(self)} layers")
             return position % len(self)
-        for i, item in enumerate(self.layers):
-            if item is layer:
-                return i
-        raise ValueError(f"Sequential: {layer!r} is not one of its layers")
+        position = next((i for i, item in enumerate(self.layers) if item is layer), None)
+        if position is None:
+            raise ValueError(f"Sequential: {layer!r} is not one of its layers")
+        return position
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -198,10 +198,8 @@ class Residual(Module):
         y = self.inner(x)
         direct = x if self.shortcut is None else self.shortcut(x)
         if direct.shape != y.shape:
-            raise ShapeError(
-                f"Residual: the layers turn x {x.shape} into {y.shape}, which cannot be added to {direct.shape}: give a "
-                "shortcut that returns the same shape"
-            )
+            shapes = f"the layers turn x {x.shape} into {y.shape}, which cannot be added to {direct.shape}"
+            raise ShapeError(f"Residual: {shapes}: give a shortcut that returns the same shape")
         return direct + y
 
 

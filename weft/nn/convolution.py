@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft.array import Array, wrap
@@ -13,8 +14,9 @@ from weft.functions.shape.axes import flip, permute_dims
 from weft.functions.statistics.pad import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.precision import asked
-from weft.nn.size_arguments import each, images, whole
+from weft.graph.primitives.settings import asked
+from weft.nn.module import Module, describe_variants, uniform_parameter
+from weft.nn.size_arguments import check_can_infer, each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's name -> wf.pad's
@@ -56,10 +58,8 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
     if groups < 1 or w.shape[0] % groups:
         raise ShapeError(f"{name}: groups={groups} must be a positive int that divides axis 0 of w {w.shape}")
     if x.shape[1] != channels:
-        raise ShapeError(
-            f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}"
-            + (f" in {groups} groups" if groups > 1 else "")
-        )
+        in_groups = f" in {groups} groups" if groups > 1 else ""
+        raise ShapeError(f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}{in_groups}")
 
 
 def _bind(name: str, x: Node, w: Node, **params: Any) -> Node:
@@ -164,26 +164,12 @@ def conv2d(
 def conv1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Compute :func:`conv2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.conv1d(wf.ones((2, 4, 10)), wf.ones((6, 2, 3)), groups=2).shape
-    (2, 6, 8)
-    """
     return convolve("conv1d", 1, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Compute :func:`conv2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.conv3d(wf.ones((1, 2, 5, 5, 5)), wf.ones((3, 2, 3, 3, 3)), padding="same").shape
-    (1, 3, 5, 5, 5)
-    """
     return convolve("conv3d", 3, x, w, bias, stride, padding, dilation, groups)
 
 
@@ -226,13 +212,6 @@ def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Compute :func:`conv_transpose2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.conv_transpose1d(wf.ones((1, 4, 5)), wf.ones((4, 2, 3)), stride=2, padding=1, output_padding=1).shape
-    (1, 2, 10)
-    """
     return transposed("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -240,15 +219,168 @@ def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Compute :func:`conv_transpose2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.conv_transpose3d(wf.ones((1, 2, 2, 2, 2)), wf.ones((2, 1, 2, 2, 2)), stride=2).shape
-    (1, 1, 4, 4, 4)
-    """
     return transposed("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
-complete_docs(conv2d, conv1d, conv3d, conv_transpose2d)
-complete_docs(conv_transpose2d, conv_transpose1d, conv_transpose3d)
+complete_docs(conv2d, conv_transpose2d)
+describe_variants(
+    conv2d, conv1d, conv3d, example="(wf.ones((1, 2, {4})), wf.ones((3, 2, {3})), padding=1)", shape="(1, 3, {4})"
+)
+describe_variants(
+    conv_transpose2d, conv_transpose1d, conv_transpose3d,
+    example="(wf.ones((1, 2, {4})), wf.ones((2, 3, {2})), stride=2)", shape="(1, 3, {8})",
+)
+
+
+# ---- layers
+
+
+class _Conv(Module):
+    spatial = 2
+    is_transposed = False  # if True, the weight is (in, out / groups, ...)
+
+    def _start(
+        self, in_channels: int | None, out_channels: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+        bias: bool,
+    ) -> None:
+        n, name = self.spatial, type(self).__name__
+        self.out_channels, self.groups = extents(name, out_channels=out_channels, groups=groups)
+        self.kernel_size = each(kernel_size, n, f"{name}: kernel_size", 1)
+        self.stride, self.dilation = each(stride, n, f"{name}: stride", 1), each(dilation, n, f"{name}: dilation", 1)
+        is_named = isinstance(padding, str) and not self.is_transposed
+        self.padding = padding if is_named else each(padding, n, f"{name}: padding")
+        self.has_bias = bool(bias)
+        self.in_channels: int | None = None
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if in_channels is not None:
+            self._make(in_channels)
+
+    def _make(self, channels: int) -> None:
+        name = type(self).__name__
+        (in_channels,) = extents(name, in_channels=channels)
+        if in_channels % self.groups or self.out_channels % self.groups:
+            channels_text = f"in_channels={in_channels} and out_channels={self.out_channels}"
+            raise ShapeError(f"{name}: groups={self.groups} must divide {channels_text}")
+        first, second = (in_channels, self.out_channels) if self.is_transposed else (self.out_channels, in_channels)
+        limit = (second // self.groups * math.prod(self.kernel_size)) ** -0.5
+        self.in_channels = in_channels
+        self.weight = uniform_parameter((first, second // self.groups, *self.kernel_size), limit)
+        self.bias = uniform_parameter((self.out_channels,), limit) if self.has_bias else None
+
+    def weights(self, x: Any) -> Array:
+        """Return the weight; create it first if ``in_channels`` was left out."""
+        if self.weight is None:
+            check_can_infer(self, "in_channels")
+            shape = asarray(x).shape
+            images(type(self).__name__, shape, self.spatial)
+            self._make(shape[1])
+        assert self.weight is not None
+        return self.weight
+
+
+class Conv2d(_Conv):
+    """Apply :func:`weft.nn.conv2d`; the weights start uniform in +-1/sqrt(fan_in), as in PyTorch.
+
+    Parameters
+    ----------
+    in_channels : int, or None (the default) to infer it from the first batch
+    out_channels : int
+    kernel_size, stride, padding, dilation : int, or one int per spatial dimension; padding also "same" or "valid"
+    groups : int; each group of output channels reads its own group of input channels
+    bias : bool
+    padding_mode : str
+        How padding is filled: "zeros", "reflect" (the mirrored image, its edge not repeated), "replicate" (the edge) or
+        "circular" (the opposite side).
+
+    Raises
+    ------
+    ShapeError
+        A size is not positive, ``groups`` does not divide the channels, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``in_channels`` was left out.
+    ValueError
+        ``padding_mode`` is unknown.
+
+    Examples
+    --------
+    >>> wf.nn.Conv2d(1, 10, 3, padding=1)(wf.ones((2, 1, 8, 8))).shape
+    (2, 10, 8, 8)
+    """
+
+    def __init__(
+        self, in_channels: int | None = None, out_channels: int | None = None, kernel_size: Any = None, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+    ) -> None:
+        super().__init__()
+        if padding_mode not in PADDING:
+            modes = ", ".join(map(repr, PADDING))
+            raise ValueError(f"{type(self).__name__}: padding_mode must be one of {modes}, not {padding_mode!r}")
+        self.padding_mode = padding_mode
+        self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+
+    def forward(self, x: Any) -> Array:
+        name, n, weight, padding = f"conv{self.spatial}d", self.spatial, self.weights(x), self.padding
+        if self.padding_mode != "zeros":
+            x, padding = padded(x, n, weight, padding, self.stride, self.dilation, self.padding_mode, name), 0
+        return convolve(name, n, x, weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(Conv2d):
+    spatial = 1
+
+
+class Conv3d(Conv2d):
+    spatial = 3
+
+
+class ConvTranspose2d(_Conv):
+    """Apply :func:`weft.nn.conv_transpose2d`; the weights start uniform in +-1/sqrt(fan_in), as in PyTorch.
+
+    Parameters
+    ----------
+    kernel_size, stride, padding, output_padding, dilation : int, or one int per spatial dimension
+
+    Raises
+    ------
+    ShapeError
+        A size is not positive, ``groups`` does not divide the channels, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``in_channels`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.ConvTranspose2d(4, 2, 2, stride=2)(wf.ones((1, 4, 5, 5))).shape
+    (1, 2, 10, 10)
+    """
+
+    is_transposed = True
+
+    def __init__(
+        self, in_channels: int | None = None, out_channels: int | None = None, kernel_size: Any = None, stride: Any = 1,
+        padding: Any = 0, output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+    ) -> None:
+        super().__init__()
+        self.output_padding = each(output_padding, self.spatial, f"{type(self).__name__}: output_padding")
+        self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+
+    def forward(self, x: Any) -> Array:
+        return transposed(
+            f"conv_transpose{self.spatial}d", self.spatial, x, self.weights(x), self.bias, self.stride, self.padding,
+            self.output_padding, self.groups, self.dilation,
+        )
+
+
+class ConvTranspose1d(ConvTranspose2d):
+    spatial = 1
+
+
+class ConvTranspose3d(ConvTranspose2d):
+    spatial = 3
+
+
+complete_docs(Conv2d, ConvTranspose2d)
+describe_variants(Conv2d, Conv1d, Conv3d, example="(2, 3, 3, padding=1)(wf.ones((1, 2, {4})))", shape="(1, 3, {4})")
+describe_variants(
+    ConvTranspose2d, ConvTranspose1d, ConvTranspose3d, example="(2, 3, 2, stride=2)(wf.ones((1, 2, {4})))", shape="(1, 3, {8})"
+)

@@ -8,7 +8,7 @@ from weft.array import Array
 from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
-from weft.nn.module import Module
+from weft.nn.module import Module, describe_variants
 from weft.nn.size_arguments import images
 from weft.process.docstrings import complete_docs
 
@@ -72,9 +72,6 @@ class Dropout(Module):
     def forward(self, x: Any) -> Array:
         return dropout(x, self.p, self.training)
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 class Dropout2d(Dropout):
     """Dropout of whole channels of images (N, C, H, W), whose neighbouring pixels are too similar to be dropped one by one.
@@ -105,28 +102,12 @@ class Dropout2d(Dropout):
 
 
 class Dropout1d(Dropout2d):
-    """Variant of :class:`Dropout2d` for (N, C, L).
-
-    Examples
-    --------
-    >>> wf.nn.Dropout1d(0.5)(wf.ones((1, 8, 4))).shape
-    (1, 8, 4)
-    """
-
     spatial = 1
 
 
 class Dropout3d(Dropout2d):
-    """Variant of :class:`Dropout2d` for (N, C, D, H, W).
-
-    Examples
-    --------
-    >>> wf.nn.Dropout3d(0.5)(wf.ones((1, 8, 2, 2, 2))).shape
-    (1, 8, 2, 2, 2)
-    """
-
     spatial = 3
 
 
 complete_docs(dropout, Dropout, Dropout2d)
-complete_docs(Dropout2d, Dropout1d, Dropout3d)
+describe_variants(Dropout2d, Dropout1d, Dropout3d, example="(0.5)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")

@@ -92,9 +92,7 @@ class Embedding(Module):
     (2, 3, 4)
     """
 
-    def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False,
-    ) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False) -> None:
         super().__init__()
         rows, width = extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         if padding_idx is not None and not -rows <= padding_idx < rows:
@@ -107,8 +105,3 @@ class Embedding(Module):
 
     def forward(self, input: Any) -> Array:
         return embedding(input, self.weight, self.padding_idx)
-
-    def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        text = text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"
-        return text + ", sparse=True" if self.sparse else text

@@ -10,7 +10,7 @@ from weft.eager.apply import bind
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.precision import asked
+from weft.graph.primitives.settings import asked
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.size_arguments import check_can_infer, extents
 from weft.process.docstrings import complete_docs
@@ -43,10 +43,8 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
     if weight.ndim != 2:
         raise ShapeError(f"linear: weight must be (out_features, in_features), not {weight.shape}")
     if x.ndim < 1 or x.shape[-1] != weight.shape[1]:
-        raise ShapeError(
-            f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} "
-            f"(weight is {weight.shape})" + ("; flatten images first" if x.ndim == 4 else "")
-        )
+        hint = f"(weight is {weight.shape})" + ("; flatten images first" if x.ndim == 4 else "")
+        raise ShapeError(f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} {hint}")
     _check_bias("linear", bias, weight.shape[0])
     a, w = operands(x, weight)
     y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **asked(a.dtype)))
@@ -79,10 +77,8 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
     """
     input1, input2 = asarray(input1), asarray(input2)
     if weight.ndim != 3 or input1.ndim < 1 or input2.ndim < 1 or input1.shape[:-1] != input2.shape[:-1]:
-        raise ShapeError(
-            f"bilinear: inputs {input1.shape} and {input2.shape} must agree up to the last dimension, weight {weight.shape} must "
-            "be (out, in1, in2)"
-        )
+        shapes = f"inputs {input1.shape} and {input2.shape} must agree up to the last dimension"
+        raise ShapeError(f"bilinear: {shapes}, weight {weight.shape} must be (out, in1, in2)")
     if (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
     _check_bias("bilinear", bias, weight.shape[0])
@@ -143,9 +139,6 @@ class Linear(Module):
         assert self.weight is not None
         return linear(x, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
-
 
 class Bilinear(Module):
     """Apply :func:`weft.nn.bilinear`; weight and bias start uniform in +-1/sqrt(in1_features), as in PyTorch.
@@ -187,9 +180,6 @@ class Bilinear(Module):
             self._make(self.in1_features or input1.shape[-1], self.in2_features or input2.shape[-1])
         assert self.weight is not None
         return bilinear(input1, input2, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"{self.in1_features}, {self.in2_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
 
 
 complete_docs(linear, bilinear)

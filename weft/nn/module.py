@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from typing import Any, Self
 
 from weft.array import Array
@@ -16,7 +18,9 @@ from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
+from weft.nn.size_arguments import IMAGE_LAYOUTS
 from weft.nn.summary import Summary, summarise
+from weft.process.docstrings import complete_docs
 
 
 class Module(ModuleTree):
@@ -142,10 +146,43 @@ class Module(ModuleTree):
         return head + ("\n" + "\n".join(children) + "\n)" if children else ")")
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses of ``repr``."""
-        return ""
+        """Return the text between the parentheses of ``repr``: the constructor's arguments, except options at their default."""
+        required, options, stored, is_required = [], [], vars(self), True
+        for name, p in inspect.signature(type(self)).parameters.items():
+            value = stored.get(f"has_{name}", stored.get(name, p.default))
+            if isinstance(p.default, bool) and not isinstance(value, bool):
+                value = value is not None  # an Array or None, as the option said
+            is_required = is_required and p.default in (p.empty, None)
+            if p.kind is not p.POSITIONAL_OR_KEYWORD or not isinstance(value, bool | int | float | str | tuple | None):
+                continue
+            if is_required:
+                required.append(repr(value))
+            elif value != p.default and set(value if isinstance(value, tuple) else ()) != {p.default}:
+                options.append(f"{name}={value!r}")
+        while required and required[-1] == "None":
+            required.pop()
+        return ", ".join([*required, *options])
 
 
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     """Draw a float32 Array with elements uniform in [-limit, limit)."""
     return asarray(random.uniform(-limit, limit, shape))
+
+
+def describe_variants(head: Any, *variants: Any, example: str, shape: str) -> None:
+    """Document the variants of a layer or function ``head`` for 1 and 3 dimensions.
+
+    ``example``, ``shape`` : an expression and the shape of its value, in which ``{4}`` is a 4 for each dimension
+    """
+    for variant in variants:
+        spatial = int(variant.__name__[-2])
+        code, value = (re.sub(r"\{(\d)\}", ", ".join([r"\1"] * spatial), text) for text in (example, shape))
+        role = "class" if isinstance(head, type) else "func"
+        variant.__doc__ = f"""Variant of :{role}:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
+
+Examples
+--------
+>>> wf.nn.{variant.__name__}{code}.shape
+{value}
+"""
+        complete_docs(head, variant)

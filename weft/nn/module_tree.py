@@ -48,9 +48,8 @@ class ModuleTree:
         old = self.__dict__.get(name)
         if isinstance(old, Array) and isinstance(value, Array | np.ndarray):
             if tuple(value.shape) != old.shape:
-                raise ShapeError(
-                    f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {tuple(value.shape)} does not fit"
-                )
+                given = tuple(value.shape)
+                raise ShapeError(f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {given} does not fit")
             if not can_cast(value.dtype, old.dtype):
                 dtype = as_dtype(value.dtype).name
                 raise DTypeError(

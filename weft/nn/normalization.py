@@ -7,11 +7,12 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation.fill import asarray
+from weft.functions.creation.fill import asarray, ones, zeros
 from weft.functions.dtype_info.half_precision import to_compute_dtype, to_storage_dtype
 from weft.functions.elementwise.ufuncs import sqrt, stop_gradient
 from weft.functions.statistics.pad import pad
-from weft.nn.size_arguments import extents, whole
+from weft.nn.module import Module, describe_variants
+from weft.nn.size_arguments import IMAGE_LAYOUTS, check_can_infer, extents, whole
 from weft.process.docstrings import complete_docs
 
 
@@ -121,9 +122,7 @@ def layer_norm(
     return to_storage_dtype(_affine(y, weight, bias, shape), x)
 
 
-def rms_norm(
-    x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6,
-) -> Array:
+def rms_norm(x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6) -> Array:
     """Divide the last dimensions by their root mean square.
 
     Zhang, Sennrich: Root mean square layer normalization. 2019.
@@ -157,9 +156,7 @@ def _trailing_shape(name: str, x: Array, normalized_shape: Any, *parameters: Arr
     return shape
 
 
-def group_norm(
-    x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
-) -> Array:
+def group_norm(x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
     """Normalise each group of channels of each sample to mean 0 and variance 1.
 
     Wu, He: Group normalization. 2018.
@@ -247,3 +244,290 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
 
 complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_norm)
 complete_docs(layer_norm, rms_norm)
+
+
+# ---- layers
+
+
+class _ChannelNorm(Module):
+    """Base class: a weight and a bias for each channel, created by the first batch if the number of channels was left out."""
+
+    width = "num_features"  # the argument that may be left out
+    ranks: tuple[int, ...] = (4,)  # of the arrays that the layer accepts; () for any above 1
+
+    def _start(self, channels: int | None, eps: float, affine: bool) -> None:
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        setattr(self, self.width, None)
+        if channels is not None:
+            self._make(channels)
+
+    def _make(self, channels: int) -> None:
+        (count,) = extents(type(self).__name__, **{self.width: channels})
+        setattr(self, self.width, count)
+        if self.affine:
+            self.weight, self.bias = ones((count,)), zeros((count,))
+
+    def _check(self, x: Array) -> None:
+        """Raise if ``x`` does not fit; create the parameters if their size was left out."""
+        has_rank = x.ndim in self.ranks if self.ranks else x.ndim > 1
+        if has_rank and getattr(self, self.width) is None:
+            check_can_infer(self, self.width)
+            self._make(x.shape[1])
+        channels = getattr(self, self.width)
+        if not has_rank or x.shape[1] != channels:
+            layout = " or ".join("(N, C)" if r == 2 else IMAGE_LAYOUTS[r - 2] for r in self.ranks) or "(N, C, ...)"
+            count = "" if channels is None else f" with C = {channels}"
+            raise ShapeError(f"{type(self).__name__}: x must be {layout}{count}, not {x.shape}")
+
+
+class BatchNorm2d(_ChannelNorm):
+    """Apply :func:`weft.nn.batch_norm` to images (N, C, H, W), with weights and running statistics.
+
+    Ioffe, Szegedy: Batch normalization. 2015.
+
+    In training (``train()``) the layer uses the batch's statistics and updates the running ones; in evaluation (``eval()``)
+    it uses the running ones. They are buffers: saved with the weights, not trained.
+
+    Parameters
+    ----------
+    num_features : int, or None (the default) to infer it from the first batch
+    eps : float, added to the variance
+    momentum : float, the share of the new statistics; None for the mean over all batches so far
+    affine : bool, whether there are a weight and a bias
+    track_running_stats : bool; if False, the batch's statistics are always used
+
+    Raises
+    ------
+    ShapeError, ValueError
+        A size is not positive, or ``x`` does not fit; ``momentum`` is outside [0, 1].
+    TraceError
+        The first batch is inside jit or grad, and ``num_features`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.BatchNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    buffers = ("running_mean", "running_var", "num_batches_tracked")
+
+    def __init__(
+        self, num_features: int | None = None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        if momentum is not None and not 0.0 <= momentum <= 1.0:
+            raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
+        self.momentum, self.track_running_stats = momentum, track_running_stats
+        self.running_mean: Array | None = None
+        self.running_var: Array | None = None
+        self.num_batches_tracked: Array | None = None  # used if ``momentum`` is None
+        self._start(num_features, eps, affine)
+
+    def _make(self, channels: int) -> None:
+        super()._make(channels)
+        if self.track_running_stats:
+            self.running_mean, self.running_var = zeros((channels,)), ones((channels,))
+            self.num_batches_tracked = zeros((), dtype="int64") if self.momentum is None else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        self._check(x)
+        count = self.num_batches_tracked
+        new_count = count + 1 if count is not None and self.training else count
+        share: Any = self.momentum or 0.0  # of the batch in the running statistics
+        if new_count is not None:
+            share = 1.0 / new_count.astype("float32")
+        out = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training, share, self.eps)
+        if count is not None and new_count is not count:
+            count[...] = new_count  # after the statistics: a batch that fails is not counted
+        return out
+
+
+class BatchNorm1d(BatchNorm2d):
+    """Variant of :class:`BatchNorm2d` for (N, C) or (N, C, L).
+
+    Examples
+    --------
+    >>> wf.nn.BatchNorm1d(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm3d(BatchNorm2d):
+    ranks = (5,)
+
+
+class LayerNorm(Module):
+    """Apply :func:`weft.nn.layer_norm` with a weight and a bias.
+
+    Ba et al.: Layer normalization. 2016.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple, the last dimensions
+    eps : float, added to the variance
+    elementwise_affine, bias : bool, whether there are a weight and a bias
+
+    Raises
+    ------
+    ShapeError
+        A size is not positive, or ``x`` does not end in ``normalized_shape``.
+
+    Examples
+    --------
+    >>> wf.nn.LayerNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+        self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
+
+    def forward(self, x: Any) -> Array:
+        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    """Apply :func:`weft.nn.rms_norm` with a weight.
+
+    Zhang, Sennrich: Root mean square layer normalization. 2019.
+
+    Parameters
+    ----------
+    eps : float, added to the mean square; 1e-6 for all dtypes, PyTorch's default is that of the dtype, 1.2e-7 for float32
+    elementwise_affine : bool, whether there is a weight
+
+    Examples
+    --------
+    >>> wf.nn.RMSNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+
+    def forward(self, x: Any) -> Array:
+        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+
+class GroupNorm(_ChannelNorm):
+    """Apply :func:`weft.nn.group_norm` with a weight and a bias.
+
+    Wu, He: Group normalization. 2018.
+
+    Parameters
+    ----------
+    num_groups : int, a divisor of ``num_channels``
+    num_channels : int, or None (the default) to infer it from the first batch
+
+    Raises
+    ------
+    ShapeError
+        ``num_groups`` does not divide ``num_channels``, or ``x`` has other channels.
+    TraceError
+        The first batch is inside jit or grad, and ``num_channels`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.GroupNorm(2, 4)(wf.ones((2, 4, 5))).shape
+    (2, 4, 5)
+    """
+
+    width, ranks = "num_channels", ()
+
+    def __init__(self, num_groups: int, num_channels: int | None = None, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        (self.num_groups,) = extents("GroupNorm", num_groups=num_groups)
+        self._start(num_channels, eps, affine)
+
+    def _make(self, channels: int) -> None:
+        extents("GroupNorm", num_channels=channels)
+        if channels % self.num_groups:
+            raise ShapeError(f"GroupNorm: num_groups={self.num_groups} must divide num_channels={channels}")
+        super()._make(channels)
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        self._check(x)
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+
+class InstanceNorm2d(_ChannelNorm):
+    """Apply :func:`weft.nn.instance_norm` to images (N, C, H, W).
+
+    Ulyanov et al.: Instance normalization. 2016.
+
+    Raises
+    ------
+    ShapeError
+        ``num_features`` is not positive, or ``x`` does not fit.
+    TraceError
+        The first batch is inside jit or grad, and ``num_features`` was left out.
+
+    Examples
+    --------
+    >>> wf.nn.InstanceNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    def __init__(self, num_features: int | None = None, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__()
+        self._start(num_features, eps, affine)
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        self._check(x)
+        return instance_norm(x, self.weight, self.bias, self.eps)
+
+
+class InstanceNorm1d(InstanceNorm2d):
+    ranks = (3,)
+
+
+class InstanceNorm3d(InstanceNorm2d):
+    ranks = (5,)
+
+
+class LocalResponseNorm(Module):
+    """Apply :func:`weft.nn.local_response_norm`.
+
+    Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
+
+    Examples
+    --------
+    >>> wf.nn.LocalResponseNorm(5)(wf.ones((1, 8, 4, 4))).shape
+    (1, 8, 4, 4)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        (self.size,) = extents("LocalResponseNorm", size=size)
+        self.alpha, self.beta, self.k = alpha, beta, k
+
+    def forward(self, x: Any) -> Array:
+        return local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+
+
+def _as_shape(layer: str, shape: Any) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    return tuple(extents(layer, normalized_shape=n)[0] for n in sizes)
+
+
+complete_docs(BatchNorm2d, BatchNorm1d, GroupNorm, InstanceNorm2d)
+describe_variants(BatchNorm2d, BatchNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+describe_variants(InstanceNorm2d, InstanceNorm1d, InstanceNorm3d, example="(2)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+complete_docs(LayerNorm, RMSNorm)
+complete_docs(local_response_norm, LocalResponseNorm)

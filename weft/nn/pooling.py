@@ -18,7 +18,8 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
-from weft.nn.size_arguments import each, images, whole
+from weft.nn.module import Module, describe_variants
+from weft.nn.size_arguments import each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
 Ints = tuple[int, ...]
@@ -32,10 +33,8 @@ def window_sizes(name: str, spatial: int, kernel_size: Any, stride: Any, padding
     """
     count = len(kernel_size) if isinstance(kernel_size, tuple | list) else spatial
     if count not in (spatial, spatial + 1):
-        raise ShapeError(
-            f"{name}: kernel_size must be an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels, not "
-            f"{short(kernel_size)}"
-        )
+        forms = f"an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels"
+        raise ShapeError(f"{name}: kernel_size must be {forms}, not {short(kernel_size)}")
     k = each(kernel_size, count, f"{name}: kernel_size", 1)
     s = k if stride is None else each(stride, count, f"{name}: stride", 1)
     p = each(padding, count, f"{name}: padding")
@@ -71,9 +70,7 @@ def _reduce(name: str, kind: str, x: Array, placement: Placement) -> Array:
         raise renamed(error, name) from None
 
 
-def max_pool(
-    spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-) -> Array:
+def max_pool(spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
     """Compute :func:`max_pool2d` over ``spatial`` dimensions."""
     x, name = asarray(x), f"max_pool{spatial}d"
     return _reduce(name, "max", x, _place_windows(name, spatial, x, kernel_size, stride, padding, ceil_mode))
@@ -153,24 +150,10 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
 
 
 def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    """Apply :func:`max_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.max_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
-    [[[3.0, 2.0]]]
-    """
     return max_pool(1, x, kernel_size, stride, padding, ceil_mode)
 
 
 def max_pool3d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
-    """Apply :func:`max_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.max_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
     return max_pool(3, x, kernel_size, stride, padding, ceil_mode)
 
 
@@ -195,26 +178,12 @@ def avg_pool2d(
 def avg_pool1d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`avg_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.avg_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
-    [[[2.0, 1.0]]]
-    """
     return avg_pool(1, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
 def avg_pool3d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`avg_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.avg_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
-    (1, 2, 2, 2, 2)
-    """
     return avg_pool(3, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
@@ -246,32 +215,19 @@ def lp_pool2d(
 def lp_pool1d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`lp_pool2d` with one spatial dimension.
-
-    Examples
-    --------
-    >>> wf.nn.lp_pool1d(wf.array([[[3.0, -4.0]]]), 2, 2).tolist()
-    [[[5.0]]]
-    """
     return lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
 def lp_pool3d(
     x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
 ) -> Array:
-    """Apply :func:`lp_pool2d` with three spatial dimensions.
-
-    Examples
-    --------
-    >>> wf.nn.lp_pool3d(wf.ones((1, 1, 2, 2, 2)), 1, 2).tolist()
-    [[[[[8.0]]]]]
-    """
     return lp_pool(3, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
-complete_docs(max_pool2d, max_pool1d, max_pool3d, avg_pool2d, lp_pool2d)
-complete_docs(avg_pool2d, avg_pool1d, avg_pool3d)
-complete_docs(lp_pool2d, lp_pool1d, lp_pool3d)
+complete_docs(max_pool2d, avg_pool2d, lp_pool2d)
+describe_variants(max_pool2d, max_pool1d, max_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
+describe_variants(avg_pool2d, avg_pool1d, avg_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
+describe_variants(lp_pool2d, lp_pool1d, lp_pool3d, example="(wf.ones((1, 2, {4})), 2, 2)", shape="(1, 2, {2})")
 
 
 # ---- adaptive pooling: regions derived from the size of the result
@@ -366,3 +322,202 @@ def maxout(x: Any, kernel_size: int) -> Array:
     if x.ndim < 2 or k < 1 or x.shape[1] % k:
         raise ShapeError(f"maxout: the channels (axis 1) of x {x.shape} must be a multiple of kernel_size={kernel_size!r}")
     return x.reshape((x.shape[0], x.shape[1] // k, k, *x.shape[2:])).max(axis=2)
+
+
+# ---- layers
+
+
+class _Pool(Module):
+    spatial = 2
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size, self.stride, self.padding = window_sizes(name, self.spatial, kernel_size, stride, padding)
+        self.ceil_mode = bool(ceil_mode)
+
+
+class MaxPool2d(_Pool):
+    """Apply :func:`weft.nn.max_pool2d`.
+
+    Examples
+    --------
+    >>> wf.nn.MaxPool2d(2)(wf.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
+    """
+
+    def forward(self, x: Any) -> Array:
+        return max_pool(self.spatial, x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+
+
+class AvgPool2d(_Pool):
+    """Apply :func:`weft.nn.avg_pool2d`.
+
+    Examples
+    --------
+    >>> wf.nn.AvgPool2d(2)(wf.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
+    """
+
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = bool(count_include_pad)
+
+    def forward(self, x: Any) -> Array:
+        settings = self.kernel_size, self.stride, self.padding, self.count_include_pad, self.ceil_mode
+        return avg_pool(self.spatial, x, *settings)
+
+
+class LPPool2d(_Pool):
+    """Apply :func:`weft.nn.lp_pool2d`.
+
+    Examples
+    --------
+    >>> wf.nn.LPPool2d(2, 2)(wf.ones((1, 1, 4, 4))).tolist()
+    [[[[2.0, 2.0], [2.0, 2.0]]]]
+    """
+
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.norm_type = norm_type
+
+    def forward(self, x: Any) -> Array:
+        return lp_pool(self.spatial, x, self.norm_type, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+
+
+class AdaptiveAvgPool2d(Module):
+    """Compute the mean of each region of the image, for a result with spatial shape ``output_size``.
+
+    Region i of o spans floor(i * n / o) to ceil((i + 1) * n / o), as in PyTorch.
+
+    Parameters
+    ----------
+    output_size : int or tuple; None as an entry keeps the extent
+
+    Raises
+    ------
+    ShapeError
+        Called: ``x`` is not a batch of images, or ``output_size`` has entries that are not positive ints.
+
+    Examples
+    --------
+    >>> wf.nn.AdaptiveAvgPool2d((2, 3))(wf.ones((1, 4, 7, 9))).shape
+    (1, 4, 2, 3)
+    """
+
+    spatial = 2
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = tuple(output_size) if isinstance(output_size, list) else output_size
+
+    def forward(self, x: Any) -> Array:
+        return adaptive_avg_pool(self.spatial, x, self.output_size)
+
+
+class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
+    """Return the largest element of each region; regions as in :class:`AdaptiveAvgPool2d`.
+
+    Examples
+    --------
+    >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
+    (1, 4, 2, 2)
+    """
+
+    def forward(self, x: Any) -> Array:
+        return adaptive_max_pool(self.spatial, x, self.output_size)
+
+
+class GlobalAvgPool2d(Module):
+    """Compute the mean of each channel: (N, C, H, W) -> (N, C), or (N, C, 1, 1) with ``keepdims``.
+
+    Lin et al.: Network in network. 2013.
+
+    Parameters
+    ----------
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        Called: ``x`` is not a batch of images.
+
+    Examples
+    --------
+    >>> wf.nn.GlobalAvgPool2d()(wf.ones((2, 3, 4, 4))).shape
+    (2, 3)
+    """
+
+    spatial = 2
+
+    def __init__(self, keepdims: bool = False) -> None:
+        super().__init__()
+        self.keepdims = keepdims
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        images(type(self).__name__, x.shape, self.spatial)
+        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+
+
+class GlobalMaxPool2d(GlobalAvgPool2d):
+    """Return the largest element of each channel; shapes as in :class:`GlobalAvgPool2d`.
+
+    Examples
+    --------
+    >>> wf.nn.GlobalMaxPool2d()(wf.ones((2, 3, 4, 4))).shape
+    (2, 3)
+    """
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        images(type(self).__name__, x.shape, self.spatial)
+        return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+
+
+def _derive(cls: type, settings: str, shape: str = "(1, 2, {2})") -> list[Any]:
+    """Return the layers for one and for three dimensions; ``shape`` is that of the example's result."""
+    names = {n: cls.__name__.replace("2d", f"{n}d") for n in (1, 3)}
+    layers = [type(name, (cls,), {"spatial": n, "__module__": __name__, "__qualname__": name}) for n, name in names.items()]
+    describe_variants(cls, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
+    return layers
+
+
+complete_docs(max_pool2d, MaxPool2d)
+complete_docs(avg_pool2d, AvgPool2d)
+complete_docs(lp_pool2d, LPPool2d)
+complete_docs(AdaptiveAvgPool2d, AdaptiveMaxPool2d)
+complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
+MaxPool1d, MaxPool3d = _derive(MaxPool2d, "2")
+AvgPool1d, AvgPool3d = _derive(AvgPool2d, "2")
+LPPool1d, LPPool3d = _derive(LPPool2d, "2, 2")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
+GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "(1, 2)")
+GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "(1, 2)")
+
+
+class MaxOut(Module):
+    """Apply :func:`weft.nn.maxout`: return the largest of each ``kernel_size`` neighbouring channels.
+
+    Goodfellow et al.: Maxout networks. 2013.
+
+    Examples
+    --------
+    >>> wf.nn.MaxOut(2)(wf.ones((1, 6, 4, 4))).shape
+    (1, 3, 4, 4)
+    """
+
+    def __init__(self, kernel_size: int) -> None:
+        super().__init__()
+        (self.kernel_size,) = extents("MaxOut", kernel_size=kernel_size)
+
+    def forward(self, x: Any) -> Array:
+        return maxout(x, self.kernel_size)
+
+
+complete_docs(maxout, MaxOut)

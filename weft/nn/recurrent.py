@@ -13,7 +13,7 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray, zeros
 from weft.functions.elementwise.ufuncs import maximum, stop_gradient, tanh
-from weft.functions.shape.join_split import concatenate, stack
+from weft.functions.shape.axes import concatenate, stack
 from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
@@ -196,12 +196,6 @@ class _Recurrent(Module):
         """Return each gate's part of a parameter."""
         parameter, n = self.__dict__[name], self.hidden_size
         return (None,) * self.gates if parameter is None else tuple([parameter[k * n : k * n + n] for k in range(self.gates)])
-
-    def extra_repr(self) -> str:
-        parts = [str(self.input_size), str(self.hidden_size)]
-        parts += [f"num_layers={self.num_layers}"] if self.num_layers > 1 else []
-        parts += [f"{k}=True" for k in ("batch_first", "bidirectional", "stateful") if getattr(self, k)]
-        return ", ".join(parts)
 
 
 class RNN(_Recurrent):

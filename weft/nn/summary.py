@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes.api import as_dtype
-from weft.errors import ShapeError, TraceError
+from weft.errors import ShapeError, TraceError, amount
 from weft.functions.creation.fill import asarray, zeros
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import is_placeholder
@@ -65,7 +65,7 @@ class Summary:
         """Return the texts of the table, the total last."""
         return [
             (r.name, r.type, "not called" if r.output_shape is None else str(r.output_shape), f"{r.parameters:,}",
-             _format_amount(r.flops), _format_amount(r.bytes) + "B")
+             amount(r.flops), amount(r.bytes) + "B")
             for r in (*self.rows, self.total)
         ]
 
@@ -107,16 +107,7 @@ class _ModuleCall:
 
 
 def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32") -> Summary:
-    """Print and return the table of ``model``'s layers for ``inputs``; see :meth:`weft.nn.Module.summary`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> from weft.nn.summary import summarise
-    >>> summarise(wf.nn.Linear(3, 2), ((5, 3),)).total.parameters  # doctest: +ELLIPSIS
-    Linear...
-    8
-    """
+    """Print and return the table of ``model``'s layers for ``inputs``; see :meth:`weft.nn.Module.summary`."""
     from rich.console import Console
 
     if not inputs:
@@ -154,10 +145,11 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
     rows: list[Row] = []
     called: set[int] = set()
 
-    def count_own(module: ModuleTree) -> int:
-        uncounted = [a for n, a in module.parameters().items() if "." not in n and id(a) not in counted]
-        counted.update(map(id, uncounted))
-        return sum(a.size for a in uncounted)
+    def count(module: ModuleTree, inside: bool) -> int:
+        """Return the number of parameters not counted before; of inner modules too if ``inside``."""
+        new = [a for n, a in module.parameters().items() if (inside or "." not in n) and id(a) not in counted]
+        counted.update(map(id, new))
+        return sum(a.size for a in new)
 
     def walk(call: _ModuleCall) -> tuple[int, int]:
         module, kind = call.module, type(call.module).__name__
@@ -165,23 +157,21 @@ def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
         flops, moved = _call_cost(call)
         name = names.get(id(module)) or kind
         if not call.inner:
-            uncounted = [a for a in module.parameters().values() if id(a) not in counted]
-            counted.update(map(id, uncounted))
-            rows.append(Row(name, kind, _output_shape(call), sum(a.size for a in uncounted), flops, moved))
+            rows.append(Row(name, kind, _output_shape(call), count(module, True), flops, moved))
             return flops, moved
         at = len(rows)
-        count = count_own(module)
+        own_parameters = count(module, False)
         for c in call.inner:
             walk(c)
         cost = _own_cost(call)
-        if count or cost[0]:
-            rows.insert(at, Row(f"{name} (own)", kind, _output_shape(call), count, *cost))
+        if own_parameters or cost[0]:
+            rows.insert(at, Row(f"{name} (own)", kind, _output_shape(call), own_parameters, *cost))
         return flops, moved
 
     total = walk(root)
     for name, module in model.modules():
-        if id(module) not in called and (count := count_own(module)):
-            rows.append(Row(name, type(module).__name__, None, count, 0, 0))
+        if id(module) not in called and (own_parameters := count(module, False)):
+            rows.append(Row(name, type(module).__name__, None, own_parameters, 0, 0))
     parameters = sum({id(a): a.size for a in model.parameters().values()}.values())
     return Summary(type(model).__name__, tuple(rows), Row("total", "", _output_shape(root), parameters, *total))
 
@@ -202,12 +192,9 @@ def _trace_calls(model: ModuleTree, inputs: list[Array]) -> _ModuleCall:
         call.results = [a.node for a in arrays_in(out)][::-1]  # arrays_in walks from the last to the first
         return out
 
-    def whole(*args: Array) -> Any:
-        return model(*args)
-
     CALL_HOOK.watch = watch
     try:
-        jit(whole).trace(*inputs)
+        jit(lambda *args: model(*args)).trace(*inputs)
     finally:
         CALL_HOOK.watch = None
     return top.inner[0]
@@ -224,10 +211,7 @@ def _call_cost(call: _ModuleCall) -> tuple[int, int]:
 
     stop = frozenset(call.inputs)
     inputs = list(dict.fromkeys(call.inputs))
-    leaves = [
-        n for n in topological_order(call.results, stop)
-        if n not in stop and (n.value is not None or is_placeholder(n))
-    ]
+    leaves = [n for n in topological_order(call.results, stop) if n not in stop and (n.value is not None or is_placeholder(n))]
     outputs = [n for n in call.results if n not in stop and n not in leaves]
     if not outputs:
         return 0, 0
@@ -260,10 +244,3 @@ def _program_cost(program: Program) -> tuple[int, int]:
             slots = [program.slots[i] for i in (*step.args, step.out)]
             moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)
     return flops, moved
-
-
-def _format_amount(n: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} "

@@ -5,35 +5,13 @@ compiles them.
 """
 
 from weft.graph import source_lines
-from weft.optim import schedules
+from weft.optim import schedules, update_rules
 from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
 from weft.optim.optimizer import Optimizer
 from weft.optim.sam import SAM
-from weft.optim.santa import SantaE, SantaSSS
-from weft.optim.update_rules import (
-    LAMB,
-    SGD,
-    SMORMS3,
-    AdaBelief,
-    AdaBound,
-    AdaDelta,
-    AdaGrad,
-    Adam,
-    AdaMax,
-    AdamW,
-    AMSBound,
-    AMSGrad,
-    Eve,
-    Lion,
-    Nadam,
-    RMSprop,
-    RMSpropGraves,
-)
+from weft.optim.update_rules import *  # noqa: F403
 
 source_lines.part(__file__, "update")
 
-__all__ = [
-    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",
-    "Nadam", "Optimizer", "RMSprop", "RMSpropGraves", "SAM", "SGD", "SMORMS3", "SantaE", "SantaSSS", "clip_by_norm",
-    "clip_by_value", "global_norm", "schedules",
-]
+__all__ = ["Optimizer", "SAM", "clip_by_norm", "clip_by_value", "global_norm", "schedules"]
+__all__ += update_rules.__all__

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.functions.elementwise.clip_compare import clip
+from weft.functions.elementwise.composed import clip
 from weft.functions.elementwise.ufuncs import maximum
 from weft.functions.support.arguments import norm_root
 from weft.process.docstrings import complete_docs
@@ -48,6 +48,8 @@ def global_norm(gradients: Any) -> Array:
 def clip_by_norm(gradients: Any, max_norm: float) -> Any:
     """Scale all gradients by one factor, so that their norm together is at most ``max_norm``.
 
+    R. Pascanu, T. Mikolov, Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
+
     Parameters
     ----------
     max_norm : positive float
@@ -60,10 +62,6 @@ def clip_by_norm(gradients: Any, max_norm: float) -> Any:
     ------
     ValueError
         ``max_norm`` is not positive, or the tree contains no array.
-
-    References
-    ----------
-    R. Pascanu, T. Mikolov, Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
 
     Examples
     --------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 
@@ -39,29 +40,14 @@ class GroupOptions(MutableMapping):
         return repr(dict(self))
 
 
-class Groups(Mapping):
+class Groups(UserDict):
     """The groups of an optimizer by pattern. The patterns are fixed when the optimizer is made, the options are not."""
-
-    def __init__(self, options: dict[str, GroupOptions]) -> None:
-        self.options = options
-
-    def __getitem__(self, pattern: str) -> GroupOptions:
-        return self.options[pattern]
 
     def __setitem__(self, pattern: str, options: Any) -> None:
         raise self._fixed_error(pattern)
 
     def __delitem__(self, pattern: str) -> None:
         raise self._fixed_error(pattern)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.options)
-
-    def __len__(self) -> int:
-        return len(self.options)
-
-    def __repr__(self) -> str:
-        return repr(self.options)
 
     def _fixed_error(self, pattern: str) -> ValueError:
         return ValueError(

@@ -21,10 +21,10 @@ from weft.errors import DTypeError, TraceError, short
 from weft.functions.creation.fill import full, zeros
 from weft.functions.elementwise.ufuncs import expm1
 from weft.graph.node import Node, Shape
-from weft.optim.atomic_update import Writes, ready, write_together
+from weft.optim import array_writes
+from weft.optim.array_writes import Writes, write_together
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.groups import DELETED, GroupOptions, Groups
-from weft.optim.sparse_updates import sparse_parameter_names, touched_rows, update_rows, update_where_touched
 from weft.optim.update_arguments import check_learning_rate, match_gradients, named_arrays
 from weft.runtime.cell import inside_trace, owning_trace
 from weft.runtime.context import CONTEXT
@@ -34,6 +34,7 @@ from weft.transforms.write_log import call_atomically
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _STATE = ("state", "step_count", "shared", "slots")  # attributes that are not options
+_Step = tuple[Any, Array, dict[str, Array]]  # rate, number and shared numbers of a step
 _NOT_PER_GROUP = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
 
 
@@ -97,12 +98,11 @@ class Optimizer:
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
         clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._need_numbers(lr=lr, weight_decay=weight_decay)
-        self._need_numbers(**{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
+        self._need_numbers(lr=lr, **{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
         self.sparse = False
-        self.groups = Groups({})
+        self.groups = Groups()
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
@@ -120,7 +120,7 @@ class Optimizer:
             for option in options:
                 self._need_option(pattern, option)
             member = self._members[pattern,] = self._copy_with(options)
-            self.groups.options[pattern] = GroupOptions(member, tuple(options), self._change_group)
+            self.groups.data[pattern] = GroupOptions(member, tuple(options), self._change_group)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; an option also applies to groups without a value of their own, and jitted functions recheck it."""
@@ -213,12 +213,16 @@ class Optimizer:
         trained = {name: p for name, p in parameters.items() if not self._is_frozen(self._keys[name])}
         rows: dict[str, Node | None] = {}  # of sparse parameters: row numbers of their gradients, if known
         for name in self._sparse_names(model, trained):
-            sparse_slope = touched_rows(slopes[name], state_dtype(trained[name].dtype))
+            sparse_slope = array_writes.touched_rows(slopes[name], state_dtype(trained[name].dtype))
             rows[name], slopes[name] = sparse_slope or (None, slopes[name])
-        slopes = self._clip({name: slopes[name] for name in trained})
+        slopes = {name: slopes[name] for name in trained}
+        if self.clip_value is not None:
+            slopes = clip_by_value(slopes, self.clip_value)
+        if self.clip_norm is not None:
+            slopes = clip_by_norm(slopes, self.clip_norm)
         count = self.step_count + 1
         factor = 1.0 if self.schedule is None else self._schedule_factor((count - 1).astype(FLOAT32))
-        steps: dict[tuple[str, ...], _Step] = {}
+        steps: dict[tuple[str, ...], _Step] = {}  # of each group
         writes: Writes = [(self.step_count, count)]
         cells: set[int] = set()
         for name, p in trained.items():
@@ -234,13 +238,11 @@ class Optimizer:
                 rate = member.lr if lr is None or self._has_own_rate(key) else lr
                 numbers = member.numbers(member.shared, t, loss)
                 writes += [(stored, numbers[number]) for number, stored in member.shared.items()]
-                steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
+                steps[key] = rate if self.schedule is None else rate * factor, t, numbers
             writes += member._update_writes(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
-        return ready(writes)
+        return array_writes.ready(writes)
 
-    def rule(
-        self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
-    ) -> tuple[Array, dict[str, Array]]:
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array) -> tuple[Array, dict[str, Array]]:
         """Return the new parameter and the new state; ``t`` counts from 1. ``state`` also contains the step's ``numbers``."""
         raise TypeError(f"{type(self).__name__} has no rule method")
 
@@ -406,31 +408,27 @@ class Optimizer:
                 "if, or take one of wf.optim.schedules"
             ) from None
 
-    def _clip(self, slopes: dict[str, Array]) -> dict[str, Array]:
-        if self.clip_value is not None:
-            slopes = clip_by_value(slopes, self.clip_value)
-        return slopes if self.clip_norm is None else clip_by_norm(slopes, self.clip_norm)
-
     def _sparse_names(self, model: Any, parameters: dict[str, Array]) -> list[str]:
         """Return the names of the parameters of which only touched rows are updated."""
-        layers = sparse_parameter_names(model)
+        layers = array_writes.sparse_parameter_names(model)
         members = {name: self._member(self._keys[name]) for name in parameters}
         return [n for n, m in members.items() if m.by_element and parameters[n].ndim and (n in layers or m.sparse)]
 
     def _update_writes(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> Writes:
         """Return what a step writes for one parameter: its state and its new value."""
+        rate, t, numbers = step
         dtype = state_dtype(p.dtype)
         g = g if g.dtype == dtype else g.astype(dtype)
 
         def rule(value: Array, g: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
             if self.weight_decay:
-                value, g = self._decayed(value, g, step.rate)
-            return self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
+                value, g = self._decayed(value, g, rate)
+            return self.rule(value, g, {**state, **numbers}, rate, t)
 
         if rows is not None:
-            return update_rows(p, g, rows, state, dtype, rule)
+            return array_writes.update_rows(p, g, rows, state, dtype, rule)
         if sparse:
-            return update_where_touched(p, g, state, dtype, rule)
+            return array_writes.update_where_touched(p, g, state, dtype, rule)
         new_value, new_state = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only a storage format
         return [*[(state[slot], content) for slot, content in new_state.items()], (p, new_value)]
 
@@ -439,13 +437,6 @@ class Optimizer:
         if self.decoupled:
             return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay could round to 1
         return p, g + self.weight_decay * p
-
-
-class _Step:
-    """The values of a step that all parameters of a group share."""
-
-    def __init__(self, rate: Any, t: Array, numbers: dict[str, Array]) -> None:
-        self.rate, self.t, self.numbers = rate, t, numbers
 
 
 def _as_rate(value: Any) -> Any:

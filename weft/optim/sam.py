@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.optim.atomic_update import write_together
+from weft.optim.array_writes import write_together
 from weft.optim.clipping import global_norm
 from weft.optim.optimizer import Optimizer
 from weft.optim.update_arguments import match_gradients
@@ -21,6 +21,9 @@ class SAM(Optimizer):
     ``wf.train.fit`` passes it. Under ``wf.jit`` both gradients and the step are one native call. Rates, schedules, groups,
     clipping and weight decay are those of the inner optimizer.
 
+    P. Foret, A. Kleiner, H. Mobahi, B. Neyshabur, Sharpness-aware minimization for efficiently improving generalization,
+    ICLR 2021, algorithm 1. J. Kwon et al., ASAM, ICML 2021.
+
     Parameters
     ----------
     optimizer : Optimizer that performs the step
@@ -31,11 +34,6 @@ class SAM(Optimizer):
     ------
     TypeError, ValueError
         ``optimizer`` is not an Optimizer; ``rho`` is not positive, or ``update`` is called without ``gradient_at=``.
-
-    References
-    ----------
-    P. Foret, A. Kleiner, H. Mobahi, B. Neyshabur, Sharpness-aware minimization for efficiently improving generalization,
-    ICLR 2021, algorithm 1. J. Kwon et al., ASAM, ICML 2021.
 
     Examples
     --------
@@ -60,7 +58,6 @@ class SAM(Optimizer):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        """The learning rate of the inner optimizer."""
         self.optimizer.lr = value
 
     @property

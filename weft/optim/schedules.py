@@ -18,12 +18,13 @@ from weft.process.docstrings import complete_docs
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Schedule:
-    """A schedule: a rule with its options.
+    """A schedule: a rule with its name and options.
 
     Attributes
     ----------
-    rule : function of the number of completed steps and the options that returns the factor
+    name : name of the function that created the schedule
     options : dict
+    rule : function of the number of completed steps that returns the factor
 
     Examples
     --------
@@ -32,17 +33,16 @@ class Schedule:
     warmup(steps=100, then=cosine(steps=1000, least=0.0))
     """
 
-    rule: Callable[..., Any]
+    name: str
     options: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Return the name of the function that created the schedule."""
-        return self.rule.__name__.removeprefix("_")
+    rule: Callable[[Array], Any]
 
     def __call__(self, count: Array) -> Any:
         """Return the factor after ``count`` steps."""
-        return self.rule(count, **self.options)
+        return self.rule(count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return globals()[self.name], tuple(self.options.values())  # the rule is a closure, which pickle cannot save
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.options.items() if v is not None)})"
@@ -60,7 +60,7 @@ def constant(factor: float = 1.0) -> Schedule:
     >>> wf.optim.schedules.constant(0.5)(wf.array(7.0))
     0.5
     """
-    return Schedule(_constant, {"factor": factor})
+    return Schedule("constant", {"factor": factor}, lambda count: factor)
 
 
 def step(every: int, factor: float = 0.1) -> Schedule:
@@ -81,7 +81,8 @@ def step(every: int, factor: float = 0.1) -> Schedule:
     [1.0, 1.0, 0.5, 0.25]
     """
     _check_at_least_1("step", "every", every)
-    return Schedule(_step, {"every": every, "factor": factor})
+    # the half keeps rounding from reaching the next multiple
+    return Schedule("step", {"every": every, "factor": factor}, lambda count: factor ** floor((count + 0.5) / every))
 
 
 def exponential(factor: float) -> Schedule:
@@ -103,11 +104,13 @@ def exponential(factor: float) -> Schedule:
     """
     if not factor > 0:
         raise ValueError(f"exponential: factor must be positive, not {factor}")
-    return Schedule(_exponential, {"factor": factor})
+    return Schedule("exponential", {"factor": factor}, lambda count: factor**count)
 
 
 def cosine(steps: int, least: float = 0.0) -> Schedule:
     """Fall from 1 to ``least`` in ``steps`` steps along half a cosine, then stay at ``least``.
+
+    I. Loshchilov and F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017 (one period).
 
     Parameters
     ----------
@@ -119,17 +122,17 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     ValueError
         ``steps`` is below 1.
 
-    References
-    ----------
-    I. Loshchilov and F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017 (one period).
-
     Examples
     --------
     >>> [round(v, 6) for v in wf.optim.schedules.cosine(10)(wf.array([0.0, 5.0, 10.0, 99.0])).tolist()]
     [1.0, 0.5, 0.0, 0.0]
     """
     _check_at_least_1("cosine", "steps", steps)
-    return Schedule(_cosine, {"steps": steps, "least": least})
+
+    def rule(count: Array) -> Any:
+        return least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
+
+    return Schedule("cosine", {"steps": steps, "least": least}, rule)
 
 
 def linear(steps: int, least: float = 0.0) -> Schedule:
@@ -141,7 +144,7 @@ def linear(steps: int, least: float = 0.0) -> Schedule:
     [1.0, 0.75, 0.0, 0.0]
     """
     _check_at_least_1("linear", "steps", steps)
-    return Schedule(_linear, {"steps": steps, "least": least})
+    return Schedule("linear", {"steps": steps, "least": least}, lambda count: 1 - minimum(count / steps, 1) * (1 - least))
 
 
 def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
@@ -163,7 +166,12 @@ def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
     """
     for m in milestones:
         _check_at_least_1("multistep", "a milestone", m)
-    return Schedule(_multistep, {"milestones": tuple(milestones), "factor": factor})
+    at = tuple(milestones)
+
+    def rule(count: Array) -> Any:
+        return factor ** sum((count >= m).astype(count.dtype) for m in at)
+
+    return Schedule("multistep", {"milestones": at, "factor": factor}, rule)
 
 
 def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
@@ -180,36 +188,12 @@ def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
     [0.25, 0.5, 1.0, 1.0, 0.5]
     """
     _check_at_least_1("warmup", "steps", steps)
-    return Schedule(_warmup, {"steps": steps, "then": then})
 
+    def rule(count: Array) -> Any:
+        ramp = minimum((count + 1) / steps, 1)
+        return ramp if then is None else ramp * then(maximum(count - steps, 0))
 
-def _constant(count: Array, factor: float) -> Any:
-    return factor
-
-
-def _step(count: Array, every: int, factor: float) -> Any:
-    return factor ** floor((count + 0.5) / every)  # the half keeps rounding from reaching the next multiple
-
-
-def _exponential(count: Array, factor: float) -> Any:
-    return factor**count
-
-
-def _cosine(count: Array, steps: int, least: float) -> Any:
-    return least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
-
-
-def _linear(count: Array, steps: int, least: float) -> Any:
-    return 1 - minimum(count / steps, 1) * (1 - least)
-
-
-def _multistep(count: Array, milestones: tuple[int, ...], factor: float) -> Any:
-    return factor ** sum((count >= m).astype(count.dtype) for m in milestones)
-
-
-def _warmup(count: Array, steps: int, then: Callable[[Array], Any] | None) -> Any:
-    ramp = minimum((count + 1) / steps, 1)
-    return ramp if then is None else ramp * then(maximum(count - steps, 0))
+    return Schedule("warmup", {"steps": steps, "then": then}, rule)
 
 
 def _check_at_least_1(function: str, name: str, value: int) -> None:

@@ -47,10 +47,8 @@ def match_gradients(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[
             problem = f"the gradients have {', '.join(slopes) or 'nothing'}" if slope is None else f"its gradient {slope.shape}"
             raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, {problem}")
         if slope.dtype.kind in "iub":
-            raise DTypeError(
-                f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but must be float: cast it with "
-                f".astype('{p.dtype.name}')"
-            )
+            fix = f"must be float: cast it with .astype('{p.dtype.name}')"
+            raise DTypeError(f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but {fix}")
     return parameters, slopes
 
 
@@ -59,9 +57,7 @@ def check_learning_rate(lr: Any) -> None:
     if not (lr is None or isinstance(lr, Real | Array | np.ndarray)):
         raise DTypeError(f"update: lr must be a number, not {short(lr)} ({type(lr).__name__})")
     if isinstance(lr, Array | np.ndarray) and lr.shape != ():
-        raise ShapeError(
-            f"update: lr has shape {lr.shape}, but must be one number for all parameters; groups= gives some of them another"
-        )
+        raise ShapeError(f"update: lr has shape {lr.shape}, but must be one number; groups= gives some parameters another")
 
 
 def _at_path(tree: Any, name: str) -> Any:

@@ -7,17 +7,25 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.functions.creation.fill import full, ones
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import maximum, minimum, sign, sqrt
+from weft.functions.elementwise.ufuncs import exp, maximum, minimum, sign, sqrt
 from weft.functions.indexing.where import where
+from weft.functions.random import normal
 from weft.functions.support.arguments import norm_root
 from weft.optim.optimizer import Optimizer, bias_correction, state_dtype
 from weft.process.docstrings import complete_docs
+
+__all__ = [
+    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",
+    "Nadam", "RMSprop", "RMSpropGraves", "SGD", "SMORMS3", "SantaE", "SantaSSS",
+]
 
 
 class SGD(Optimizer):
     """Gradient descent ``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, as in PyTorch.
 
     In the first step ``v = g``.
+
+    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
 
     Parameters
     ----------
@@ -32,10 +40,6 @@ class SGD(Optimizer):
     ValueError
         ``momentum`` or ``dampening`` is outside [0, 1); ``nesterov`` without momentum, or with dampening; else as
         :class:`Optimizer`.
-
-    References
-    ----------
-    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
 
     Examples
     --------
@@ -68,6 +72,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Steps scaled by running means of the gradient and of its square.
 
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
+
     Parameters
     ----------
     betas : (float, float), decay of the two means
@@ -77,10 +83,6 @@ class Adam(Optimizer):
     ------
     ValueError
         A beta is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
 
     Examples
     --------
@@ -120,14 +122,12 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay: ``p *= 1 - lr * weight_decay`` before the step.
 
+    I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
+
     Parameters
     ----------
     weight_decay : float
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
-
-    References
-    ----------
-    I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
 
     Examples
     --------
@@ -149,8 +149,6 @@ class AdamW(Adam):
 class AMSGrad(Adam):
     """Adam whose divisor never shrinks: the largest mean square so far, bias corrected as in PyTorch and Keras.
 
-    References
-    ----------
     S. J. Reddi, S. Kale, S. Kumar, On the convergence of Adam and beyond, ICLR 2018, algorithm 2.
 
     Examples
@@ -172,13 +170,11 @@ class AMSGrad(Adam):
 class AdaMax(Adam):
     """Adam divided by the decaying maximum of the gradient's magnitude instead of the root of the mean square.
 
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 2.
+
     Parameters
     ----------
     eps : float, added to the magnitude of the gradient
-
-    References
-    ----------
-    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 2.
 
     Examples
     --------
@@ -203,13 +199,11 @@ class AdaMax(Adam):
 class Nadam(Adam):
     """Adam with Nesterov's momentum: the step looks ahead along the mean that the next step will use.
 
+    T. Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
+
     Parameters
     ----------
     momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
-
-    References
-    ----------
-    T. Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
 
     Examples
     --------
@@ -246,13 +240,11 @@ class Nadam(Adam):
 class AdaBelief(Adam):
     """Adam divided by the deviation of the gradient from its running mean: steps are large where the gradient is as predicted.
 
+    J. Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, NeurIPS 2020, algorithm 2.
+
     Parameters
     ----------
     eps : float, added to the mean square and to the root (the default of the authors' program)
-
-    References
-    ----------
-    J. Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, NeurIPS 2020, algorithm 2.
 
     Examples
     --------
@@ -276,6 +268,8 @@ class AdaBelief(Adam):
 class AdaGrad(Optimizer):
     """Steps divided by the root of the sum of all squared gradients.
 
+    J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
+
     Parameters
     ----------
     eps : float, added to the root
@@ -285,10 +279,6 @@ class AdaGrad(Optimizer):
     ------
     ValueError
         ``initial_accumulator_value`` is negative; else as :class:`Optimizer`.
-
-    References
-    ----------
-    J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
 
     Examples
     --------
@@ -319,6 +309,8 @@ class AdaGrad(Optimizer):
 class RMSprop(Optimizer):
     """Steps divided by the root of a running mean of the squared gradients.
 
+    T. Tieleman and G. Hinton, Neural networks for machine learning, lecture 6.5, Coursera 2012. Defaults: PyTorch's.
+
     Parameters
     ----------
     rho : float in [0, 1), decay of the mean (0.9 in the lecture)
@@ -329,10 +321,6 @@ class RMSprop(Optimizer):
     ------
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    T. Tieleman and G. Hinton, Neural networks for machine learning, lecture 6.5, Coursera 2012. Defaults: PyTorch's.
 
     Examples
     --------
@@ -376,6 +364,8 @@ def _mean_and_variance(g: Array, mean: Array, variance: Array, rho: float) -> di
 class RMSpropGraves(Optimizer):
     """RMSprop with momentum that divides by the running variance of the gradient instead of its mean square.
 
+    A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
+
     Parameters
     ----------
     rho : float in [0, 1), decay of mean and variance
@@ -385,10 +375,6 @@ class RMSpropGraves(Optimizer):
     ------
     ValueError
         ``rho`` or ``momentum`` is outside [0, 1); else as :class:`Optimizer`.
-
-    References
-    ----------
-    A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
 
     Examples
     --------
@@ -416,6 +402,8 @@ class RMSpropGraves(Optimizer):
 class AdaDelta(Optimizer):
     """Steps in the unit of the parameter: gradients times the ratio of past steps to past gradients.
 
+    M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
+
     Parameters
     ----------
     lr : float, a factor of the step (1 in the paper)
@@ -426,10 +414,6 @@ class AdaDelta(Optimizer):
     ------
     ValueError
         ``rho`` is outside [0, 1), or ``eps`` is not positive; else as :class:`Optimizer`.
-
-    References
-    ----------
-    M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
 
     Examples
     --------
@@ -459,6 +443,8 @@ class AdaDelta(Optimizer):
 class SMORMS3(Optimizer):
     """RMSprop whose means remember more steps while the gradients agree; the learning rate is only an upper limit.
 
+    S. Funk, RMSprop loses to SMORMS3: beware the epsilon, sifter.org/~simon/journal/20150420.html, 2015.
+
     Parameters
     ----------
     lr : float, the largest learning rate
@@ -468,10 +454,6 @@ class SMORMS3(Optimizer):
     ------
     ValueError
         As :class:`Optimizer`.
-
-    References
-    ----------
-    S. Funk, RMSprop loses to SMORMS3: beware the epsilon, sifter.org/~simon/journal/20150420.html, 2015.
 
     Examples
     --------
@@ -504,6 +486,8 @@ class AdaBound(Adam):
 
     As in the authors' program, bias is corrected, and ``final_lr`` follows the schedule.
 
+    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
+
     Parameters
     ----------
     final_lr : float, the rate to which the bounds converge
@@ -513,10 +497,6 @@ class AdaBound(Adam):
     ------
     ValueError
         ``final_lr`` is not positive, or ``gamma`` is outside (0, 1); else as :class:`Adam`.
-
-    References
-    ----------
-    L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
     Examples
     --------
@@ -550,8 +530,6 @@ class AdaBound(Adam):
 class AMSBound(AdaBound):
     """AdaBound with AMSGrad's divisor, the largest mean square so far.
 
-    References
-    ----------
     L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
 
     Examples
@@ -571,6 +549,9 @@ class Eve(Adam):
 
     ``update`` needs ``loss=``, the value of the loss; ``wf.train.fit`` passes it.
 
+    H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive
+    learning rates, arXiv:1611.01505v3, algorithm 1.
+
     Parameters
     ----------
     betas : (float, float, float), decay of the two means and of the change of the loss
@@ -581,11 +562,6 @@ class Eve(Adam):
     ------
     ValueError
         A beta is outside [0, 1), or ``c`` is not above 1; from ``update``: ``loss=`` is missing; else as :class:`Optimizer`.
-
-    References
-    ----------
-    H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive
-    learning rates, arXiv:1611.01505v3, algorithm 1.
 
     Examples
     --------
@@ -628,15 +604,13 @@ class Eve(Adam):
 class Lion(Adam):
     """Steps of constant size in the direction of the sign of a mean, which is the only state.
 
+    X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
+
     Parameters
     ----------
     lr : float, the learning rate, 3 to 10 times smaller than Adam's
     betas : (float, float), weight of the mean in the step, decay of the mean
     weight_decay : float, decoupled as in :class:`AdamW`; 3 to 10 times AdamW's
-
-    References
-    ----------
-    X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
 
     Examples
     --------
@@ -664,14 +638,12 @@ class Lion(Adam):
 class LAMB(Adam):
     """Adam with each parameter's step rescaled to the norm of the parameter times the learning rate.
 
+    Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020, algorithm 2 (with
+    the identity as scaling function; where a norm is 0 the step is Adam's).
+
     Parameters
     ----------
     weight_decay : float, added to the step before its norm is taken
-
-    References
-    ----------
-    Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020, algorithm 2 (with
-    the identity as scaling function; where a norm is 0 the step is Adam's).
 
     Examples
     --------
@@ -707,3 +679,116 @@ complete_docs(SGD, Adam, AdaGrad, RMSprop, RMSpropGraves, AdaDelta, SMORMS3)
 complete_docs(Adam, AdamW, AMSGrad, AdaMax, Nadam, AdaBelief, AdaBound, Eve)
 complete_docs(AdamW, Lion, LAMB)
 complete_docs(AdaBound, AMSBound)
+
+
+# ---- annealed sampling
+
+
+class SantaE(Optimizer):
+    """Santa with Euler's scheme: until step ``burnin`` it explores with noise of temperature ``t**-anneal``, then it refines.
+
+    Noise and initial momentum come from ``wf.random``'s state: ``wf.random.seed`` fixes them. The momentum is drawn when the
+    state is created: by ``init``, or before all other draws of the jitted function or loop whose first step creates it. The
+    paper does not define the preconditioner before the first step; here it is that of the first step, so that parameters do
+    not jump.
+
+    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
+    optimization, AISTATS 2016, algorithm 1.
+
+    Parameters
+    ----------
+    lr : float, the learning rate (eta)
+    sigma : float in [0, 1), decay of the mean square
+    eps : float, added under the root (lambda)
+    anneal : float, the inverse temperature of step t is ``t**anneal``
+    burnin : int, steps of exploration
+    c : float, initial friction in units of the root of ``lr``
+    n : float, divides the gradients in the mean square (the paper's N)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``sigma`` is outside [0, 1), ``eps`` or ``n`` is not positive, or ``burnin`` is negative; else as :class:`Optimizer`.
+
+    Examples
+    --------
+    >>> wf.random.seed(0)
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> optimizer = wf.optim.SantaE(lr=1e-4)
+    >>> for _ in range(3):
+    ...     optimizer.update(p, wf.grad(lambda p: (p["w"] ** 2).sum())(p))
+    >>> p["w"].shape
+    (2,)
+    """
+
+    slots = ("momentum", "friction", "square", "scale")
+    needs_rate = True
+
+    def __init__(
+        self, lr: float = 0.01, sigma: float = 0.95, eps: float = 1e-8, anneal: float = 0.5, burnin: int = 100, c: float = 5.0,
+        n: float = 16.0, **options: Any,
+    ) -> None:
+        self.sigma, self.eps, self.anneal, self.burnin, self.c, self.n = sigma, eps, anneal, burnin, c, n
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(sigma=self.sigma)
+        self._need(self.eps > 0, "eps must be positive, not {}", self.eps)
+        self._need(self.n > 0, "n must be positive, not {}", self.n)
+        self._need(self.burnin >= 0, "burnin must not be negative, not {}", self.burnin)
+
+    def start(self, slot: str, p: Array) -> Array:
+        dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # the rule divides by the momentum, which must not be 0
+        if slot == "momentum":
+            return normal(0.0, lr**0.5, p.shape, dtype=dtype)
+        return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        u, a = state["momentum"], state["friction"]
+        square, scale, heat, kick = self._noise_terms(g, state, lr, t)
+        is_exploring = t < self.burnin
+        friction = where(is_exploring, a + (u * u - heat), a)
+        momentum = where(is_exploring, kick, 0.0) + (1 - friction) * u - lr * scale * g
+        new_state = {"momentum": momentum, "friction": friction, "square": square, "scale": scale}
+        return p + scale * momentum, new_state
+
+    def _noise_terms(self, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean square, preconditioner, ``lr`` over the inverse temperature, and the momentum that the noise adds."""
+        square = self.sigma * state["square"] + ((1 - self.sigma) / self.n**2) * (g * g)
+        scale = 1 / sqrt(sqrt(square) + self.eps)
+        old_scale = where(t > 1, state["scale"], scale)
+        heat = lr / t**self.anneal
+        noise = normal(0.0, 1.0, g.shape, dtype=g.dtype)
+        return square, scale, heat, heat * (1 - old_scale / scale) / state["momentum"] + sqrt(2 * heat * old_scale) * noise
+
+
+class SantaSSS(SantaE):
+    """Santa with the symmetric splitting scheme, which is more accurate than Euler's.
+
+    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
+    optimization, AISTATS 2016, algorithm 2 (supplement).
+
+    Examples
+    --------
+    >>> wf.random.seed(0)
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.SantaSSS(lr=1e-4).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> p["w"].shape
+    (2,)
+    """
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        u, a = state["momentum"], state["friction"]
+        square, scale, heat, kick = self._noise_terms(g, state, lr, t)
+        is_exploring = t < self.burnin
+        p = p + scale * u * 0.5
+        friction = where(is_exploring, a + (u * u - heat) * 0.5, a)
+        damping = exp(-0.5 * friction)
+        momentum = damping * (damping * u - lr * scale * g + where(is_exploring, kick, 0.0))
+        friction = where(is_exploring, friction + (momentum * momentum - heat) * 0.5, friction)
+        new_state = {"momentum": momentum, "friction": friction, "square": square, "scale": scale}
+        return p + scale * momentum * 0.5, new_state
+
+
+complete_docs(SantaE, SantaSSS)

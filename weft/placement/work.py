@@ -11,21 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from weft.kernel import ir
 from weft.kernel.expressions import access_values, axes_of, dependencies, each, stores_of, values_outside_stores
-from weft.kernel.ir import (
-    LIBRARY_NS,
-    MACHINE_OPERATIONS,
-    Access,
-    Axis,
-    Chain,
-    Contraction,
-    Kernel,
-    Phase,
-    Stage,
-    Store,
-    Value,
-    size_of,
-)
 
 CALL_NS = 2.0  # cost from which an operation is a call for each element and not a vector instruction
 MOVE_NS = 0.015  # reading or writing an element in the nearest cache
@@ -54,11 +41,11 @@ class Work:
     calls: float
     called: int
     waits: float
-    products: tuple[tuple[Contraction | Chain, int], ...]
+    products: tuple[tuple[ir.Contraction | ir.Chain, int], ...]
 
 
 @lru_cache(maxsize=4096)
-def work_of(kernel: Kernel) -> Work:
+def work_of(kernel: ir.Kernel) -> Work:
     """Return the work of a kernel."""
     counter = _Counter(kernel)
     for phase in kernel.phases:
@@ -67,10 +54,10 @@ def work_of(kernel: Kernel) -> Work:
 
 
 class _Counter:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.vectors = self.moves = self.calls = self.waits = 0.0
         self.called = 0
-        self.products: list[tuple[Contraction | Chain, int]] = []
+        self.products: list[tuple[ir.Contraction | ir.Chain, int]] = []
         self._free: dict[int, frozenset[int]] = {}  # sum id -> axes along which the result varies
         self._dependencies: dict[int, frozenset] = {}
         self._extents: dict[int, int] = {}
@@ -80,15 +67,15 @@ class _Counter:
                 self._extents.update({a.id: a.extent for a in own})
                 self._record_sums(stage, phase.axes)
 
-    def _record_sums(self, stage: Stage | Contraction | Chain, shared: tuple[Axis, ...]) -> None:
+    def _record_sums(self, stage: ir.Stage | ir.Contraction | ir.Chain, shared: tuple[ir.Axis, ...]) -> None:
         """Record the axes along which the results of a stage's sums vary."""
 
-        def record(number: int, *groups: tuple[Axis, ...]) -> None:
+        def record(number: int, *groups: tuple[ir.Axis, ...]) -> None:
             self._free[number] = frozenset([a.id for axes in groups for a in axes])
 
-        if isinstance(stage, Contraction):
+        if isinstance(stage, ir.Contraction):
             record(stage.id, stage.batch, stage.m, stage.n)
-        elif isinstance(stage, Chain):
+        elif isinstance(stage, ir.Chain):
             for i in stage.inner:
                 record(i.id, stage.batch, stage.rows, stage.columns)
             if stage.softmax is not None:
@@ -101,29 +88,30 @@ class _Counter:
             for r in stage.reductions:
                 record(r.id, tuple([a for a in (*shared, *stage.axes) if a not in r.axes or r.running]))
 
-    def count(self, phase: Phase) -> None:
+    def count(self, phase: ir.Phase) -> None:
         kept: set[int] = set()  # costly values that an earlier stage of the phase computes
         for stage in phase.stages:
             share, along = 1.0, None
-            if isinstance(stage, (Contraction, Chain)):
+            if isinstance(stage, (ir.Contraction, ir.Chain)):
                 # a causal mask skips half of the intermediate matrix
-                share = 0.5 if isinstance(stage, Chain) and stage.where else 1.0
+                share = 0.5 if isinstance(stage, ir.Chain) and stage.where else 1.0
                 self.products.append((stage, int(share * multiplied(stage))))
-                if isinstance(stage, Chain) and stage.softmax is not None:
-                    self.vectors += share * MACHINE_OPERATIONS["exp"].ns * size_of((*stage.batch, *stage.rows, *stage.columns))
-            elif isinstance(stage, Stage) and not stage.reductions:
+                if isinstance(stage, ir.Chain) and stage.softmax is not None:
+                    weights = ir.size_of((*stage.batch, *stage.rows, *stage.columns))
+                    self.vectors += share * ir.MACHINE_OPERATIONS["exp"].ns * weights
+            elif isinstance(stage, ir.Stage) and not stage.reductions:
                 along = _fastest_axis(stage.stores, (*phase.axes, *stage.axes))
             self._count_values(stage, kept, along)
-            if not isinstance(stage, Stage):
+            if not isinstance(stage, ir.Stage):
                 continue
-            times = size_of((*phase.axes, *stage.axes))
+            times = ir.size_of((*phase.axes, *stage.axes))
             for r in stage.reductions:
                 if r.running:
                     self.waits += times * RUNNING_NS
                 else:
                     self.vectors += times * FOLD_NS * _width(r.value)
 
-    def _count_values(self, stage: Stage | Contraction | Chain, kept: set[int], along: int | None) -> None:
+    def _count_values(self, stage: ir.Stage | ir.Contraction | ir.Chain, kept: set[int], along: int | None) -> None:
         """Count the operations of a stage. along: the axis along which the stage steps through memory, if known."""
         stores = stores_of(stage)
         roots = [*values_outside_stores(stage), *[s.value for s in stores], *[v for s in stores for v in access_values(s.access)]]
@@ -131,18 +119,18 @@ class _Counter:
             if v.op in ("const", "scalar", "acc", "index") or id(v) in kept:
                 continue
             times = prod([self._extents[a] for a in self._axes_of(v)])
-            operation = MACHINE_OPERATIONS.get(v.op)
+            operation = ir.MACHINE_OPERATIONS.get(v.op)
             if v.op == "load":
                 self._count_access(v.attr, times, along)
             elif operation is None:  # an index check
                 self.moves += times * MOVE_NS
             # casts of operands and biases are included in the product's rate
-            elif operation.ns <= FOLD_NS and not isinstance(stage, Stage):
+            elif operation.ns <= FOLD_NS and not isinstance(stage, ir.Stage):
                 continue
             elif _divides_by_constant(v):
                 self.vectors += times * DIVIDED_NS * _width(v)
             elif operation.ns >= CALL_NS and v.op != "philox" or (v.op == "erf" and v.dtype.bytes > 4):
-                self.calls += times * max(operation.ns, LIBRARY_NS if v.op == "erf" else 0.0)
+                self.calls += times * max(operation.ns, ir.LIBRARY_NS if v.op == "erf" else 0.0)
                 self.called += times
             else:
                 self.vectors += times * operation.ns * _width(v)
@@ -155,14 +143,14 @@ class _Counter:
             if s.adds:
                 self.waits += times * ADDED_NS
 
-    def _count_access(self, access: Access, times: int, along: int | None) -> None:
+    def _count_access(self, access: ir.Access, times: int, along: int | None) -> None:
         flat, nbytes = access.flat(), access.buffer.dtype.bytes
         if along is not None and abs(dict(flat.terms).get(along, 0)) >= LARGE_STRIDE and times * nbytes > CACHE_BYTES:
             self.waits += times * STRIDED_NS
         else:
             self.moves += times * MOVE_NS * (4 if flat.gather else 1) * (1 if nbytes <= 4 else 2)
 
-    def _axes_of(self, v: Value) -> frozenset[int]:
+    def _axes_of(self, v: ir.Value) -> frozenset[int]:
         axes: set[int] = set()
         for d in dependencies(v, self._dependencies):
             if isinstance(d, tuple):
@@ -172,24 +160,24 @@ class _Counter:
         return frozenset(axes)
 
 
-def multiplied(product: Contraction | Chain) -> int:
+def multiplied(product: ir.Contraction | ir.Chain) -> int:
     """Return the operations of a product: a multiplication with its addition counts as two."""
-    if isinstance(product, Chain):
-        middle = size_of((*product.batch, *product.rows, *product.columns))
-        return 2 * middle * sum([size_of(i.k) for i in product.inner] + [size_of(o.n) for o in product.outer])
-    return 2 * size_of((*product.batch, *product.m, *product.n, *product.k))
+    if isinstance(product, ir.Chain):
+        middle = ir.size_of((*product.batch, *product.rows, *product.columns))
+        return 2 * middle * sum([ir.size_of(i.k) for i in product.inner] + [ir.size_of(o.n) for o in product.outer])
+    return 2 * ir.size_of((*product.batch, *product.m, *product.n, *product.k))
 
 
-def _fastest_axis(stores: Sequence[Store], loops: Sequence[Axis]) -> int | None:
+def _fastest_axis(stores: Sequence[ir.Store], loops: Sequence[ir.Axis]) -> int | None:
     """Return the loop along which the memory written by a stage is contiguous, or None."""
     units = [a for s in stores for a, step in s.access.flat().terms if abs(step) == 1]
     return next((a for a in units if any(a == x.id for x in loops)), None)
 
 
-def _divides_by_constant(v: Value) -> bool:
+def _divides_by_constant(v: ir.Value) -> bool:
     """Return whether an integer is divided by a constant of the kernel."""
     return v.op in ("floordiv", "rem") and v.args[1].op == "const" and v.dtype.kind in ("signed", "unsigned")
 
 
-def _width(v: Value) -> int:
+def _width(v: ir.Value) -> int:
     return 1 if v.dtype.bytes <= 4 else 2

@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS, cleandoc
 from itertools import groupby
+from types import MethodType
 from typing import Any
 
 _ORDER = ("Parameters", "Returns", "Raises", "Notes", "References", "Examples")
+_COMMON_PARAMETERS = """
+a, x, arr, ary, v, m : array_like
+out : Array, optional
+    The array that the result is written to.
+keepdims : bool
+    Keep the reduced axes with extent 1.
+device : str, optional
+    The device of the result, such as "cpu" or "gpu"; by default the current one.
+like : array, optional
+    Ignored: the result is always an Array.
+key : Array, optional
+    The key to draw from, instead of the hidden state.
+order, subok
+    Ignored: weft's arrays are stored in row-major order and have no subclasses.
+"""
 
 
 def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None:
     """Add to each docstring of ``others`` the sections that it lacks, from the docstring of ``head``.
 
-    Parameters are listed in the order of the function's own signature: its own entries win, all other names are copied from
-    ``head``. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never copied.
-    All of them, ``head`` first, are also completed by :func:`complete_each`. Does nothing under ``python -OO``, which removes
-    docstrings.
+    Parameters are listed in the order of the function's own signature: its own entries win, then those of ``head``, then the
+    common ones. Returns and Raises are copied if absent, but no Returns to a function that returns None. Examples are never
+    copied. All of them, ``head`` first, are also completed by :func:`complete_each`. Does nothing under ``python -OO``, which
+    removes docstrings.
 
     Raises
     ------
@@ -30,17 +46,9 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
     described = _entries(complete.get("Parameters", []))
     for other in others:
         summary, sections = _split(other)
-        entries = described | _entries(sections.get("Parameters", []))
-        names = _parameters(other)
-        missing = [name for name in names if name not in entries]
+        missing = _describe(other, sections, described)
         if missing:
             raise KeyError(f"{other.__qualname__}: neither its docstring nor that of {head.__qualname__} describes {missing}")
-        if names:
-            sections["Parameters"] = []
-            for _, group in groupby(names, key=lambda name: id(entries[name])):
-                first, *more = group
-                kind, *body = entries[first]
-                sections["Parameters"] += [", ".join([first, *more]) + kind, *body]
         for title in ("Returns", "Raises"):
             if title in complete and not (title == "Returns" and _plain(other).__annotations__.get("return") in (None, "None")):
                 sections.setdefault(title, complete[title])
@@ -48,17 +56,43 @@ def complete_docs(head: Callable[..., Any], *others: Callable[..., Any]) -> None
 
 
 def complete_each(*functions: Callable[..., Any]) -> None:
-    """Add to each docstring its Returns if absent, from the annotation, and ``import weft as wf`` to its Examples."""
+    """Add to each docstring what it lacks: common parameters, Returns from the annotation, ``import weft as wf`` in Examples."""
     for function in functions:
         if function.__doc__ is None:
             continue
         summary, sections = _split(function)
+        if not _entries(sections.get("Parameters", [])).keys() >= set(_parameters(function)):
+            _describe(function, sections, {})
         returns = _plain(function).__annotations__.get("return")
         if returns not in (None, "None") and not sections.keys() & {"Returns", "Yields"}:
             sections["Returns"] = [returns.replace("np.", "numpy.")]
-        elif _has_import(sections):
-            continue
         _write(function, summary, sections)
+
+
+def complete_module(names: dict[str, Any], *families: tuple[Callable[..., Any], ...]) -> None:
+    """Call :func:`complete_docs` for each family, its head first, then :func:`complete_each` for all functions and classes of a
+    module whose docstrings have sections; ``names`` is its ``globals()``."""
+    for head, *others in families:
+        complete_docs(head, *others)
+    for value in [value for value in names.values() if getattr(value, "__module__", "") == names["__name__"]]:
+        if value.__doc__ and hasattr(_plain(value), "__code__") and _split(value)[1]:
+            complete_each(value)
+
+
+def _describe(function: Callable[..., Any], sections: dict[str, list[str]], described: dict[str, list[str]]) -> list[str]:
+    """Write the Parameters from the function's own entries, ``described`` and the common ones. Return the names without entry."""
+    own = sections.get("Parameters", [])
+    entries = _entries(_COMMON_PARAMETERS.strip().splitlines()) | described | _entries(own)
+    shown = {name.strip("* "): name.strip() for line in own for name in line.partition(" : ")[0].split(",")}  # with their stars
+    names = _parameters(function)
+    known = [name for name in names if name in entries]
+    if known:
+        sections["Parameters"] = []
+        for _, group in groupby(known, key=lambda name: id(entries[name])):
+            first, *more = group
+            kind, *body = entries[first]
+            sections["Parameters"] += [", ".join([shown.get(name, name) for name in (first, *more)]) + kind, *body]
+    return [name for name in names if name not in entries]
 
 
 def _write(function: Callable[..., Any], summary: str, sections: dict[str, list[str]]) -> None:
@@ -67,7 +101,8 @@ def _write(function: Callable[..., Any], summary: str, sections: dict[str, list[
         sections["Examples"].insert(0, ">>> import weft as wf")
     titles = sorted(sections, key=lambda title: _ORDER.index(title) if title in _ORDER else len(_ORDER))
     parts = [summary, *("\n".join([title, "-" * len(title), *sections[title]]) for title in titles)]
-    function.__doc__ = "\n\n".join(parts) + "\n"
+    target: Any = function.__func__ if isinstance(function, MethodType) else function
+    target.__doc__ = "\n\n".join(parts) + "\n"
 
 
 def _has_import(sections: dict[str, list[str]]) -> bool:
@@ -76,7 +111,7 @@ def _has_import(sections: dict[str, list[str]]) -> bool:
 
 
 def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:
-    """Return the text before the first section, and each section's lines by its title."""
+    """Return the text before the first section, and each section's lines by its title. Examples need no title in a source."""
     lines = cleandoc(function.__doc__ or "").splitlines()
     sections: dict[str, list[str]] = {}
     current: list[str] = []
@@ -84,6 +119,8 @@ def _split(function: Callable[..., Any]) -> tuple[str, dict[str, list[str]]]:
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         if below and set(below) == {"-"} and len(below) == len(line):
             current = sections[line] = []
+        elif line.startswith(">>> ") and "Examples" not in sections:
+            current = sections["Examples"] = [line]
         elif not (line and set(line) == {"-"}):
             current.append(line)
     for part in (summary, *sections.values()):

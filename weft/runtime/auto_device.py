@@ -57,7 +57,7 @@ class Placement:
     kernels : number of kernels that another device would have to compile
     """
 
-    __slots__ = ("_estimates", "_figures", "_kept", "_work_bytes", "_refused", "_sizes", "_choices", "kernels", "lost")
+    __slots__ = ("_estimates", "_figures", "_kept", "_work_bytes", "_refused", "_choices", "kernels", "lost", "sizes")
 
     def __init__(self, graph: Graph, figures: PlacementFigures, sizes: Sequence[int], kept: int) -> None:
         from weft.placement.estimate import estimate, made
@@ -66,15 +66,10 @@ class Placement:
 
         program = build(execute.copy_structure(graph), get_device().target)
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
-        self._figures, self._sizes, self._kept = figures, tuple(sizes), kept
+        self._figures, self.sizes, self._kept = figures, tuple(sizes), kept
         self._choices: dict[tuple[type, ...], _Choice] = {}
         self._work_bytes, self._refused = made(program, kept), dict[str, str]()
         self.kernels, self.lost = len({id(call.kernel) for call in calls(program)}), 0.0
-
-    @property
-    def count(self) -> int:
-        """The number of inputs of the program."""
-        return len(self._sizes)
 
     def choose(self, values: Sequence[Any]) -> _Choice:
         """Return the decision for inputs on the devices of ``values``."""
@@ -120,7 +115,7 @@ class Placement:
 
     def _arrays(self, values: Sequence[Any], first: int, last: int) -> list[tuple[int, str]]:
         """Return bytes and device name of each input array."""
-        inputs = zip(values[first:last], self._sizes[first:last], strict=True)
+        inputs = zip(values[first:last], self.sizes[first:last], strict=True)
         return [(size, DEVICE_OF_BUFFER_TYPE.get(type(value), "cpu")) for value, size in inputs if size]
 
     def _decide(self, values: Sequence[Any]) -> _Choice:
@@ -152,7 +147,7 @@ class PlacedProgram:
 
     def choose_run(self, values: Sequence[Any]) -> tuple[Run, Device]:
         """Return the Run on the cheapest device for inputs on the devices of ``values``, counting transfers, and the device."""
-        matches = len(values) == self._placement.count and None not in values  # else the call differs from the program
+        matches = len(values) == len(self._placement.sizes) and None not in values  # else the call differs from the program
         choice = self._last = self._placement.choose_for_call(values) if matches else None
         name = "cpu" if choice is None else choice.device
         return self._run(name), get_device(name)
@@ -233,7 +228,7 @@ def device_of(graph: Graph, values: Sequence[Any]) -> str:
     if choice.device == "cpu" or not CONTEXT.compile_threshold:
         return choice.device
     with execute.on(choice.device):
-        if execute.known(execute.key_of(graph)) is not None:
+        if execute.PROGRAMS.get(execute.key_of(graph)) is not None:
             return choice.device
     placement.lost += choice.gain
     return choice.device if placement.lost > CONTEXT.compile_threshold * _COMPILE_S * placement.kernels else "cpu"

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from weft.graph.node import Node
-
-
-class Tracing(Protocol):
-    """The interface of a trace that cells use."""
-
-    looks: str  # why a value cannot be read in this trace; empty if it can
-
-    def read(self, cell: Any) -> Node: ...
-    def write(self, cell: Any, node: Node) -> None: ...
-    def scalar(self, value: float, dtype: Any) -> Node | None: ...
+from typing import Any, Protocol
 
 
 class WriteLog(Protocol):
@@ -73,7 +60,7 @@ class _Local(threading.local):
     profiler: ProfilerSession | None = None  # the active profile session of this thread
     compile_threshold: float = 1.0  # share of its compile time that a graph may lose before it is compiled, see ``tiers.py``
     refused_export: Any = None  # array id and frame of the last refused writable export: see ``Looks._exported``
-    max_eager_bytes: int  # bytes of the largest result computed immediately, see ``compute_now.py``; 0 disables it
+    max_eager_bytes: int  # bytes of the largest result computed immediately, see ``eager/apply.py``; 0 disables it
     eager_limit: int  # the same limit; 0 inside traces, gradients and profiles, with flush, and on other devices
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices import get_device
-from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Run, Sized, TellsLate
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, DefersChecks, Device, EagerDevice, Run, TellsLate
 from weft.devices.faults import IndexFault
 from weft.dtypes.formats import Format
 from weft.errors import DeviceError, format_bytes, index_error
@@ -79,16 +79,6 @@ def move_if_small(*nodes: Node) -> bool:
                 return False
     here(nodes)
     return True
-
-
-def threads() -> int:
-    """Return the number of threads that a kernel may use."""
-    return device().threads
-
-
-def known(key: tuple) -> Run | None:
-    """Return the Run cached for a key, or None."""
-    return PROGRAMS.get(key)
 
 
 def executable(graph: Graph) -> Run:
@@ -254,12 +244,6 @@ def to_buffer(array: np.ndarray) -> Any:
     return device().upload(array)
 
 
-def upload_rows(array: np.ndarray, rows: np.ndarray) -> Any:
-    """Return a buffer with rows of a NumPy array, copied once. The dtype must be one of NumPy's own and ``rows`` within
-    bounds."""
-    return device().upload_rows(array, rows)
-
-
 def first(buffer: Any, dtype: Format) -> Any:
     """Return the first element of a buffer, as a NumPy number."""
     source = owner(buffer)
@@ -285,52 +269,6 @@ def _raise_late_error(source: Device) -> None:
 
 
 eager_device: Callable[[], EagerDevice] = get_device  # type: ignore[assignment]  # the device of eager work, the CPU
-
-
-def sized() -> Sized:
-    """Return the device's functions that take sizes as arguments."""
-    return eager_device().sized
-
-
-def count_numpy() -> None:
-    """Count an operation that NumPy computes on the device's memory."""
-    eager_device().numpy_calls += 1
-
-
-def window(buffer: Any, start: int, nbytes: int) -> Any:
-    """Return a buffer that is part of another one. The other buffer is not written while the part lives."""
-    return eager_device().window(buffer, start, nbytes)
-
-
-def over(array: np.ndarray) -> Any:
-    """Return a buffer over the memory of a contiguous NumPy array; None if the device has memory of its own."""
-    return eager_device().over(array) if CONTEXT.device is None else None
-
-
-def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
-    """Return a read-only NumPy view of the memory of a buffer of the CPU, for immediate use while the buffer is referenced."""
-    return eager_device().memory(buffer, shape, dtype)
-
-
-def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
-    """Return a writable NumPy view of a buffer's memory, for immediate use; None if a view or another library may read the
-    buffer."""
-    return eager_device().writable(buffer, shape, dtype)
-
-
-def together(buffers: Sequence[Any]) -> bytes | None:
-    """Return the concatenated bytes of many buffers; None if one of them is part of another buffer."""
-    return eager_device().together(buffers)
-
-
-def allocate(nbytes: int) -> Any:
-    """Return an uninitialised buffer of ``nbytes`` bytes."""
-    return device().allocate(nbytes)
-
-
-def allocator() -> Callable[[int], Any]:
-    """Return the function that allocates an uninitialised buffer, given its size in bytes."""
-    return device().allocate
 
 
 def wait_for(nodes: Iterable[Node]) -> None:

@@ -30,13 +30,13 @@ def holds(node: Node) -> bool:
     return cell is not None and cell._node is node
 
 
-def _pending(ref: weakref.ref) -> Node | None:
+def find_node(ref: weakref.ref) -> Node | None:
     cell = ref()
     node = None if cell is None else cell._node
     return node if node is not None and node.value is None and node.op is not INPUT else None
 
 
-def _keep(handles: PendingList, begin: int, kept: list[weakref.ref]) -> None:
+def keep(handles: PendingList, begin: int, kept: list[weakref.ref]) -> None:
     """Replace the list from ``begin`` on by ``kept``; shift the thresholds that refer to the length."""
     removed = len(handles) - begin - len(kept)
     handles[begin:] = kept
@@ -48,15 +48,15 @@ def _keep(handles: PendingList, begin: int, kept: list[weakref.ref]) -> None:
 
 def sweep(handles: PendingList) -> None:
     handles.came = 0
-    _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # without duplicates
+    keep(handles, 0, [*{id(ref): ref for ref in handles if find_node(ref) is not None}.values()])  # without duplicates
 
 
 def settled() -> None:
     """Reset the thresholds if nothing is pending any more. The iterations of a loop that reads a value are then all cut at the
     same places."""
     handles = CONTEXT.pending
-    if len(handles) <= 2 * FIRST and not any([_pending(ref) is not None for ref in handles]):
-        _keep(handles, 0, [])
+    if len(handles) <= 2 * FIRST and not any([find_node(ref) is not None for ref in handles]):
+        keep(handles, 0, [])
         handles.limit, handles.waits = FIRST, False
         handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
 
@@ -65,18 +65,10 @@ def _sweep_requested(requested: Set[Node]) -> PendingList:
     """Return the list without dead and requested entries: its new end is swept, and all of it once it has doubled."""
     handles = CONTEXT.pending
     begin = handles.swept
-    if not begin:  # usually only requested nodes and intermediate results were added
-        for ref in handles:
-            cell = ref()
-            if cell is not None and cell._node.value is None and cell._node not in requested:
-                break
-        else:
-            _keep(handles, 0, [])
-            return handles
     handles.came += len(handles) - begin
     if handles.came > begin:
         begin = handles.came = 0
-    _keep(handles, begin, [ref for ref in handles[begin:] if (node := _pending(ref)) is not None and node not in requested])
+    keep(handles, begin, [ref for ref in handles[begin:] if (node := find_node(ref)) is not None and node not in requested])
     return handles
 
 
@@ -89,7 +81,7 @@ def find_dependents(order: Sequence[Node], requested: Sequence[Node]) -> list[No
     """
     wanted = {*requested}
     handles = _sweep_requested(wanted)
-    if len(handles) <= FIRST and not any([(node := _pending(ref)) is not None and node not in wanted for ref in handles]):
+    if len(handles) <= FIRST and not any([(node := find_node(ref)) is not None and node not in wanted for ref in handles]):
         return []
     search = _Search(handles)
     search.add(order, wanted)
@@ -98,7 +90,7 @@ def find_dependents(order: Sequence[Node], requested: Sequence[Node]) -> list[No
     for ref in reversed(handles):
         if search.loose <= 0 or spare < 0:
             break
-        node = _pending(ref)
+        node = find_node(ref)
         if node is None or node in search.reads:
             continue
         fresh = search.walk(node)
@@ -141,7 +133,7 @@ class _Search:
         if holds(node):
             return True
         if self.owners is None:
-            self.owners = {n: ref for ref in self.handles if (n := _pending(ref)) is not None}
+            self.owners = {n: ref for ref in self.handles if (n := find_node(ref)) is not None}
         if node in self.owners:
             node.holder = self.owners[node]
             return True
@@ -170,7 +162,7 @@ class _Search:
         return fresh
 
     def nbytes(self, nodes: Sequence[Node]) -> int:
-        self.bytes += _nbytes([n for n in nodes if n.value is None])
+        self.bytes += nbytes([n for n in nodes if n.value is None])
         return self.bytes
 
 
@@ -186,7 +178,7 @@ def _own_references() -> int:
 _OWN_REFERENCES = _own_references()
 
 
-def _nbytes(nodes: Sequence[Node]) -> int:
+def nbytes(nodes: Sequence[Node]) -> int:
     """Return the total bytes of nodes. Counting shapes first is faster, since few shapes occur."""
     kinds = Counter([(n.shape, n.dtype) for n in nodes])
     return sum([prod(shape) * dtype.bytes * count for (shape, dtype), count in kinds.items()])

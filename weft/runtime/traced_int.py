@@ -97,7 +97,7 @@ class Tape:
         """Return the node of a run-time number in ``dtype``, which must be able to hold the number."""
         key = number.slot, dtype
         if key not in self._nodes:
-            convert = _CONVERTERS[_python_kind(dtype)] if type(number) is TracedScalar else _converter(dtype)
+            convert = _python_kind(dtype) if type(number) is TracedScalar else _converter(dtype)
             node = self._nodes[key] = scalar_leaf(None, dtype)
             self.nodes.append((self.apply(convert, (number,), convert(number.value)), node))
         return self._nodes[key]
@@ -139,10 +139,6 @@ class Tape:
 
 def _fix_operands(function: Callable[..., Any], operands: list[Any], places: list[int]) -> Callable[..., Any]:
     """Return a function of the operands at ``places`` only; the other operands are fixed."""
-    if len(operands) == 2 and len(places) == 1:
-        x, y = operands
-        return (lambda x: function(x, y)) if places == [0] else (lambda y: function(x, y))
-
     def of_some(*some: Any) -> Any:
         full = operands.copy()
         for k, x in zip(places, some, strict=True):
@@ -202,21 +198,6 @@ def _python_kind(dtype: Format) -> type:
     return float if dtype in FLOATS else bool if dtype.kind == "bool" else int
 
 
-def _int(value: Any) -> int:
-    return int(value)
-
-
-def _float(value: Any) -> float:
-    return float(value)
-
-
-def _bool(value: Any) -> bool:
-    return bool(value)
-
-
-_CONVERTERS: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool: _bool}
-
-
 def _plain(x: Any) -> Any:
     return x.value if type(x) in TRACED_TYPES else x
 
@@ -272,30 +253,6 @@ class TracedInt:
         getattr(self.value, name)  # raises the AttributeError of the number
         return getattr(self.told(), name)
 
-    def __hash__(self) -> int:
-        return hash(self.told())
-
-    def __repr__(self) -> str:
-        return repr(self.told())
-
-    def __str__(self) -> str:
-        return str(self.told())
-
-    def __format__(self, spec: str) -> str:
-        return format(self.told(), spec)
-
-    def __index__(self) -> int:
-        return operator.index(self.told())
-
-    def __int__(self) -> int:
-        return int(self.told())
-
-    def __float__(self) -> float:
-        return float(self.told())
-
-    def __complex__(self) -> complex:
-        return complex(self.told())
-
     def __copy__(self) -> TracedInt:
         return self
 
@@ -307,11 +264,11 @@ class TracedInt:
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is None:
-            return _combine(operator.pow, self, other, self, other)
+            return _combine(operator.pow, self, other, other)
         return pow(self.told(), asked(other), asked(modulus))
 
     def __rpow__(self, other: Any) -> Any:
-        return _combine(operator.pow, other, self, self, other)
+        return _combine(operator.pow, other, self, other)
 
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if isinstance(other, Cell) else (self // other, self % other)
@@ -368,7 +325,7 @@ _RESULTS = frozenset((int, float, bool)) | SCALARS
 _NUMBERS = _RESULTS | TRACED_TYPES
 
 
-def _combine(function: Callable[..., Any], x: Any, y: Any, own: TracedInt, other: Any) -> Any:
+def _combine(function: Callable[..., Any], x: Any, y: Any, other: Any) -> Any:
     if type(other) in _NUMBERS:
         return computed(function, x, y)
     if isinstance(other, Cell):
@@ -381,11 +338,16 @@ def _install() -> None:
         return lambda self: computed(function, self)
 
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _combine(function, self, other, self, other)
+        return lambda self, other: _combine(function, self, other, other)
 
     def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self, other: _combine(function, other, self, self, other)
+        return lambda self, other: _combine(function, other, self, other)
 
+    def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, *more: function(self.told(), *more)
+
+    for function in (hash, repr, str, format, operator.index, int, float, complex):
+        setattr(TracedInt, f"__{function.__name__}__", plain(function))
     for name in ("neg", "pos", "abs", "invert"):
         setattr(TracedInt, f"__{name}__", unary(getattr(operator, name)))
     for name in ("trunc", "floor", "ceil"):

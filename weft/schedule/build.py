@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from weft.dtypes.formats import UINT8
@@ -21,8 +20,8 @@ from weft.schedule.arena import arena
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.fusion_graph import FusionGraph, strip
 from weft.schedule.kernel_info import describe_kernel
-from weft.schedule.order import ordered
-from weft.schedule.program import Call, Carry, Copy, HostCall, Loop, Program, Slot, Step
+from weft.schedule.order import order_kernels
+from weft.schedule.program import Call, Carry, Copy, HostCall, Loop, Program, Slot, Step, root
 
 _FARTHEST = 64  # operations; greater distances between an input and an output count as equal
 
@@ -67,7 +66,7 @@ def _schedule(graph: Graph, target: Target, inside: bool) -> tuple[Program, list
     the loop do not change before the loop has ended.
     """
     view, fused = fuse(graph, target)
-    fused = ordered(view, fused)
+    fused = order_kernels(view, fused)
     if target.channels_last:
         from weft.schedule.layout import choose_layouts  # the CPU never needs it
 
@@ -178,32 +177,22 @@ class _Slots:
         """Return all slots, with their offsets in the arena, and the arena's size."""
         lives: dict[int, tuple[int, int]] = {}
         for k, step in enumerate(steps):
-            if isinstance(step, Call):
-                ids = step.args
-            elif isinstance(step, HostCall):
-                ids = (*step.args, step.out)
-            elif isinstance(step, Loop):
-                ids = (*step.reads, *step.writes)
-            else:
-                ids = (step.source, step.target)
-            for i in ids:
-                slot = self.slots[i]
-                root = slot.of if slot.kind == "alias" else i
-                if self.slots[root].kind == "arena":
-                    lives[root] = (lives[root][0] if root in lives else k, k)
+            for i in (*step.reads, *step.writes):
+                slot = root(self.slots, i)
+                if slot.kind == "arena":
+                    lives[slot.id] = (lives[slot.id][0] if slot.id in lives else k, k)
         merged, ends = self._merged(steps, fused, lives)
         roots = list(lives)
-        sizes = [self._nbytes(self.slots[r]) for r in roots]
-        offsets, size = arena(sizes, [lives[r] for r in roots])
+        offsets, size = arena([self.slots[r].nbytes for r in roots], [lives[r] for r in roots])
         place = dict(zip(roots, offsets, strict=True))
         table = []
         for s in self.slots:
-            root = s.of if s.kind == "alias" else s.id
-            root = merged.get(root, root)
-            if root in ends:
-                s = replace(s, kind="alias", of=ends[root])
+            owner = root(self.slots, s.id).id
+            owner = merged.get(owner, owner)
+            if owner in ends:
+                s = replace(s, kind="alias", of=ends[owner])
             elif s.kind == "arena":
-                s = replace(s, offset=place.get(root, 0))
+                s = replace(s, offset=place.get(owner, 0))
             table.append(s)
         return tuple(table), size
 
@@ -224,14 +213,14 @@ class _Slots:
             if not isinstance(step, Call):
                 continue
             count = len(step.kernel.inputs)
-            roots = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
+            roots = [root(self.slots, a).id for a in step.args]
             used: set[int] = set()
             for i, o in f.pairs:
                 a, b = roots[i], roots[count + o]
                 head = first.get(a, a)
                 if head not in lives or roots.count(a) > 1 or used & {a, b} or lives[head][1] != k:
                     continue
-                if self._nbytes(self.slots[a]) != self._nbytes(self.slots[b]):
+                if self.slots[a].nbytes != self.slots[b].nbytes:
                     continue
                 if b in lives and lives[b][0] == k:
                     first[b] = head
@@ -243,35 +232,27 @@ class _Slots:
                     used |= {a, b}
         return first, ends
 
-    @staticmethod
-    def _nbytes(slot: Slot) -> int:
-        return prod(slot.shape, start=slot.dtype.bytes)
-
 
 def _donations(
     graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
 ) -> tuple[tuple[int, int], ...]:
     """Return the (input, output) pairs that may share memory; pairs with the fewest operations between them come first."""
 
-    def root(i: int) -> Slot:
-        return slots[slots[i].of] if slots[i].kind == "alias" else slots[i]
-
     last: dict[int, int] = {}
     first: dict[int, int] = {}  # memory -> the step that first writes it
     for k, step in enumerate(steps):
-        for i in _written_slots(step):
-            first.setdefault(root(i).id, k)
-        ids = step.args if isinstance(step, (Call, HostCall)) else step.reads if isinstance(step, Loop) else (step.source,)
-        for i in ids:
-            if root(i).kind == "input":
-                last[root(i).position] = k
+        for i in step.writes:
+            first.setdefault(root(slots, i).id, k)
+        for i in step.reads:
+            if root(slots, i).kind == "input":
+                last[root(slots, i).position] = k
     pairs: list[tuple[int, int, int]] = []  # (distance, input, output)
     sites: list[tuple[int, int, int]] = []  # (step, input, output as its kernel numbers them)
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
         if isinstance(step, Loop):
             for c in step.in_place:
-                source, target = root(step.carries[c].init), root(step.carries[c].last)
-                once = sum(root(i).id == source.id for i in step.reads) == 1
+                source, target = root(slots, step.carries[c].init), root(slots, step.carries[c].last)
+                once = sum(root(slots, i).id == source.id for i in step.reads) == 1
                 if source.kind == "input" and target.kind == "output" and last[source.position] == k == first[target.id] and once:
                     pairs.append((1, source.position, target.position))
                     sites.append((k, c, c))
@@ -280,27 +261,19 @@ def _donations(
         count = len(step.kernel.inputs)
         candidates: dict[int, list[tuple[int, int]]] = {}  # output of the kernel -> (its input, the Program's input)
         for i, o in f.pairs:
-            source, target = root(step.args[i]), root(step.args[count + o])
+            source, target = root(slots, step.args[i]), root(slots, step.args[count + o])
             if source.kind != "input" or target.kind != "output" or not last[source.position] == k == first[target.id]:
                 continue
-            twice = sum(root(a).id == source.id for a in step.args[:count]) > 1
-            if not twice:
+            if sum(root(slots, a).id == source.id for a in step.reads) == 1:
                 candidates.setdefault(o, []).append((i, source.position))
         for o, sources in candidates.items():
             away = _input_distances(f.outputs[o], {graph.inputs[position] for _, position in sources})
             for i, position in sources:
-                pairs.append((away.get(graph.inputs[position], _FARTHEST), position, root(step.args[count + o]).position))
+                pairs.append((away.get(graph.inputs[position], _FARTHEST), position, root(slots, step.args[count + o]).position))
                 sites.append((k, i, o))
     if not inside:
         pairs = [p for p, is_safe in zip(pairs, index_checks.safe(steps, fused, sites), strict=True) if is_safe]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
-
-
-def _written_slots(step: Step) -> tuple[int, ...]:
-    """Return the slots that a step writes."""
-    if isinstance(step, Call):
-        return step.args[len(step.kernel.inputs):]
-    return step.writes if isinstance(step, Loop) else (step.out,) if isinstance(step, HostCall) else (step.target,)
 
 
 def _input_distances(node: Node, sources: set[Node]) -> dict[Node, int]:

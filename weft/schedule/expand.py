@@ -25,7 +25,7 @@ from weft.kernel.target import Order
 from weft.schedule import reasons
 from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_structure import Structure, is_reduction, reduces
-from weft.schedule.one_element_sums import chosen
+from weft.schedule.one_element_sums import load_single_element
 from weft.schedule.reasons import NotFusible
 
 INDEX = INT32  # format of a position in a window
@@ -278,7 +278,7 @@ class Expander:
                 inner.append(along(own[d]) if d in own else outer)
             value, monoid = self.at(operand, tuple(inner)), node.op.monoid
             if monoid == "sum" and len(axes) == 1 and value.dtype == node.dtype:
-                element = chosen(self.m, value, axes[0])
+                element = load_single_element(self.m, value, axes[0])
                 if element is not None:
                     self.gathers = True
                     return element

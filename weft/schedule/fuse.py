@@ -24,7 +24,7 @@ class Fused:
     """One kernel, or (``kernel`` None) one host node or one loop, whose ``outputs`` are those of its results that are read.
 
     inputs: (node whose memory is read, shape under which it is read). outputs: the nodes stored. scalars: leaves that are
-    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see Lowered.
+    run-time arguments. boundaries: edges from its nodes to later kernels. sites, covered, pairs, bytes: see LoweredKernel.
     """
 
     kernel: Kernel | None
@@ -76,13 +76,15 @@ def _fuse(view: FusionGraph) -> tuple[FusionGraph, list[Fused]]:
         for refusal in grouping.refusals():
             refusals.setdefault(grouping.of[refusal.producer], []).append(refusal)
         out = []
-        try:
-            for group in grouping.groups():
+        for group in grouping.groups():
+            try:
                 if group.nodes[0].op.kind != "result":  # the loop stores its results
                     out.append(_build(view, grouping, group, tuple(refusals.get(group, ()))))
+            except NotFusible as boundary:
+                banned.update(_cut(view, tuple(group.nodes), boundary.reason, banned))
+                break
+        else:
             return view, out
-        except _BuildError as failed:
-            banned.update(_cut(view, failed.nodes, failed.reason, banned))
 
 
 def _edges_before_small_writes(view: FusionGraph) -> dict[tuple[Node, Node], str]:
@@ -127,15 +129,6 @@ def _dependents(view: FusionGraph, node: Node) -> set[Node]:
     return result
 
 
-class _BuildError(Exception):
-    """The kernel of a group that the analysis accepted cannot be built."""
-
-    def __init__(self, nodes: tuple[Node, ...], reason: str) -> None:
-        super().__init__(reason)
-        self.nodes = nodes
-        self.reason = reason
-
-
 def _cut(view: FusionGraph, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> dict[tuple[Node, Node], str]:
     """Return more edges to keep unfused: those into the group's last node, or all of its edges if that was tried before."""
     members = set(nodes)
@@ -156,10 +149,7 @@ def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tupl
     if nodes[0].op.kind == "loop":
         (scan,) = nodes
         return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), boundaries)
-    try:
-        lowered = grouping.forms.lowered(nodes, stored)
-    except NotFusible as boundary:
-        raise _BuildError(nodes, boundary.reason) from boundary
+    lowered = grouping.forms.lowered(nodes, stored)
     return Fused(
         lowered.kernel, nodes, lowered.inputs, lowered.outputs, lowered.scalars, boundaries,
         lowered.sites, lowered.covered, lowered.pairs, lowered.bytes,

@@ -104,13 +104,11 @@ class FusionGraph:
                 if len(inputs) > 1:
                     for below in map(strip, inputs):  # pieces of a long concatenation are stored, see simplify.py
                         if below.op is node.op and len(below.inputs) >= _READS and not self.stored(below):
-                            self._real.add(below)
-                            chain.pop(below, None)
+                            self._store(below)
                 if node.op.same_memory and not follows(node.shape, inputs[0].shape):
                     below = strip(inputs[0])
                     if below not in self._real and not self.stored(below) and below not in self.uniform:
-                        self._real.add(below)
-                        chain.pop(below, None)
+                        self._store(below)
                 if node.op.view and inputs[0] in self.uniform:
                     self.uniform.add(node)
                 if all(i in chain for i in inputs):
@@ -182,9 +180,7 @@ class FusionGraph:
             seen.add(n)
             if n in self._real:
                 out[n] = None
-            elif n not in self._chain:
-                stack.extend(reversed(n.inputs))
-            elif not self.leaf(n):  # a chain may contain nodes that became real later
+            elif n not in self._chain or not self.leaf(n):  # a chain may contain nodes that became real later
                 stack.extend(reversed(n.inputs))
         return tuple(out)
 

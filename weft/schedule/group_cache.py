@@ -27,7 +27,7 @@ Form = tuple[int, ...]
 # new shapes fills them (65 MB when small forms were weighed by their numbers alone). A graph of 2,000 nodes needs half a MB.
 _WORDS = BoundedCache(2e6)  # description of a node -> its number
 _VERDICTS = BoundedCache(4e6)  # form -> why no kernel can compute the group, "" if one can
-_KERNELS = BoundedCache(5e6)  # form -> Lowered of positions in the form
+_KERNELS = BoundedCache(5e6)  # form -> LoweredKernel of positions in the form
 _WORD, _FORM, _NUMBER_OF_FORM, _NODE = 300, 300, 8, 600  # bytes of: a description, a form, each number of a form, a kernel's node
 _NUMBER = count()
 
@@ -63,7 +63,7 @@ class GroupCache:
         return None if analysis is None or analysis.asked or analysis.nodes != nodes[: len(analysis.nodes)] else analysis
 
     def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> LoweredKernel[Node]:
-        """Return the kernel of a group. Raise Boundary if the group cannot be one."""
+        """Return the kernel of a group. Raise NotFusible if the group cannot be one."""
         form, places = self._form(nodes, stored)
         cached = _KERNELS.get(form)
         if cached is None:

@@ -60,15 +60,13 @@ class NodeFacts:
     views: int = 1
 
 
-MIN_TALL_RATIO = (
-    16  # from this ratio of operand to result size on, a reduction over rows is tall: its result is small beside its operand
-)
+MIN_TALL_RATIO = 16  # of operand to result size, from which on a reduction over rows is tall
 
 
 class Structure:
     """The analysis of one group, node by node.
 
-    Raises Boundary if a node cannot join. See :func:`structure_of` for the whole group.
+    Raises NotFusible if a node cannot join. See :func:`structure_of` for the whole group.
     """
 
     def __init__(self, view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
@@ -149,8 +147,8 @@ class Structure:
                 if s != t:
                     self.parent[max(s, t)] = min(s, t)
 
-    def covered(self, facts: NodeFacts) -> None:
-        """Raise Boundary unless the node runs along all axes of the reduction or product below it."""
+    def check_covered(self, facts: NodeFacts) -> None:
+        """Raise NotFusible unless the node runs along all axes of the reduction or product below it."""
         if facts.needs or facts.product:
             present = {self.find(t) for t in facts.dims if t}
             required = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
@@ -171,7 +169,7 @@ class Structure:
             return self._virtual[node]
         facts = self._virtual[node] = self._virtual_facts(node)
         if facts is not None:
-            self.covered(facts)
+            self.check_covered(facts)
         return facts
 
     def _virtual_facts(self, node: Node) -> NodeFacts | None:
@@ -257,9 +255,6 @@ class Structure:
 
     def _merge_facts(self, dims: Dims, operands: Sequence[NodeFacts], heavy: bool = False) -> NodeFacts:
         """Return the facts of a node with dimensions ``dims`` whose operands have the facts ``operands``."""
-        if len(operands) == 1:
-            f = operands[0]
-            return NodeFacts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
         if not operands:
             return NodeFacts(dims, heavy=heavy)
         full = depth = views = 0
@@ -283,7 +278,7 @@ class Structure:
         facts = self._virtual_facts(node)
         if facts is None:
             return NodeFacts(self._fresh_dims(node.shape))
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _elementwise(self, node: Node) -> NodeFacts:
@@ -315,7 +310,7 @@ class Structure:
             facts.views = max((f.views for f in members), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > self.limits.views:
                 raise NotFusible(reasons.MOVED)
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _reduce(self, node: Node) -> NodeFacts:
@@ -337,7 +332,7 @@ class Structure:
             kept = tuple([t for d, t in enumerate(source) if d not in axes])
             out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
         below = f or NodeFacts(())
-        self.covered(below)
+        self.check_covered(below)
         if not any(kept):
             return NodeFacts(out, below.full + 1, views=0)  # complete in a later phase: reading it computes nothing
         self.kept.append(kept)
@@ -371,7 +366,7 @@ class Structure:
         return self._siblings[key]
 
     def _check_windowed(self, node: Node, f: NodeFacts, moved: bool) -> None:
-        """Raise Boundary if windows must read an operand from memory. moved: whether it would be read at another index."""
+        """Raise NotFusible if windows must read an operand from memory. moved: whether it would be read at another index."""
         if moved:
             raise NotFusible(reasons.OTHER_INDEX)
         if f.heavy or any(w > s for w, s in zip(node.params["window"], node.params["stride"], strict=True)):
@@ -411,7 +406,7 @@ class Structure:
                 operands.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._merge_facts(dims, operands)
-        self.covered(facts)
+        self.check_covered(facts)
         return facts
 
     def _write(self, node: Node) -> NodeFacts:
@@ -430,18 +425,14 @@ class Structure:
         return facts
 
     def _contract(self, node: Node) -> NodeFacts:
-        """Return the facts of the group's product. Its operands are read from memory."""
-        if self.product is not None:
+        """Return the facts of the group's product, or of a result of its chain. Its operands are read from memory."""
+        if node.op.contracts and self.product is not None:
             raise NotFusible(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
             raise NotFusible(reasons.PRODUCT_OPERAND)
-        self.product = node
-        return NodeFacts(self._fresh_dims(node.shape), product=True)
-
-    def _chain(self, node: Node) -> NodeFacts:
-        if any(self.read(i) is not None for i in node.inputs):
-            raise NotFusible(reasons.PRODUCT_OPERAND)
-        return NodeFacts(self._fresh_dims(node.shape))
+        if node.op.contracts:
+            self.product = node
+        return NodeFacts(self._fresh_dims(node.shape), product=node.op.contracts)
 
 
 def _is_tall(node: Node) -> bool:
@@ -458,12 +449,12 @@ _VISITS: dict[str, Callable[[Structure, Node], NodeFacts]] = {
     "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
     "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
     "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
-    "shape": Structure._shape, "attention": Structure._chain, "attention_gradient": Structure._chain,
+    "shape": Structure._shape, "attention": Structure._contract, "attention_gradient": Structure._contract,
 }
 
 
 def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node], prefix: Structure | None = None) -> Structure:
-    """Return the analysis of a group. Raise Boundary if the group cannot be one kernel.
+    """Return the analysis of a group. Raise NotFusible if the group cannot be one kernel.
 
     ``prefix``: an analysis of the group's first nodes, to be extended.
     """
@@ -473,9 +464,9 @@ def structure_of(view: FusionGraph, nodes: Sequence[Node], stored: Sequence[Node
 
 
 def check(st: Structure) -> None:
-    """Raise Boundary if the nodes of a group, each accepted by itself, cannot be one kernel together."""
+    """Raise NotFusible if the nodes of a group, each accepted by itself, cannot be one kernel together."""
     for facts in {(f.dims, f.needs, f.product): f for f in st.facts.values() if f.needs or f.product}.values():
-        st.covered(facts)
+        st.check_covered(facts)
     if st.shared is not None:
         shared = [st.find(t) for t in st.shared if t]
         if len(set(shared)) != len(shared):
@@ -524,7 +515,7 @@ def _writes_same_rows(st: Structure, ends: list[Node]) -> bool:
 
 
 def _check_product(st: Structure) -> None:
-    """Raise Boundary unless the group's nodes and stores fit the loops of its product."""
+    """Raise NotFusible unless the group's nodes and stores fit the loops of its product."""
     assert st.product is not None
     if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
         raise NotFusible(reasons.PRODUCT_REDUCED)
@@ -542,7 +533,7 @@ def _check_product(st: Structure) -> None:
 
 
 def _check_splits(st: Structure) -> None:
-    """Raise Boundary if the split axes do not fit one kernel.
+    """Raise NotFusible if the split axes do not fit one kernel.
 
     A kernel with split axes stores one array. Reductions cannot join it and would read each of several arrays from memory. For
     the gradient of a batch norm behind pooling the kernel would store four arrays, with strides.

@@ -122,12 +122,7 @@ class Grouping:
             return reasons.LOOP
         if a.weight + b.weight > self.limits.largest:
             return reasons.TOO_LARGE
-        reason = self._analyse(a, b)
-        if reason is not None:
-            return reason
-        if self._path(a, b):
-            return reasons.CYCLE
-        return None
+        return self._analyse(a, b) or (reasons.CYCLE if self._path(a, b) else None)
 
     def _analyse(self, a: Group, b: Group) -> str | None:
         """Return why the analysis refuses to merge two groups, or None if it does not."""
@@ -166,10 +161,7 @@ class Grouping:
 
     def _are_dependent(self, a: Group, b: Group) -> bool:
         """Return whether one of two groups depends on the other."""
-        for first, last in ((a, b), (b, a)):
-            if first in last.before or self._path(first, last):
-                return True
-        return False
+        return any(first in last.before or self._path(first, last) for first, last in ((a, b), (b, a)))
 
     def _merge(self, a: Group, b: Group) -> None:
         """Merge group b into group a."""

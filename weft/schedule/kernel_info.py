@@ -11,7 +11,7 @@ from weft.kernel.expressions import stores_of
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Contraction, Kernel
 from weft.schedule.fuse import Fused
-from weft.schedule.program import Call, KernelInfo, Loop, Program
+from weft.schedule.program import Call, KernelInfo, Loop, Program, root
 from weft.schedule.traffic import traffic
 
 
@@ -19,10 +19,7 @@ def describe_kernel(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
     """Return the KernelInfo of a kernel. ``lines`` caches the results of user_line for all kernels of one Program."""
     kernel = fused.kernel
     assert kernel is not None
-    flops = 0
-    for node in fused.nodes:
-        if node.op.cost is not None:
-            flops += node.op.cost(node).flops
+    flops = sum([n.op.cost(n).flops for n in fused.nodes if n.op.cost is not None])
     where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.where is not None)
     boundary = dict.fromkeys(f"{r.consumer.op.name}: {r.reason}" for r in fused.boundaries)
     return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary), _notes(kernel))
@@ -71,8 +68,7 @@ def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo
 
 def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:
     """Return the phases of a kernel that copy one of ``pairs`` (input and output of the program)."""
-    slots = [program.slots[a] for a in step.args]
-    slots = [program.slots[s.of] if s.kind == "alias" else s for s in slots]
+    slots = [root(program.slots, a) for a in step.args]
     count = len(step.kernel.inputs)
     idle = set()
     for (i, o), phase in copies(step.kernel).items():

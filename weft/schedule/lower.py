@@ -14,7 +14,6 @@ from weft.schedule import lower_attention, lower_index, lower_product, reasons
 from weft.schedule.expand import EarlierReduction, Expander, Pending, Scope
 from weft.schedule.fusion_graph import FusionGraph
 from weft.schedule.group_structure import Structure, ends_kernel
-from weft.schedule.kernel_names import kernel_name
 from weft.schedule.reasons import NotFusible
 from weft.schedule.traffic import traffic
 
@@ -50,7 +49,7 @@ class LoweredKernel(Generic[N]):
 
 
 def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
-    """Return the kernel of a group. Raise Boundary if it cannot be built although the analysis accepted the group."""
+    """Return the kernel of a group. Raise NotFusible if it cannot be built although the analysis accepted the group."""
     x = Expander(view, structure)
     if structure.product is not None:
         phases = lower_product.phases(x, structure)
@@ -59,7 +58,7 @@ def lower(view: FusionGraph, structure: Structure) -> LoweredKernel[Node]:
     elif any(ends_kernel(n) for n in structure.nodes):
         phases = lower_index.phases(x, structure)
     elif writes := lower_index.find_small_writes(structure):
-        phases = lower_index.written(x, writes)
+        phases = lower_index.lower_small_writes(x, writes)
     else:
         phases = []
         for p in range(1 + max(f.full for f in structure.facts.values())):
@@ -309,3 +308,32 @@ def _stage_index(x: Expander, tokens: tuple[int, ...], shape: Shape, level: int)
             own[d] = next(rest)
             index.append(along(own[d]))
     return tuple(index), own, reductions, pending
+
+
+_SHORT = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg", "maximum": "max", "minimum": "min",
+    "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "reduce_window": "pool",
+    "dot_general": "dot", "conv_general": "conv", "window_gather": "unpool", "cumulative_sum": "cumsum",
+    "cumulative_prod": "cumprod", "cumulative_max": "cummax", "cumulative_min": "cummin",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "equal": "eq", "not_equal": "ne",
+    "broadcast_to": "broadcast", "random_bits": "random", "floor_divide": "floordiv", "remainder": "rem",
+    "slice_set": "write", "root_of_squares": "sqrt", "reciprocal": "recip",
+    "logical_and": "and", "logical_or": "or", "logical_not": "not",
+}
+_LONGEST = 5
+
+
+def kernel_name(nodes: Sequence[Node]) -> str:
+    """Return a name such as ``dot_add_max``: the operations in order, each once.
+
+    Element-wise operations and moves are dropped first if there are more than ``_LONGEST``.
+    """
+    words: dict[str, bool] = {}
+    for node in nodes:
+        heavy = node.op.kind not in ("elementwise", "shape", "leaf")
+        word = _SHORT.get(node.op.name, node.op.name)
+        words[word] = words.get(word, False) or heavy
+    while len(words) > _LONGEST:
+        light = [w for w, heavy in words.items() if not heavy]
+        del words[light[-1] if light else next(reversed(words))]
+    return "_".join(words)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.graph.node import Node
-from weft.graph.primitives.meeting import ADD, UNORDERED
+from weft.graph.primitives.settings import ADD, UNORDERED
 from weft.kernel.expressions import INT64, Machine
 from weft.kernel.hazards import copies, in_place
 from weft.kernel.index import ZERO, Index, broadcast
@@ -68,7 +68,7 @@ def _small_chain(st: Structure, base: Node) -> list[Node]:
     return out[::-1] if stored and MIN_SIZE_RATIO * sum(n.inputs[1].size for n in out) <= base.size else []
 
 
-def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
+def lower_small_writes(x: Expander, writes: Sequence[Node]) -> list[Phase]:
     """Lower writes of static parts of one array. Each may read what the array contained before all of them."""
     return _copy_and_write(x, writes[-1], writes, writes[-1])
 
@@ -150,21 +150,26 @@ def _copy(x: Expander, node: Node, base: Node) -> Phase:
     return Phase(axes, (Stage((), (), (Pending(node, index, (), x.at(base, index)),)),))  # type: ignore[arg-type]
 
 
+def _written_index(x: Expander, node: Node, at: Index) -> tuple[Index, list[tuple[Node, Index, int]]]:
+    """Return where a scatter writes the update at ``at``, and (indices, index of the element read, extent) of each axis."""
+    base, updates, *indices = node.inputs
+    rank = len(updates.shape) - (len(base.shape) - len(indices))
+    axes = node.params["axes"]
+    positions = [(i, broadcast(at[:rank], i.shape), base.shape[a]) for a, i in zip(axes, indices, strict=True)]
+    index = {a: x.position(operand, place, (), extent) for a, (operand, place, extent) in zip(axes, positions, strict=True)}
+    rest = iter(at[rank:])
+    return tuple([index[d] if d in index else next(rest) for d in range(len(base.shape))]), positions
+
+
 def _scatter(x: Expander, node: Node) -> Phase:
     """Lower the additions or writes of a scatter."""
-    base, updates, *indices = node.inputs
     x.scope = Scope()
-    axes, at = _loops(x, updates.shape)
-    rank = len(updates.shape) - (len(base.shape) - len(indices))
-    index: list[Affine | None] = [None] * len(base.shape)
-    for axis, operand in zip(node.params["axes"], indices, strict=True):
-        index[axis] = x.position(operand, broadcast(at[:rank], operand.shape), (), base.shape[axis])
-    rest = iter(at[rank:])
-    where = tuple([next(rest) if i is None else i for i in index])
+    axes, at = _loops(x, node.inputs[1].shape)
+    where, _ = _written_index(x, node, at)
     mode = node.params["mode"]
     if mode == UNORDERED and not x.view.target.unordered:
         mode = ADD
-    store = Pending(node, where, (), x.at(updates, at), mode)
+    store = Pending(node, where, (), x.at(node.inputs[1], at), mode)
     return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
 
 
@@ -172,19 +177,13 @@ def _scatter_rows(x: Expander, st: Structure) -> list[Phase]:
     """Lower scatters to the same rows of several arrays: a copy of each array, left out in place, then one loop over the rows."""
     ends = [n for n in st.nodes if ends_kernel(n)]
     copies = [_copy(x, n, n.inputs[0]) for n in ends]
-    base, updates, *indices = ends[0].inputs
     x.scope = Scope()
-    axes, at = _loops(x, updates.shape)
-    rank = len(updates.shape) - (len(base.shape) - len(indices))
-    index: list[Affine | None] = [None] * len(base.shape)
+    axes, at = _loops(x, ends[0].inputs[1].shape)
+    where, positions = _written_index(x, ends[0], at)
     guards = []
-    for axis, operand in zip(ends[0].params["axes"], indices, strict=True):
-        place, extent = broadcast(at[:rank], operand.shape), base.shape[axis]
-        index[axis] = x.position(operand, place, (), extent)
+    for operand, place, extent in positions:
         counted = x.m.index(Affine(0, (), ((x.counted(operand, place, (), extent), 1),)))
         guards.append((Affine(counted.attr) if counted.op == "const" else Affine(0, (), ((counted, 1),)), 0, extent))
-    rest = iter(at[rank:])
-    where = tuple([next(rest) if i is None else i for i in index])
     stores = [
         Pending(n, where, tuple(guards), x.at(n.inputs[1], at), "own") if n in ends else Pending(n, at, (), x.at(n, at))
         for n in st.stored

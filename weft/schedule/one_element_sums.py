@@ -12,7 +12,7 @@ from weft.kernel.ir import Access, Affine, Axis, Value, along
 LEAST = 64  # positions: a shorter loop costs no more than computing the position
 
 
-def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
+def load_single_element(m: Machine, value: Value, axis: Axis) -> Value | None:
     """Replace the sum of ``select(position == place, x, 0)`` over ``axis`` by one load of ``x`` at ``place``.
 
     Return None for any other value.
@@ -20,8 +20,8 @@ def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
     if value.op != "select" or axis.extent < LEAST or value.dtype.bytes < 4:
         return None
     condition, inner, other = value.args
-    if _has_varying_check(inner, axis):
-        return None
+    if any(v.op == "check" and _varies(v, axis) for v in each([inner])):
+        return None  # each element must be checked, not only the one that is read
     if condition.op != "eq" or other.op != "const" or other.attr != 0:
         return None
     place = next((b for a, b in (condition.args, condition.args[::-1]) if _is_position(a, axis) and not _varies(b, axis)), None)
@@ -48,11 +48,6 @@ def _affines(value: Value) -> list[Affine]:
     if value.op == "load":
         return [*value.attr.index, *(g[0] for g in value.attr.guard)]
     return [value.attr] if value.op == "index" else []
-
-
-def _has_varying_check(value: Value, axis: Axis) -> bool:
-    """Return whether an index that depends on the axis is checked: then each element must be, not only the chosen one."""
-    return any(v.op == "check" and _varies(v, axis) for v in each([value]))
 
 
 def _varies(value: Value, axis: Axis) -> bool:

@@ -14,7 +14,7 @@ from weft.schedule.fuse import Fused
 from weft.schedule.fusion_graph import FusionGraph, strip
 
 
-def ordered(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
+def order_kernels(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
     """Return the kernels in an order in which they can run.
 
     Updates of a parameter come after all kernels that read it or check indices, unless that would form a cycle.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,10 @@ class Slot:
     position: int = -1
     offset: int = -1
     of: int = -1
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape, start=self.dtype.bytes)
 
 
 class Site(NamedTuple):
@@ -57,6 +62,14 @@ class Call:
     scalars: tuple[int, ...] = ()
     sites: tuple[Site, ...] = ()
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return self.args[: len(self.kernel.inputs)]
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        return self.args[len(self.kernel.inputs) :]
+
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
@@ -74,12 +87,28 @@ class HostCall:
     where: Any = field(default=None, compare=False)
     flops: int = 0
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return self.args
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        return (self.out,)
+
 
 class Copy(NamedTuple):
     """Copy an input or another output to an output."""
 
     source: int
     target: int
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        return (self.target,)
 
 
 class Carry(NamedTuple):
@@ -142,6 +171,11 @@ class Loop:
 EXPECTED_STEPS = 64  # estimate for loops whose number of steps depends on values
 
 Step = Call | HostCall | Copy | Loop
+
+
+def root(slots: Sequence[Slot], i: int) -> Slot:
+    """Return the slot that owns the memory of slot ``i``."""
+    return slots[slots[i].of] if slots[i].kind == "alias" else slots[i]
 
 
 def walk_steps(program: Program) -> Iterator[Step]:

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.devices import settle
 from weft.devices.base import Measuring
-from weft.errors import DeviceError, seconds
+from weft.errors import DeviceError, amount, seconds
 from weft.placement.device_figures import Machine, machine
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
 from weft.tools.profile_session import Session, Work, called, check_call, in_notebook, name_of, restore_arrays, works
-from weft.tools.profile_words import amount
 
 BUDGET = 0.5  # seconds for the timed calls, if ``repeat`` is not given
 MOST_CALLS = 1000
@@ -138,7 +136,6 @@ def bench(f: Callable, *args: Any, repeat: int | None = None, show: bool = True,
         first, work = ([step for unit in call for step in works_by_unit[unit]] for call in counts)
         _check_work(name, first, work)
         call_seconds = min(called(f, args, kwargs, arrays) for _ in range(2)) * 1e-9
-        settle()  # wait for hot kernels to be recompiled in the background
         count = repeat if repeat is not None else int(min(MOST_CALLS, max(3, BUDGET / max(call_seconds, 1e-7))))
         for _ in range(max(2, count // 10)):
             called(f, args, kwargs, arrays)

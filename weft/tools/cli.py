@@ -98,9 +98,9 @@ def _check_files(arguments: argparse.Namespace) -> None:
         raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
     if arguments.profile is not None:
         from weft.tools.profile import check_ending
-        from weft.tools.profile_session import check_device
+        from weft.tools.profile_session import timing_device
 
-        check_device()
+        timing_device()
         if arguments.profile:
             check_ending(arguments.profile)
     pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]

@@ -9,6 +9,7 @@ from typing import Any
 from weft.array import Array
 from weft.devices.base import Launches
 from weft.eager.policy import find_small
+from weft.errors import amount
 from weft.graph.primitives.table import SCALAR
 from weft.graph.source_lines import file_name
 from weft.kernel.storage import RELAYOUT
@@ -63,7 +64,7 @@ class Explanation:
 
     def __str__(self) -> str:
         count = len(self.kernels)
-        memory = f", {_format_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
+        memory = f", {amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
         loops_ = [s for s in self.program.steps if isinstance(s, Loop)]
         steps = [str(s.length) for s in loops_ if not find_hosts(s.body)]
@@ -77,10 +78,7 @@ class Explanation:
         if not count:
             return head
         rows = [("kernel", "phases", "flops", "bytes", "lines")]
-        rows += [
-            (k.name, str(k.phases), _format_amount(k.flops), _format_amount(k.bytes), _format_lines(k.lines))
-            for k in self.kernels
-        ]
+        rows += [(k.name, str(k.phases), amount(k.flops), amount(k.bytes), _format_lines(k.lines)) for k in self.kernels]
         width = [max(len(r[c]) for r in rows) for c in range(4)]
         out = [head]
         for k, (row, kernel) in enumerate(zip(rows, (None, *self.kernels), strict=True), -1):
@@ -93,7 +91,7 @@ class Explanation:
                 out.extend(f"    {note}" for note in kernel.notes)
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
         if self.relaid:
-            out.append(f"  laying weights channels last moves {_format_amount(self.relaid)}B")
+            out.append(f"  laying weights channels last moves {amount(self.relaid)}B")
         if self.at_once:
             out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, not compiled")
         return "\n".join(out)
@@ -138,7 +136,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     at_once = 0 if isinstance(f, Jitted) else len(find_small(traced.graph))
     machines = compared() if CONTEXT.placement is CONTEXT.device else CONTEXT.placement.machines
     free_bytes = {} if CONTEXT.placement is CONTEXT.device else rooms(machines)
-    array_places = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
+    array_places = _arrays(traced, jitted.flat(args, kwargs)[0]) if len(machines) > 1 else ()
     decision = choose(program, machines, array_places, free_bytes, len(traced.arrays)) if len(machines) > 1 else None
     device = execute.device()
     launches = tuple([device.launches_of(c.kernel) for c in calls(program)]) if isinstance(device, Launches) else ()
@@ -164,15 +162,6 @@ def _find_overwritable_inputs(traced: TracedCall) -> frozenset[int]:
     first = len(traced.arrays) + len(traced.scalars)
     returned = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
     return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - returned
-
-
-def _format_amount(n: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if n >= 10 * size:
-            return f"{n / size:.0f} {unit}"
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} "
 
 
 def _format_lines(lines: tuple[str, ...]) -> str:

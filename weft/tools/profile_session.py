@@ -46,18 +46,9 @@ from weft.transforms.tree import structure_changed
 _ONE = threading.Lock()  # one session at a time: two would time each other
 
 
-def check_device() -> None:
-    """Check, before anything runs, that the device in use can time its steps.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot.
-    """
-    _timing(execute.device())
-
-
-def _timing(device: Any) -> Timing:
+def timing_device() -> Timing:
+    """Return the device in use; raise DeviceError if it cannot time its steps."""
+    device: Any = execute.device()
     if isinstance(device, Timing):
         return device
     raise DeviceError(
@@ -104,13 +95,12 @@ class Session:
         self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside others: its number, names inside
         self._stack: list[tuple[int, dict[int, str]]] = []
         self._kinds: dict[str, str] = {}  # mark of a layer -> its class
-        self._before: tuple[Any, Any] = (None, None)
 
     def __enter__(self) -> Session:
         if CONTEXT.transform_depth or CONTEXT.trace is not None or CONTEXT.profiler is not None or CALL_HOOK.watch is not None:
             raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
         if self.timed:
-            check_device()
+            timing_device()
         _ONE.acquire()
         CONTEXT.profiler, CALL_HOOK.watch, ORIGIN.layer = self, self._module, ""
         set_node_marking(True)
@@ -131,7 +121,7 @@ class Session:
         if unit is None:
             device = execute.device()
             program, fused = built(mark_origins(graph), device.target)
-            compiled = _timing(device).compile_timed if self.timed else device.compile
+            compiled = timing_device().compile_timed if self.timed else device.compile
             run = compiled(program, flush_denormals=CONTEXT.flush_denormals)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 

@@ -5,13 +5,11 @@
 and ``diagnose`` finds the first value that is not finite.
 """
 
-from weft.train.averaging import AverageWeights
-from weft.train.callbacks import BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau
+from weft.train.callbacks import AverageWeights, BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau
 from weft.train.diagnose import NonFinite, Range
 from weft.train.fit import accuracy, fit, predict, training_step
-from weft.train.history import Epoch, History
+from weft.train.history import Epoch, History, State
 from weft.train.progress import TensorBoard
-from weft.train.state import State
 
 __all__ = [
     "AverageWeights", "BestWeights", "CSVLog", "EarlyStopping", "Epoch", "History", "NonFinite", "Range", "ReduceLROnPlateau",

@@ -1,9 +1,12 @@
-"""Feeds, the sources of batches: arrays in an order drawn each epoch, a Loader, or any iterable of batches."""
+"""Feeds, the sources of batches: arrays in an order drawn each epoch, a Loader, or any iterable of batches.
+
+A feed yields the keys of an epoch's batches. A key is small, or the batch itself (``heavy``), and always gives the same batch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,47 +20,6 @@ from weft.functions.creation.fill import asarray
 from weft.runtime import execute
 
 Batch = tuple[Array, Array]
-
-
-class Feed(Protocol):
-    """Source of batches by keys. A key is small, or the batch itself, and always yields the same batch."""
-
-    heavy: bool  # whether keys are the batches themselves
-
-    @property
-    def steps(self) -> int | None:
-        """Number of batches in an epoch, None while unknown."""
-        ...
-
-    @property
-    def samples(self) -> int | None: ...
-
-    def state(self) -> dict[str, Any]:
-        """Return the state that determines the order of the next epoch, for checkpoints."""
-        ...
-
-    def fits(self, state: dict[str, Any]) -> bool:
-        """Return whether ``state`` is a valid result of :meth:`state` for this feed."""
-        ...
-
-    def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
-        """Yield the keys of epoch ``number`` (from 1) after the first ``start``. ``state``: to restore, from before the epoch"""
-        ...
-
-    def batch(self, key: Any) -> Batch: ...
-
-    @property
-    def count(self) -> Callable[[Any], int]:
-        """Function that returns the number of rows in the batch of a key."""
-        ...
-
-    def held(self, key: Any) -> int:
-        """Return the number of bytes that the key keeps alive."""
-        ...
-
-    def where(self, key: Any, row: int) -> int:
-        """Return the sample number of row ``row`` of a batch, -1 if it is not known."""
-        ...
 
 
 class Arrays:
@@ -81,9 +43,11 @@ class Arrays:
         self.readers = _make_reader(x, narrow), _make_reader(y, narrow)
 
     def state(self) -> dict[str, Any]:
+        """Return the state that determines the order of the next epoch, for checkpoints."""
         return {} if self.rng is None else {"generator": self.rng.bit_generator.state}
 
     def fits(self, state: dict[str, Any]) -> bool:
+        """Return whether ``state`` is a valid result of :meth:`state` for this feed."""
         if self.rng is None or state.keys() != {"generator"}:
             return not state and self.rng is None
         try:
@@ -93,6 +57,7 @@ class Arrays:
         return True
 
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
+        """Yield the keys of epoch ``number`` (from 1) after the first ``start``. ``state``: to restore, from before the epoch"""
         if self.rng is not None:
             if state is not None:
                 self.rng.bit_generator.state = state["generator"]
@@ -108,12 +73,14 @@ class Arrays:
         x, y = self.readers
         return x(key), y(key)
 
-    count = staticmethod(len)
+    count = staticmethod(len)  # of the rows in the batch of a key
 
     def held(self, key: np.ndarray) -> int:
+        """Return the number of bytes that the key keeps alive."""
         return key.nbytes
 
     def where(self, key: np.ndarray, row: int) -> int:
+        """Return the sample number of row ``row`` of a batch, -1 if it is not known."""
         return int(key[row])
 
 
@@ -183,7 +150,7 @@ class Stream:
         array = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
         return array.astype("float32") if self.narrow and array.dtype == np.float64 else array
 
-    def batch(self, key: Batch) -> Batch:
+    def batch(self, key: Any) -> Batch:
         return key
 
     def count(self, key: Batch) -> int:
@@ -196,6 +163,9 @@ class Stream:
         return -1
 
 
+Feed = Arrays | Stream
+
+
 def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
     """Return a function from row numbers, of any shape, to an Array of these rows.
 
@@ -206,7 +176,7 @@ def _make_reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Arra
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = parse_dtype(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
+    return lambda rows: holding(execute.device().upload_rows(array, rows), (*rows.shape, *sample), dtype, ndarray)
 
 
 def is_stream(x: Any) -> bool:

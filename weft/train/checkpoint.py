@@ -23,16 +23,14 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, shown, unpack
-from weft.nn.weights import recurrent_state_names
+from weft.nn.weights import pack, recurrent_state_names, shown, unpack
 from weft.optim import Optimizer
 from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
 from weft.process import files
 from weft.process.files import read, write_atomically
 from weft.process.run_lock import hold_run_lock
-from weft.train.averaging import AverageWeights
-from weft.train.callbacks import BestWeights
+from weft.train.callbacks import AverageWeights, BestWeights
 from weft.train.history import Epoch
 from weft.train.snapshot import Snapshot, may_be_created
 
@@ -48,22 +46,13 @@ class Every:
 
 
 def every(value: int | str) -> Every:
-    """Parse the argument ``checkpoint_every`` of ``fit``.
-
-    Examples
-    --------
-    >>> from weft.train.checkpoint import every
-    >>> every("epoch"), every("5 epochs"), every(200)
-    (Every(steps=None, epochs=1), Every(steps=None, epochs=5), Every(steps=200, epochs=1))
-    """
+    """Parse the argument ``checkpoint_every`` of ``fit``."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0:
         return Every(int(value), 1)
     match = re.fullmatch(r"(?:([1-9]\d*) +)?(epoch|step)s?", value) if isinstance(value, str) else None
     if not match:
-        raise ValueError(
-            "fit: checkpoint_every must be a number of steps (each epoch's end is kept too), 'epoch', 'N epochs' or 'N steps', "
-            f"not {value!r}"
-        )
+        forms = "a number of steps (each epoch's end is kept too), 'epoch', 'N epochs' or 'N steps'"
+        raise ValueError(f"fit: checkpoint_every must be {forms}, not {value!r}")
     count = int(match[1] or 1)
     return Every(None, count) if match[2] == "epoch" else Every(count, None)
 
@@ -135,7 +124,8 @@ def check(path: Any, checkpoint: Checkpoint, run: dict[str, Any], parts: dict[st
                 field, stored, current = f"{field} {current['class']}: {option}", stored.get(option), current.get(option)
             elif isinstance(stored, dict) and isinstance(current, dict):
                 stored, current = stored.get("class"), current.get("class")
-            raise _mismatch(path, f"{field} is {_shorten(stored)} there, and {current} here")
+            text = str(stored) if len(str(stored)) < 300 else shown(stored)
+            raise _mismatch(path, f"{field} is {text} there, and {current} here")
     for part, arrays in parts.items():
         _check_arrays(path, part, checkpoint.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
 
@@ -204,10 +194,6 @@ def _few(names: list[str]) -> str:
     return f"{some} and {len(names) - 3} more" if len(names) > 3 else some or "none"
 
 
-def _shorten(value: Any) -> str:
-    return str(value) if len(str(value)) < 300 else shown(value)
-
-
 def _mismatch(path: Any, why: str) -> DataError:
     return DataError(f"fit: {path} is the checkpoint of another run: {why}. resume=False begins anew and writes over it")
 
@@ -228,35 +214,27 @@ def _is_figure(x: Any) -> bool:
     return x is None or _is_number(x)
 
 
-def _are_figures(x: Any) -> bool:
-    return isinstance(x, dict) and all(map(_is_number, x.values()))
-
-
-def _is_random(x: Any) -> bool:
-    return isinstance(x, list) and len(x) == 2 and all(type(n) is int and 0 <= n < 1 << 64 for n in x)
-
-
-def _are_callbacks(x: Any) -> bool:
-    return isinstance(x, list) and all(
-        isinstance(c, list) and len(c) == 2 and isinstance(c[0], str) and isinstance(c[1], dict) for c in x
-    )
-
-
 def _is_rate(x: Any) -> bool:
     return _is_number(x) and x >= 0
 
 
-def _are_numbers(x: Any) -> bool:
-    return isinstance(x, list) and all(map(_is_number, x))
+def _are_figures(x: Any) -> bool:
+    return isinstance(x, dict) and all(map(_is_number, x.values()))
 
 
 Form = dict[str, type | Callable[[Any], bool]]  # of each field: its class, or a function that returns whether a value is valid
 STATE_FORM: Form = {
-    "version": int, "run": dict, "random": _is_random, "callbacks": _are_callbacks, "epochs": list, "place": dict,
+    "version": int, "run": dict,
+    "random": lambda x: isinstance(x, list) and len(x) == 2 and all(type(n) is int and 0 <= n < 1 << 64 for n in x),
+    "callbacks": lambda x: isinstance(x, list) and all(
+        isinstance(c, list) and len(c) == 2 and isinstance(c[0], str) and isinstance(c[1], dict) for c in x
+    ),
+    "epochs": list, "place": dict,
 }
 PLACE_FORM: Form = {
-    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "totals": _are_numbers,
-    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": dict,
+    "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": str, "best": _is_count, "rows": _is_count,
+    "totals": lambda x: isinstance(x, list) and all(map(_is_number, x)), "seconds": _is_number, "lr": _is_rate,
+    "given_lr": _is_rate, "feed": dict,
 }
 EPOCH_FORM: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,

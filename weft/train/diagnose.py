@@ -7,7 +7,7 @@ constants, as in masks, are no origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -165,8 +165,11 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
 
     bad: dict[Node, str] = {}
     ranges: dict[Node, Range] = {}
+    several = set()  # nodes with several results, each of which is a node of its own
     with np.errstate(all="ignore"):
         for node, value in walk(traced.graph, values):
+            if isinstance(value, list):
+                several.add(node)
             if isinstance(value, list) or node.dtype not in FLOATS:
                 continue
             ranges[node] = _range(names.get(node, "input"), value)
@@ -175,8 +178,9 @@ def _find_in_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arr
     ends = [loss] if loss in bad else [g for g in slopes.values() if g in bad]
     if not ends:
         return None
-    origins = _find_origins(ends, bad)
-    first = min(origins, key=traced.graph.order.index)
+    sound = frozenset([n for n in traced.graph.order if n not in bad and n not in several])
+    behind = set(topological_order(ends, stop=sound)) & bad.keys()
+    first = next(n for n in traced.graph.order if n in behind)
     if first in names:
         return _describe_leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
     forward = set(topological_order([loss], stop=frozenset(traced.graph.inputs)))
@@ -229,24 +233,6 @@ def _record_owners(model: Module, owners: dict[Node, str]) -> Iterator[None]:
         yield
     finally:
         CALL_HOOK.watch = before
-
-
-def _find_origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
-    """Return the bad nodes from which the bad ends are computed and which have no bad inputs."""
-    origins: list[Node] = []
-    seen: set[Node] = set()
-    stack = list(ends)
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        inputs = node.inputs[0].inputs if node.op.kind == "result" else node.inputs
-        behind = [i for i in inputs if i in bad]
-        stack.extend(behind)
-        if not behind:
-            origins.append(node)
-    return origins
 
 
 def _find_forward_operation(node: Node, forward: set[Node]) -> Node:

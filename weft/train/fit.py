@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 from typing import Any
 
@@ -19,17 +19,15 @@ from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
+from weft.optim.update_arguments import named_arrays
 from weft.process.files import target
-from weft.train import arguments
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
 from weft.train.checkpoint import lock_checkpoint
-from weft.train.history import History
+from weft.train.history import History, State, sort_callbacks
 from weft.train.loop import Run
-from weft.train.metrics import named
-from weft.train.state import State, hooks
+from weft.train.metrics import ROWS, Validation, evaluation_mode, named
 from weft.train.step import Stepper, training_step
-from weft.train.validate import ROWS, Validation, evaluation_mode
 from weft.transforms.jit import jit
 from weft.transforms.traced import trace
 
@@ -37,26 +35,11 @@ __all__ = ["accuracy", "fit", "predict", "training_step"]
 
 
 def fit(
-    model: Module,
-    x: Any,
-    y: Any = None,
-    *,
-    epochs: int = 10,
-    batch_size: int = 32,
-    loss: Callable[[Array, Array], Array] = cross_entropy,
-    optimizer: Optimizer | None = None,
-    metrics: Any = (),
-    validation: Any = 0.0,
-    callbacks: Sequence[Any] = (),
-    accumulate: int = 1,
-    precision: Any = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    steps_per_epoch: int | None = None,
-    checkpoint: str | os.PathLike | None = None,
-    checkpoint_every: int | str = "epoch",
-    resume: bool | None = None,
-    show: bool = True,
+    model: Module, x: Any, y: Any = None, *, epochs: int = 10, batch_size: int = 32,
+    loss: Callable[[Array, Array], Array] = cross_entropy, optimizer: Optimizer | None = None, metrics: Any = (),
+    validation: Any = 0.0, callbacks: Sequence[Any] = (), accumulate: int = 1, precision: Any = None, shuffle: bool = True,
+    seed: int = 0, steps_per_epoch: int | None = None, checkpoint: str | os.PathLike | None = None,
+    checkpoint_every: int | str = "epoch", resume: bool | None = None, show: bool = True,
 ) -> History:
     """Train ``model`` on ``x``, ``y``. Each step is one native call; short steps are run many at a time.
 
@@ -119,35 +102,35 @@ def fit(
     >>> len(history.loss), len(history["accuracy"])
     (2, 2)
     """
-    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
+    check_arguments(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate, seed=seed)
     metric_functions = named(metrics)
-    callback_hooks = hooks(callbacks)
+    callback_hooks = sort_callbacks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     if checkpoint is not None:
         target(checkpoint, "fit: checkpoint")  # raise before the data are read if the file cannot be written
-        arguments.apart(callback_hooks.all, checkpoint)
+        check_paths(callback_hooks.all, checkpoint)
     epochs, batch_size, accumulate, seed = map(int, (epochs, batch_size, accumulate, seed))
     rng = default_rng(seed)
     if epochs > 1:
-        arguments.check_repeatable(x, validation, steps_per_epoch)
+        check_repeatable(x, validation, steps_per_epoch)
     feed, validation_feed = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
-    arguments.check_monitors(callback_hooks.all, validation_feed is not None)
+    check_monitors(callback_hooks.all, validation_feed is not None)
     _prepare_model(model, feed, validation_feed, loss)
     _try_single_row(model, feed)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
     else:
-        arguments.check_optimizer(optimizer, model)
+        check_optimizer(optimizer, model)
     stepper = Stepper(model, loss, optimizer, metric_functions, accumulate, precision)
     state = State(model, optimizer, History(), epochs)
     validated = Validation(model, loss, metric_functions, validation_feed) if validation_feed is not None else None
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
-        "data": _describe(feed), "validation_samples": None if validation_feed is None else validation_feed.samples,
+        "data": _describe_data(feed), "validation_samples": None if validation_feed is None else validation_feed.samples,
         "shuffle": shuffle, "seed": seed,
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
@@ -157,10 +140,8 @@ def fit(
         if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
             saved = checkpoints.load(checkpoint)
             if resume is None:
-                raise DataError(
-                    f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs: resume=True goes on "
-                    "from it, resume=False begins anew and writes over it"
-                )
+                exists = f"{os.fspath(checkpoint)} exists, a run that stands at {len(saved.epochs)} epochs"
+                raise DataError(f"fit: {exists}: resume=True goes on from it, resume=False begins anew and writes over it")
             run.resume(saved)
         run.train()
     return state.history
@@ -383,7 +364,75 @@ def _run(model: Module, sample: Array) -> Any:
         return model(sample)
 
 
-def _describe(feed: Feed) -> list[Any]:
+def _describe_data(feed: Feed) -> list[Any]:
     """Return shape of a sample and dtypes as text, as far as they are known before the first batch."""
     arrays = (feed.x, feed.y) if isinstance(feed, Arrays) else ()
     return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]
+
+
+# ---- checks of arguments
+
+
+def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
+    """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
+
+    ``seed`` may be 0.
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_describe(model)}")
+    if not callable(loss) or isinstance(loss, type):
+        function = "a function of (predictions, targets), such as wf.losses.cross_entropy"
+        raise TypeError(f"fit: loss must be {function}, not {_describe(loss)}")
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_describe(optimizer)}")
+    for name, value in counts.items():
+        integer_from(0 if name == "seed" else 1, value, "fit", name)
+
+
+def check_optimizer(optimizer: Optimizer, model: Module) -> None:
+    """Raise ValueError if the optimizer's state belongs to another model, whose parameters have other shapes."""
+    for name, p in named_arrays(model).items():
+        for slot, array in getattr(optimizer, "state", {}).get(name, {}).items():
+            if array.shape not in (p.shape, optimizer.start(slot, p).shape):
+                raise ValueError(
+                    f"fit: {type(optimizer).__name__} keeps the state of another model: its {slot!r} of {name!r} has shape "
+                    f"{array.shape}, the parameter has {p.shape}. Make a new optimizer for each model"
+                )
+
+
+def check_repeatable(x: Any, validation: Any, steps: int | None) -> None:
+    """Raise ValueError if data or validation are a generator, which would be exhausted after the first epoch."""
+    if isinstance(x, Iterator) and steps is None:
+        raise ValueError(
+            "fit: x is a generator, which is gone through once: give steps_per_epoch=, or a function that makes a new one for "
+            "each epoch"
+        )
+    if isinstance(validation, Iterator):
+        raise ValueError(
+            "fit: validation is a generator, which is gone through once, but each epoch is validated: give a list of its "
+            "batches, or a function that makes a new one"
+        )
+
+
+def check_monitors(callbacks: Sequence[Any], validated: bool) -> None:
+    """Raise ValueError if a callback monitors a figure of validation data and there are none."""
+    for c in callbacks:
+        name = getattr(c, "monitor", None)
+        if isinstance(name, str) and name.startswith("val_") and not validated:
+            fix = f"give validation=0.1, say, or monitor={name.removeprefix('val_')!r}"
+            raise ValueError(f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: {fix}")
+
+
+def check_paths(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
+    """Raise ValueError if a callback writes the file of the checkpoint."""
+    for c in callbacks:
+        path = getattr(c, "path", None)
+        if isinstance(path, str | os.PathLike) and os.path.realpath(path) == os.path.realpath(checkpoint):
+            name = type(c).__name__
+            raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, {value.__name__}(...)"
+    return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"

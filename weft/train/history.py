@@ -1,11 +1,15 @@
-"""The history of a training run: one row per epoch, and its plot."""
+"""The history of a training run: one row per epoch, and its plot; the state of a run, the argument of callbacks."""
 
 from __future__ import annotations
 
 import html
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from weft.nn.module import Module
+from weft.optim import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +93,7 @@ class History:
         return [e[name] for e in self.epochs]
 
     def __repr__(self) -> str:
-        """Return the last epoch's figures, and the reason if the run ended early.
-
-        Examples
-        --------
-        >>> from weft.train import Epoch, History
-        >>> History([Epoch(1, 0.5, 2.0), Epoch(2, 0.25, 1.5)], best=2, stopped="loss reached 0.3")
-        History(2 epochs: loss 0.2500; best epoch 2; 3.50 s; loss reached 0.3)
-        """
+        """Return the last epoch's figures, and the reason if the run ended early."""
         count = f"{len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
         if not self.epochs:
             return f"History({count}{'; ' + self.stopped if self.stopped else ''})"
@@ -149,12 +146,79 @@ class History:
 
 
 def figure(value: float) -> str:
-    """Return a number as text with four decimals, in scientific notation if it is small.
-
-    Examples
-    --------
-    >>> from weft.train.history import figure
-    >>> figure(0.123456), figure(2.5e-7), figure(12345.678)
-    ('0.1235', '2.500e-07', '12345.6780')
-    """
+    """Return a number as text with four decimals, in scientific notation if it is small."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.3e}"
+
+
+@dataclass(slots=True)
+class State:
+    """The state of a run, passed to callbacks. ``state["val_loss"]`` is a figure of the last finished epoch.
+
+    Attributes
+    ----------
+    model, optimizer : the arguments of ``fit``; ``state.optimizer.lr = 1e-4`` takes effect at the next step
+    history : History so far
+    epoch : number of the current epoch, from 1
+    epochs : number of epochs of the whole run
+    batch : number of batches trained in this epoch
+    step : number of updates in the whole run
+    loss : loss of the last step
+    stopped : the reason to end the run, "" while it continues
+    """
+
+    model: Module
+    optimizer: Optimizer
+    history: History
+    epochs: int
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float = float("nan")
+    stopped: str = ""
+
+    @property
+    def row(self) -> Epoch:
+        """The last finished epoch."""
+        return self.history.epochs[-1]
+
+    def __getitem__(self, name: str) -> float:
+        return self.row[name]
+
+    def stop(self, reason: str = "stopped by a callback") -> None:
+        """End the run after this step, or from ``on_epoch`` after this epoch. ``history.stopped`` will be the reason."""
+        self.stopped = reason
+
+
+Callback = Callable[[State], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The callbacks of a run, by the moment at which they are called."""
+
+    begin: tuple[Callback, ...]
+    batch: tuple[Callback, ...]
+    epoch: tuple[Callback, ...]
+    end: tuple[Callback, ...]
+    all: tuple[Any, ...]
+
+
+_MOMENTS = ("on_begin", "on_batch", "on_epoch", "on_end")
+
+
+def sort_callbacks(callbacks: Any) -> Hooks:
+    """Sort callbacks by moment: functions are called after every epoch, objects at the moments of their methods."""
+    if callable(callbacks) or any(hasattr(callbacks, m) for m in _MOMENTS):
+        callbacks = [callbacks]
+    by_moment: dict[str, list[Callback]] = {m: [] for m in _MOMENTS}
+    for c in callbacks:
+        methods = [m for m in _MOMENTS if callable(getattr(c, m, None))]
+        if isinstance(c, type) or not (methods or callable(c)):
+            kinds, hint = ", ".join(_MOMENTS), ": call it, to make one" if isinstance(c, type) else ""
+            raise TypeError(f"fit: a callback must be a function of the state, or an object with {kinds}, not {c!r}{hint}")
+        for m in methods:
+            by_moment[m].append(getattr(c, m))
+        if not methods:
+            by_moment["on_epoch"].append(c)
+    begin, batch, epoch, end = (tuple(by_moment[m]) for m in _MOMENTS)
+    return Hooks(begin, batch, epoch, end, tuple(callbacks))

@@ -26,12 +26,11 @@ from weft.train import checkpoint
 from weft.train.batches import Arrays, Feed
 from weft.train.callbacks import BestWeights
 from weft.train.diagnose import find
-from weft.train.history import Epoch
+from weft.train.history import Epoch, Hooks, State, sort_callbacks
+from weft.train.metrics import Validation
 from weft.train.progress import progress
 from weft.train.snapshot import Log, Snapshot, put, take
-from weft.train.state import Hooks, State
 from weft.train.step import Stepper
-from weft.train.validate import Validation
 from weft.transforms.settings import flush_denormals
 
 
@@ -43,12 +42,12 @@ class Run:
         validation: Validation | None, show: Any, path: str | os.PathLike | None, every: checkpoint.Every, run: dict[str, Any],
     ) -> None:
         self.model, self.optimizer, self.stepper, self.feed = model, optimizer, stepper, feed
+        if not any(isinstance(c, BestWeights) for c in hooks.all):
+            hooks = sort_callbacks([BestWeights(restore=False), *hooks.all])
+        self.keeper = next(c for c in hooks.all if isinstance(c, BestWeights))
         self.hooks, self.state, self.validation, self.show = hooks, state, validation, show
         self.path, self.every, self.run = path, every, run
-        best_weights = next((c for c in hooks.all if isinstance(c, BestWeights)), None)
-        self.keeper = BestWeights(restore=False) if best_weights is None else best_weights
-        self.own_keeper = best_weights is None
-        self.keeping = [c for c in ([self.keeper] if self.own_keeper else []) + list(hooks.all) if hasattr(c, "state_dict")]
+        self.keeping = [c for c in hooks.all if hasattr(c, "state_dict")]
         self.totals = [0.0] * (1 + len(stepper.metrics))
         self.rows = 0  # trained in this epoch so far
         self.seconds = 0.0  # spent in this epoch before the run was resumed
@@ -112,10 +111,12 @@ class Run:
         self._begin()
         if self.kept is None:
             self.save()
-        finished = False
+        finished, per = False, self.feed.steps
+        total, done = None if per is None else state.epochs * per, (per or 0) * state.epoch + state.batch
+        display = progress(total, self.show, history, state.epochs, done)
         self.model.train()
         try:
-            with flush_denormals(), catch_interrupt() as interrupt, self._progress() as bar:
+            with flush_denormals(), catch_interrupt() as interrupt, display as bar:
                 self.log = Log(self.model, self.optimizer, self.stepper, self.feed)
                 while len(history.epochs) < state.epochs and not state.stopped and not interrupt.to_stop:
                     if not self._epoch(bar, interrupt):
@@ -141,8 +142,6 @@ class Run:
     def _begin(self) -> None:
         """Call ``on_begin`` of the callbacks and load their states. If that fails, restore the state before ``resume``."""
         try:
-            if self.own_keeper:
-                self.keeper.on_begin(self.state)
             for begin in self.hooks.begin:
                 begin(self.state)
             for c, state in zip(self.keeping, self.kept or (), strict=False):
@@ -153,11 +152,6 @@ class Run:
                 self.optimizer.lr = self.lr
             raise
         self.before = None
-
-    def _progress(self) -> Any:
-        per = self.feed.steps
-        total = None if per is None else self.state.epochs * per
-        return progress(total, self.show, self.state.history, self.state.epochs, (per or 0) * self.state.epoch + self.state.batch)
 
     def _epoch(self, bar: Any, interrupt: Interrupt) -> bool:
         """Train one epoch, or the rest of it. Return False if the run ends before the end of the epoch."""
@@ -177,18 +171,15 @@ class Run:
         """Do the updates of an epoch. Return False if the run ends before the end of the epoch."""
         state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        advance, look, rate = self.pace.advance, log.every, None
+        advance, look = self.pace.advance, log.every
         for block in self._blocks(keys, every):
             lr = float(optimizer.lr)
-            if lr != rate:
-                log.span(lr, number, state.batch + 1)
-                rate = lr
             look -= len(block)
             if look <= 0:
                 look = log.every
-                if not log.look(lr, number, state.batch + 1):
+                if not log.look():
                     return self._end_non_finite("weights")
-            log.keys += block
+            log.blocks.append((block, lr, number, state.batch + 1))
             results = advance(block, lr)
             state.step += len(block)
             for rows, values in results:
@@ -230,8 +221,6 @@ class Run:
         rate = float(self.optimizer.lr)
         row = Epoch(state.epoch, means[0], seconds, value, figures.get("accuracy"), metrics, figures, rate)
         history.epochs.append(row)
-        if self.own_keeper:
-            self.keeper.on_epoch(state)
         for call in self.hooks.epoch:
             call(state)
         history.best = self.keeper.number
@@ -279,10 +268,8 @@ class UpdateRunner:
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
-        # whether a native call may execute many updates
-        self.able = (
-            stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES and not alone
-        )
+        is_small = isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MAX_BATCH_BYTES
+        self.able = stepper.many is not None and is_small and not alone  # whether a native call may execute many updates
         self.count = 1  # updates per native call
         self.seen = 0  # updates of this epoch
         self.proven = False  # whether a native loop has run
@@ -308,16 +295,10 @@ class UpdateRunner:
 
     def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
         """Execute the updates of a block."""
-        results = self._many(block, lr) if len(block) > 1 else None
-        return [self._one(keys, lr) for keys in block] if results is None else results
-
-    def _one(self, keys: Keys, lr: float) -> Figures:
-        batch, count, plain = self.feed.batch, self.feed.count, self.stepper.plain
-        if plain is None:
-            return sum(map(count, keys)), self.stepper.advance([batch(key) for key in keys], lr)
-        key = keys[0]
-        x, y = batch(key)
-        return count(key), (float(plain(x, y, lr)),)
+        if len(block) > 1 and (results := self._many(block, lr)) is not None:
+            return results
+        batch, count, advance = self.feed.batch, self.feed.count, self.stepper.advance
+        return [(sum(map(count, keys)), advance([batch(key) for key in keys], lr)) for keys in block]
 
     def _many(self, block: tuple[Keys, ...], lr: float) -> list[Figures] | None:
         """Execute a block in one native call. Return None if tracing shows that the step cannot be part of a native loop."""

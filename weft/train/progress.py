@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 import os
 import sys
 import time
@@ -12,21 +13,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft.train.history import Epoch, History, figure
-from weft.train.state import State
+from weft.train.history import Epoch, History, State, figure
 
 
 class Progress:
     """Progress as one printed line per epoch."""
 
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
+    interval = math.inf  # seconds between two calls of ``redraw``, which would slow down small nets
+
+    def __init__(self, epochs: int, total: int | None = None, done: int = 0) -> None:
+        self.epochs, self.total, self.done, self._next = epochs, total, done, 0.0
 
     def step(self, batches: int = 1) -> None:
-        return
+        self.done += batches
+        now = time.perf_counter()
+        if now >= self._next:
+            self._next = now + self.interval
+            self.redraw()
 
     def epoch(self, row: Epoch) -> None:
         print(describe(row, self.epochs), flush=True)
+
+    def redraw(self) -> None:
+        """Display the count of batches."""
 
 
 class Silent(Progress):
@@ -35,46 +44,31 @@ class Silent(Progress):
 
 
 class Bar(Progress):
-    """Progress bar that counts batches. It is redrawn at most ten times a second, so that small nets are not slowed down."""
+    """Progress bar that counts batches."""
 
-    def __init__(self, epochs: int, bar, task, is_total_known: bool) -> None:
-        super().__init__(epochs)
-        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, is_total_known, 0, 0.0, 0
+    interval = 0.1
 
-    def step(self, batches: int = 1) -> None:
-        self._pending += batches
-        now = time.perf_counter()
-        if now >= self._next:
-            self._bar.update(self._task, advance=self._pending)
-            self._done += self._pending
-            self._pending, self._next = 0, now + 0.1
+    def __init__(self, epochs: int, total: int | None, done: int, bar: Any, description: str) -> None:
+        super().__init__(epochs, total, done)
+        self._bar, self._task = bar, bar.add_task(description, total=total, completed=done)
+
+    def redraw(self) -> None:
+        self._bar.update(self._task, completed=self.done)
 
     def epoch(self, row: Epoch) -> None:
-        self._done += self._pending
-        fields = {} if self._known else {"total": round(self._done / row.number * self.epochs)}  # extrapolated
         self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
+        total = self.total if self.total is not None else round(self.done / row.number * self.epochs)  # extrapolated
         now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
-        self._bar.update(self._task, advance=self._pending, description=now, **fields)
-        self._pending = 0
+        self._bar.update(self._task, completed=self.done, description=now, total=total)
 
 
 def describe(row: Epoch, total: int) -> str:
-    """Return an epoch's figures as a line of text.
-
-    Examples
-    --------
-    >>> from weft.train.progress import describe
-    >>> describe(Epoch(1, 0.5, 2.0, 0.25, 0.75, {"accuracy": 0.5}), 9)
-    'epoch 1/9  loss 0.5000  accuracy 50.00 %  2.00 s  validation loss 0.2500  accuracy 75.00 %'
-    """
+    """Return an epoch's figures as a line of text."""
     text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
     if row.validation_loss is not None:
-        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validation_figures(row))}"
+        figures = {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
+        text += f"  validation loss {figure(row.validation_loss)}{_figures(figures)}"
     return text
-
-
-def _validation_figures(row: Epoch) -> dict[str, float]:
-    return {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
 
 
 def _figures(metrics: dict[str, float]) -> str:
@@ -107,7 +101,7 @@ def progress(
         )
         with Drawn(*columns) as bar:
             now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
-            yield Bar(epochs, bar, bar.add_task(now, total=total, completed=done), total is not None)
+            yield Bar(epochs, total, done, bar, now)
 
 
 LEAST_SECONDS = 0.5  # between two plots
@@ -123,26 +117,24 @@ def in_notebook() -> bool:
 class _Live(Progress):
     """Progress in a notebook, to be closed by :meth:`end`."""
 
+    interval = 0.2
+
     def __init__(self, total: int | None, history: History, epochs: int, done: int) -> None:
-        super().__init__(epochs)
+        super().__init__(epochs, total, done)
         from IPython import display
 
-        self._total, self._history, self._done, self._next, self._plot = total, history, done, 0.0, 0.0
+        self._history, self._plot = history, 0.0
         self._display: Any = display
         self._bar = self._display.display(display.HTML(self._text()), display_id=True)
         self._picture: Any = None
 
-    def step(self, batches: int = 1) -> None:
-        self._done += batches
-        now = time.perf_counter()
-        if now >= self._next:
-            self._next = now + 0.2
-            self._bar.update(self._display.HTML(self._text()))
+    def redraw(self) -> None:
+        self._bar.update(self._display.HTML(self._text()))
 
     def epoch(self, row: Epoch) -> None:
-        if self._total is None:
-            self._total = round(self._done / row.number * self.epochs)
-        self._bar.update(self._display.HTML(self._text()))
+        if self.total is None:
+            self.total = round(self.done / row.number * self.epochs)
+        self.redraw()
         now = time.perf_counter()
         if now >= self._plot:
             self.draw()
@@ -163,13 +155,13 @@ class _Live(Progress):
             self._picture.update(picture)
 
     def end(self) -> None:
-        self._bar.update(self._display.HTML(self._text()))
+        self.redraw()
         if self._history.epochs:
             self.draw()
 
     def _text(self) -> str:
-        amount = f' max="{self._total}" value="{self._done}"' if self._total else ""
-        counted = f"{self._done}/{self._total if self._total is not None else '?'} batches"
+        amount = f' max="{self.total}" value="{self.done}"' if self.total else ""
+        counted = f"{self.done}/{self.total if self.total is not None else '?'} batches"
         table = self._history._repr_html_() if self._history.epochs else ""
         return f"<div><progress{amount}></progress> {html.escape(counted)}{table}</div>"
 

@@ -82,16 +82,6 @@ class SavedStep:
     batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive steps of the log with one rate: number of the first step, rate, epoch, and first batch of that step."""
-
-    first: int
-    lr: float
-    epoch: int
-    batch: int
-
-
 class Log:
     """The last snapshot and the steps since, to replay how a loss became non-finite. Logging a step runs no kernel.
 
@@ -101,8 +91,8 @@ class Log:
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
         self.of = (model, optimizer, stepper)  # the arguments of ``take``
         self.feed = feed
-        self.keys: list[tuple[Any, ...]] = []  # keys of the batches of each update; the loop appends before each update
-        self.spans: list[Span] = []
+        # (updates, rate, epoch, first batch), appended before the updates run; an update is the keys of its batches
+        self.blocks: list[tuple[tuple[tuple[Any, ...], ...], float, int, int]] = []
         self.every = 1 if feed.heavy else LOOK_EVERY
         self._begin(time.perf_counter(), take(*self.of))
         self.sound = [name for name in model.parameters() if finite(self.snapshot.arrays["model"][name])]
@@ -112,11 +102,7 @@ class Log:
         parameters = self.of[0].parameters()
         return all(finite(parameters[name].numpy()) for name in self.sound)
 
-    def span(self, lr: float, epoch: int, batch: int) -> None:
-        """Record rate, epoch and first batch of the next update. Later updates follow with the same rate."""
-        self.spans.append(Span(len(self.keys), lr, epoch, batch))
-
-    def look(self, lr: float, epoch: int, batch: int) -> bool:
+    def look(self) -> bool:
         """Take a snapshot if one is due. Called between updates. Return False if the parameters are not finite."""
         start = time.perf_counter()
         if start >= self._next or (self.feed.heavy and self._count_bytes()):
@@ -124,21 +110,19 @@ class Log:
             if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
                 return False
             self._begin(start, fresh)
-            self.span(lr, epoch, batch)
         return True
 
     def steps(self) -> list[SavedStep]:
         """Return every update since the snapshot."""
         out = []
-        for span, after in zip(self.spans, [*(s.first for s in self.spans[1:]), len(self.keys)], strict=True):
-            batch = span.batch
-            for keys in self.keys[span.first : after]:
-                out.append(SavedStep(keys, span.lr, span.epoch, batch))
+        for block, lr, epoch, batch in self.blocks:
+            for keys in block:
+                out.append(SavedStep(keys, lr, epoch, batch))
                 batch += len(keys)
         return out
 
     def _count_bytes(self) -> bool:
-        self._held += sum(map(self.feed.held, self.keys[-1])) if self.keys else 0
+        self._held += sum(self.feed.held(key) for keys in self.blocks[-1][0] for key in keys) if self.blocks else 0
         return self._held > MAX_LOG_BYTES
 
     def _begin(self, start: float, snapshot: Snapshot) -> None:
@@ -147,8 +131,7 @@ class Log:
         now = time.perf_counter()
         self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
         self._held = 0
-        self.keys.clear()
-        self.spans.clear()
+        self.blocks.clear()
 
 
 def finite(a: np.ndarray) -> bool:

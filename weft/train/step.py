@@ -76,8 +76,7 @@ def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Arra
     @jit
     def steps(x: Array, y: Array, lr: float) -> tuple[Array, ...]:
         def one(_: None, batch: tuple[Array, Array]) -> tuple[None, tuple[Any, ...]]:
-            out = step(*batch, lr)
-            return None, out if isinstance(out, tuple) else (out,)
+            return None, step(*batch, lr)
 
         return scan(one, None, (x, y))[1]
 
@@ -87,7 +86,6 @@ def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Arra
 class Stepper:
     """Updates the weights: :meth:`advance` takes the batches of one update and a rate, and returns (loss, *metrics) as floats.
 
-    plain : function of x, y and the rate that does one update and returns the loss; None with metrics, accumulation or 16 bits
     many : function of stacked x and y and the rate that does many updates and returns (losses, *metrics) as Arrays; None with
         accumulation
     arrays : state beside model and optimizer: the scale of the loss, and the updates since it last changed
@@ -106,7 +104,6 @@ class Stepper:
         if self.dtype == float16:
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
-        self.plain: Callable[[Array, Array, float], Array] | None = None
         self.many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
         if accumulate > 1:
             if isinstance(optimizer, SAM):
@@ -114,18 +111,12 @@ class Stepper:
             self._sums = {n: zeros(p.shape, dtype=state_dtype(p.dtype)) for n, p in named_arrays(model).items()}
             self._sums["loss"] = zeros((), dtype=float32)
             self._add, self._last = jit(self._add_batch), jit(self._last_batch)
-        elif self.metrics or self.dtype is not None:
+        else:
             self._one = jit(self._one_batch)
             self.many = training_steps(self._one)
-        else:
-            self.plain = training_step(model, loss, optimizer)
-            self.many = training_steps(self.plain)
 
     def advance(self, batches: Sequence[tuple[Array, Array]], lr: float) -> tuple[float, ...]:
         """Do one update from ``batches``. Return loss and metrics as means over all their rows."""
-        if self.plain is not None:
-            ((x, y),) = batches
-            return (float(self.plain(x, y, lr)),)
         if self.accumulate == 1:
             ((x, y),) = batches
             return tuple(map(float, self._one(x, y, lr)))
@@ -135,9 +126,7 @@ class Stepper:
             share = x.shape[0] / total
             last = k == len(batches) - 1
             parts.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
-        return tuple(
-            sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics))
-        )
+        return tuple(sum(share * float(values[k]) for share, values in parts) for k in range(1 + len(self.metrics)))
 
     @property
     def stuck(self) -> bool:

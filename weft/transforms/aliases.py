@@ -29,13 +29,10 @@ def shared(leaves: Sequence[Any], written: Collection[int], states: Collection[i
             groups.setdefault(id(leaf.cell), []).append(k)
     return [
         numbers for numbers in groups.values()
-        if len(numbers) > 1 and any(meet(leaves[w], leaves[k]) for w in numbers if w in written for k in numbers)
+        if len(numbers) > 1 and any(
+            leaves[w] is not leaves[k] and touch(leaves[w], leaves[k]) for w in numbers if w in written for k in numbers
+        )
     ]
-
-
-def meet(a: Array, b: Array) -> bool:
-    """Return whether two different Array objects overlap."""
-    return a is not b and touch(a, b)
 
 
 def touch(a: Any, b: Any) -> bool:

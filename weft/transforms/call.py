@@ -1,37 +1,33 @@
-"""One call of a jitted function: its flattened arguments, the contents of arguments and function, and the key of its program."""
+"""One call of a jitted function: its flattened arguments, the content of arguments and function, and the key of its program.
+
+A number in arguments or objects is part of the key, and a constant of the program, until a call passes a second value: most never
+change, and programs with constants are the fastest. After that it is a run-time number (see ``traced_int.py``), unless the
+function needs the value itself (as a shape, in a format): then it is pinned to the key for good.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.formats import DEFAULT
 from weft.errors import DTypeError, short
-from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL_PRECISION
+from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION
+from weft.process.bounded_cache import BoundedCache
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms.aliases import path_key
 from weft.transforms.content import StaticKey, has_content
-from weft.transforms.records import Record
+from weft.transforms.records import key_of_constant, same_constant
 from weft.transforms.traced import is_static, materialise_argument
 from weft.transforms.tree import Structure, has_structure
-from weft.transforms.values import EXACT, cells_of, key_of_values
 
 NUMBERS = RUN_TIME_TYPES - {float}  # types of arguments that are static until they come with a second value, or NumPy's floats
 PLAIN = frozenset((int, bool, np.bool_, str, bytes, type(None))) | NUMBERS
-
-
-class Objects(NamedTuple):
-    """The static leaves of a call, the key of each, and the content of the objects among them."""
-
-    leaves: tuple[Any, ...]
-    statics: tuple[Any, ...]
-    content: StaticKey
 
 
 class Call:
@@ -40,17 +36,14 @@ class Call:
     given, leaves : the leaves of the arguments, as passed and materialised
     structure : of the arguments
     statics : the key of each leaf, None for leaves that are not static
-    contents : of the function and, if there are objects among the arguments, of the arguments
-    values : the arrays and constants in ``contents``
-    moving : numbers of the values that are run-time numbers from the first call on
-    cells : ids of the cells that arrays among the values show, each with the number of the first such value
+    content : of the function and, if there are objects among the arguments, of the arguments
+    cells : ids of the cells that arrays among its values show, each with the number of the first such value
     kind : calls of one kind share a ``Numbers``
     count : ``Structure.count`` at the call
     """
 
     __slots__ = (
-        "args", "cells", "contents", "count", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure",
-        "values",
+        "args", "cells", "content", "count", "given", "kind", "kwargs", "leaves", "rebuild", "statics", "structure",
     )
 
     def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], earlier: Call | None = None) -> None:
@@ -61,50 +54,41 @@ class Call:
         objects, leaves = bool(static_arguments) and any([type(x) not in PLAIN for x in static_arguments]), []
         for leaf in self.given:
             static = None
-            if not is_static(leaf) and type(leaf) is not float:
+            if isinstance(leaf, Array) or not (type(leaf) is float or is_static(leaf)):
                 leaf = materialise_argument(leaf)
             elif type(leaf) is not float:
-                static = _plain_key(leaf)
+                static = key_of_constant(leaf)
                 objects = objects or type(leaf) not in PLAIN
             leaves.append(leaf)
             self.statics.append(static)
         self.leaves: list[Any] = earlier.leaves if earlier else leaves
         reached: StaticKey = jitted.reach()
-        if not objects:
-            self.contents: tuple[StaticKey, ...] = (reached,)
-            self.values, self.moving = reached.values, reached.moving
-            self.cells: Mapping[int, int] = reached.cells()
-            content_key: Any = None
-        else:
+        if objects:
             words = len(jitted.words)
-            content = self._content(jitted, reached, static_arguments)
+            reached = self._content(jitted, reached, static_arguments)
             while len(jitted.words) != words:  # methods of the arguments read attributes of other objects
-                jitted.forget()
-                words, reached = len(jitted.words), jitted.reach()
-                content = self._content(jitted, reached, static_arguments)
-            self.contents = (reached, content)
-            self.values = reached.values + content.values
-            self.cells = cells_of(self.values)
-            self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
-            content_key = content.key
+                words = len(jitted.words)
+                reached = self._content(jitted, jitted.reach(again=True), static_arguments)
+        self.content = reached
+        self.cells: Mapping[int, int] = reached.cells()
         statics = tuple([None if key is None or key[0] in NUMBERS else key for key in self.statics])
-        plain = tuple([_plain_key(x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
-        self.kind = (reached.key, self.structure, statics, plain, content_key)
+        plain = tuple([key_of_constant(x) for x in static_arguments if type(x) in PLAIN]) if static_arguments else ()
+        self.kind = (reached.key, self.structure, statics, plain)
 
     def _content(self, jitted: Any, reached: StaticKey, fixed: Sequence[Any]) -> StaticKey:
         """Return the content of the objects among the arguments: the last call's if objects and structure are the same."""
-        before: Objects | None = jitted.objects
+        leaves, keys, content = jitted.objects or ((), (), None)
         static = tuple([x if is_static(x) else None for x in (*self.leaves, *fixed)])
-        if before is not None and before.content.beside is reached and len(before.leaves) == len(static):
-            if all(map(_is_same_leaf, before.leaves, static)) and before.content.refresh():
-                keys = zip(self.leaves, before.statics, strict=True)
-                self.statics = [_plain_key(x) if type(x) in PLAIN else key for x, key in keys]
-                return before.content
+        if content is not None and content.base is reached and len(leaves) == len(static):
+            if all(map(_is_same_leaf, leaves, static)) and content.refresh():
+                pairs = zip(self.leaves, keys, strict=True)
+                self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in pairs]
+                return content
         content = StaticKey(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*extra_keys)
-        jitted.objects = Objects(static, tuple(self.statics), content)
+        jitted.objects = static, tuple(self.statics), content
         return content
 
     def key(self, states: Collection[int], moving: Collection[int]) -> Any:
@@ -115,11 +99,7 @@ class Call:
         """
         first = len(self.leaves)
         numbers = frozenset([k - first for k in moving if k >= first])
-        if len(self.contents) == 1:
-            values = self.contents[0].key_of_values(numbers)
-        else:
-            values = key_of_values(self.values, self.cells, numbers)
-        return (*self.kind, settings(), values, *self._leaf_keys(states, moving))
+        return (*self.kind, settings(), self.content.key_of_values(numbers), *self._leaf_keys(states, moving))
 
     def _leaf_keys(self, states: Collection[int], moving: Collection[int]) -> list[Any]:
         seen: dict[int, int] = {}
@@ -145,16 +125,9 @@ class Call:
         by_type = [type(x) is float or (is_static(x) and type(x) not in PLAIN) for x in self.leaves]
         return (self.structure, *[type(x) if only else key for (x, key), only in zip(keys, by_type, strict=True)])
 
-    def records(self) -> list[Record]:
-        return [record for content in self.contents for record in content.records]
-
     def named(self) -> list[Any]:
         """Return a unique name for each value: its place and the path into its tuple."""
-        return [(record.place(k), indices) for content in self.contents for record, k, indices in content.places()]
-
-    def places(self) -> dict[Any, tuple[int, Any]]:
-        """Map each place to the number of its record and the number of the value in the record."""
-        return {record.place(k): (n, k) for n, record in enumerate(self.records()) for k in range(len(record.values))}
+        return [(record.place(k), indices) for record, k, indices in self.content.places()]
 
 
 class State:
@@ -178,14 +151,9 @@ def settings() -> tuple[Any, ...]:
     )
 
 
-def _plain_key(x: Any) -> tuple[type, Any]:
-    """Return the key of a constant. The repr of a float tells NaN from a number, and 0.0 from -0.0."""
-    return type(x), repr(x) if type(x) in EXACT else x
-
-
 def _static_key(x: Any, content: StaticKey) -> Any:
     if type(x) in PLAIN:
-        return _plain_key(x)
+        return key_of_constant(x)
     if isinstance(x, Array | np.ndarray):
         raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
     if not has_structure(x) and not has_content(x):
@@ -197,3 +165,68 @@ def _static_key(x: Any, content: StaticKey) -> Any:
                 "modules, and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
             ) from None
     return content.of(x)
+
+
+class Numbers:
+    """The numbers of one kind of call: those among the leaves of the arguments, then those among the values of objects.
+
+    values : of the numbers that have not changed so far
+    moving : the run-time numbers
+    pinned : former run-time numbers that are part of the key again, each with the line that needs its value
+    """
+
+    __slots__ = ("_last", "first", "moving", "pinned", "values")
+
+    def __init__(self, first: int, moving: frozenset[int]) -> None:
+        self.first, self.moving = first, moving
+        self.pinned: dict[int, str] = {}
+        self.values: dict[int, Any] = {}
+        self._last: Sequence[Any] = ()
+
+    def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        """Compare the numbers of a call with those before, and make changed ones run-time numbers."""
+        for k, new in enumerate(leaves):
+            if isinstance(new, float | np.floating):
+                if k not in self.pinned and type(new) in RUN_TIME_TYPES:
+                    self.moving |= {k}
+            elif type(new) in RUN_TIME_TYPES:
+                self._see(k, new)
+        if values is not self._last:
+            self._last = values
+            before = self.values
+            for k, new in enumerate(values, self.first):
+                if type(new) in RUN_TIME_TYPES and before.get(k) is not new:
+                    self._see(k, new)
+
+    def _see(self, k: int, new: Any) -> None:
+        if k in self.moving or k in self.pinned:
+            return
+        old = self.values.get(k)
+        if type(old) is type(new) and not same_constant(old, new):
+            del self.values[k]
+            self.moving |= {k}
+        else:
+            self.values[k] = new
+
+    def pin(self, numbers: Mapping[int, str]) -> None:
+        """Make these numbers part of the key from now on."""
+        self.pinned |= {k: line for k, line in numbers.items() if k in self.moving}
+        self.moving = self.moving.difference(numbers)
+
+
+_NONE = Numbers(0, frozenset())
+
+
+def numbers_of(cache: BoundedCache, call: Call) -> Numbers:
+    """Return the ``Numbers`` in ``cache`` for this kind of call, updated with its values. A kind does not depend on shapes."""
+    leaves, values = call.leaves, call.content.values
+    if RUN_TIME_TYPES.isdisjoint(map(type, leaves)) and not call.content.numbers:
+        return _NONE
+    kind = (call.kind, *map(type, leaves))
+    first = len(leaves)
+    numbers = cache.get(kind)
+    if numbers is None:
+        numbers = Numbers(first, frozenset([first + k for k in call.content.moving if type(values[k]) in RUN_TIME_TYPES]))
+        cache.put(kind, numbers)
+    numbers.see(leaves, values)
+    return numbers

@@ -7,15 +7,14 @@ to evaluation.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.array import Array
 from weft.errors import short
 from weft.graph.source_lines import file_name, user_line
-from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
+from weft.transforms.records import EXACT, CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
 from weft.transforms.traced import TracedCall, numbered
-from weft.transforms.values import EXACT
 
 OFTEN = 3  # traces for one cause before the user is warned
 MOST = 100  # previous values kept per cause
@@ -31,10 +30,9 @@ class Cause(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The parts of a trace's key, and the names in each record, to compare with the next trace."""
+    """The parts of a trace's key, and of each record the owner's class and the names, to compare with the next trace."""
 
     kind: Any
-    structure: Any
     settings: Any
     leaves: tuple[Any, ...]
     values: tuple[Any, ...]
@@ -91,32 +89,32 @@ def _causes(
     f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: TracedCall,
 ) -> list[Cause]:
     """Return what has changed since the trace before."""
-    if before.structure != now.structure:
-        return [_structure_cause(argument_names(f, before.structure), argument_names(f, now.structure))]
-    names, places = argument_names(f, call.structure), list(place_names(f, call))
-    changed = [
-        _leaf_cause(names[k], old, new, call.leaves[k], pinned.get(k))
-        for k, (old, new) in enumerate(zip(before.leaves, now.leaves, strict=True)) if old != new
-    ]
+    if before.kind[1] != now.kind[1]:
+        return [_structure_cause(argument_names(f, before.kind[1]), argument_names(f, now.kind[1]))]
+    records, arguments = call.content.records, argument_names(f, call.structure)
+    owners = name_owners(f, records, zip(call.leaves, arguments, strict=True))
+    names = arguments + [f"{_kind_of(r)} `{_value_name(r, k, owners, indices)}`" for r, k, indices in call.content.places()]
+    count, last = len(arguments), None
     if len(before.records) == len(now.records):
-        for (kind, old), (other, new), name in zip(before.records, now.records, owner_names(f, call), strict=True):
-            if kind is not other or old != new:
-                return [*filter(None, changed), _owner_cause(name, kind is other, old, new)]
-        if len(before.values) == len(now.values) == len(places):
-            changed += [
-                _leaf_cause(places[k], old, new, call.values[k], pinned.get(k + len(names)))
-                for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)) if old != new
-            ]
-    causes = [cause for cause in changed if cause is not None]
+        rows = zip(before.records, now.records, records, strict=True)
+        last = next((_owner_cause(record, owners, old, new) for old, new, record in rows if old != new), None)
+        if last is None and len(before.values) == len(now.values):
+            count = len(names)
+    leaves = [*call.leaves, *call.content.values]
+    pairs = list(zip(before.leaves + before.values, now.leaves + now.values, strict=False))[:count]
+    changed = [
+        _leaf_cause(names[k], old, new, leaves[k], pinned.get(k)) for k, (old, new) in enumerate(pairs) if old != new
+    ]
+    causes = [cause for cause in (*changed, last) if cause is not None]
     if causes:
         return causes
     if before != now:
         advice = "Create these once, and change their contents."
         return [Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)]
-    conditions = numbered(traced.tape.conditions, len(names), traced.moving) if traced.tape else {}
+    conditions = numbered(traced.tape.conditions, len(arguments), traced.moving) if traced.tape else {}
     for k, line in conditions.items():
         advice = "A program is made for each outcome; wf.where needs one for all."
-        return [Cause(f"the outcome of a condition on {(*names, *places)[k]} (in line {_line(line)})", "", "", advice)]
+        return [Cause(f"the outcome of a condition on {names[k]} (in line {_line(line)})", "", "", advice)]
     if not traced.captured:
         return []  # the program was dropped from the cache
     advice = "Write into one array with `a[...] = value`."
@@ -137,7 +135,7 @@ def _leaf_cause(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> C
     if isinstance(leaf, Array):
         was, is_ = _array_text(old), _array_text(new)
         if not was or not is_:
-            return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
+            return Cause(f"what shares memory with {name}", "", "", "Let it share memory with the same arrays at each call.")
         if was == is_:
             return Cause(f"the memory layout of {name}", "", "", "Give it arrays of one layout, by `copy()` where they differ.")
         property_ = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
@@ -176,8 +174,10 @@ def _array_text(key: Any) -> str:
     return f"{key[1]}{list(key[0])}" if isinstance(key, tuple) and isinstance(key[0], tuple) else ""
 
 
-def _owner_cause(name: str, same: bool, old: Any, new: Any) -> Cause:
-    if not same:
+def _owner_cause(record: Record, owners: Mapping[int, str], before: tuple[type, Any], now: tuple[type, Any]) -> Cause:
+    name = "the variables that it names" if isinstance(record, _VARIABLES) else f"`{_owner_name(record, owners)}`"
+    (kind, old), (other, new) = before, now
+    if kind is not other:
         return Cause(f"the class of {name}", "", "", "Keep one object, and change its contents.")
     if isinstance(old, int) and isinstance(new, int):
         return Cause(f"the length of {name}", str(old), str(new), "Keep its length: write into its items, or into an array.")
@@ -185,13 +185,13 @@ def _owner_cause(name: str, same: bool, old: Any, new: Any) -> Cause:
         return Cause(f"the content of {name}", "", "", "It is a constant of the program: make it a wf.array.")
     fresh = [repr(n) for n in new if n not in old] or [repr(n) for n in old if n not in new]
     advice = f"Set them before the first call ({', '.join(fresh[:3])})." if fresh else "Keep their order."
-    return Cause(f"which names {name} holds", "", "", advice)
+    return Cause(f"the set of names in {name}", "", "", advice)
 
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:
     settings, values, *keys = key[len(call.kind):]
-    records = tuple([(type(r.owner), _record_outline(r)) for r in call.records()])
-    return Outline(call.kind, call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
+    records = tuple([(type(r.owner), _record_outline(r)) for r in call.content.records])
+    return Outline(call.kind, settings, tuple(keys[: len(call.leaves)]), values.key, records)
 
 
 def _record_outline(record: Record) -> Any:
@@ -226,94 +226,70 @@ def argument_names(f: Callable, structure: Any) -> list[str]:
     return out
 
 
-def _owner_names_by_id(f: Callable, call: Any) -> dict[int, str]:
-    """Return a name for each recorded object and container, by id."""
-    names: dict[int, str] = {}
+_VARIABLES = (CellsRecord, VariablesRecord)
+
+
+def name_owners(f: Callable, records: Sequence[Record], arguments: Iterable[tuple[Any, str]] = ()) -> dict[int, str]:
+    """Return a name for each recorded object and container, by id. arguments : leaves of the arguments, with their names"""
     owner = getattr(f, "__self__", None)
-    if owner is not None:
-        names[id(owner)] = "self"
-    for name, leaf in zip(argument_names(f, call.structure), call.leaves, strict=True):
+    names = {} if owner is None else {id(owner): "self"}
+    for leaf, name in arguments:
         names.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
-    _name_owners(names, call.records())
-    return names
-
-
-def _name_owners(names: dict[int, str], records: Sequence[Record]) -> None:
-    """Add to ``names`` a name for each recorded object and container, by id."""
     for _ in range(3):  # the owner of an object may be recorded after the object
         for record in records:
             for k, value in enumerate(record.values):
                 if id(record.owner) in names or isinstance(record, _VARIABLES):
                     names.setdefault(id(value), _value_name(record, k, names))
+    return names
 
 
 def name_of_place(f: Any, records: Sequence[Record], record: Record, k: int | None, indices: tuple[int, ...]) -> str:
     """Return the name of value ``k`` of a record that ``f`` reaches in messages. ``k=None``: the name of its owner."""
-    owner = getattr(f, "__self__", None)
-    names = {id(owner): "self"} if owner is not None else {}
-    _name_owners(names, records)
-    if k is None:
-        return f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
-    return f"`{_value_name(record, k, names)}{''.join([f'[{part}]' for part in indices])}`"
+    owners = name_owners(f, records)
+    return f"`{_owner_name(record, owners) if k is None else _value_name(record, k, owners, indices)}`"
 
 
-_VARIABLES = (CellsRecord, VariablesRecord, ClassRecord)
+def _owner_name(record: Record, owners: Mapping[int, str]) -> str:
+    return owners.get(id(record.owner)) or type(record.owner).__name__
 
 
-def _value_name(record: Record, k: int, names: dict[int, str]) -> str:
+def _value_name(record: Record, k: int, owners: Mapping[int, str], indices: Sequence[int] = ()) -> str:
+    name = record.names[k] if record.names else k
     if isinstance(record, ClassRecord):
-        return f"{record.owner.__name__}.{record.names[k]}"
-    if isinstance(record, _VARIABLES):
-        return str(record.names[k])
-    owner = names.get(id(record.owner)) or type(record.owner).__name__
-    if isinstance(record, DictRecord):
-        return f"{owner}[{record.names[k]!r}]"
-    return f"{owner}.{record.names[k]}" if record.names else f"{owner}[{k}]"
+        name = f"{record.owner.__name__}.{name}"
+    elif not isinstance(record, _VARIABLES):
+        item = isinstance(record, DictRecord) or not record.names
+        name = f"{_owner_name(record, owners)}{f'[{name!r}]' if item else f'.{name}'}"
+    return f"{name}{''.join([f'[{part}]' for part in indices])}"
 
 
-_KINDS = {CellsRecord: "the closure variable", VariablesRecord: "the global variable"}
-
-
-def place_names(f: Callable, call: Any) -> Iterator[str]:
-    """Yield the name of each value in messages: ``the attribute `self.n```, ``the global variable `scale```."""
-    names = _owner_names_by_id(f, call)
-    for content in call.contents:
-        for record, k, indices in content.places():
-            inner = "".join([f"[{part}]" for part in indices])
-            kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
-            yield f"{kind} `{_value_name(record, k, names)}{inner}`"
-
-
-def owner_names(f: Callable, call: Any) -> Iterator[str]:
-    """Yield the name of the owner of each record in messages."""
-    names = _owner_names_by_id(f, call)
-    for record in call.records():
-        if isinstance(record, _VARIABLES):
-            yield "the variables that it names"
-        else:
-            yield f"`{names.get(id(record.owner)) or type(record.owner).__name__}`"
+def _kind_of(record: Record) -> str:
+    if isinstance(record, CellsRecord | ClassRecord):
+        return "the attribute" if isinstance(record, ClassRecord) else "the closure variable"
+    if isinstance(record, VariablesRecord):
+        return "the global variable"
+    return "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute"
 
 
 def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[int, Any]) -> str:
     """Return the warning about arrays that a function leaves behind at each call. ``skipped``: growing lists and dicts, by id"""
-    names_by_id = _owner_names_by_id(f, call)
-    where = ""
-    arrays = [cell for cell, _, _ in traced.survivors]
-    lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
-    for record in [record for record in call.records() if record.writable]:
+    owners = name_owners(f, call.content.records, zip(call.leaves, argument_names(f, call.structure), strict=True))
+    places = []
+    arrays = {id(cell) for cell, _, _ in traced.survivors}
+    for record in [record for record in call.content.records if record.writable]:
         names, values = record.read()
-        fresh = record.again(names, values)
-        for k, value in enumerate(values):
-            if any([value is array for array in arrays]):
-                owner = names_by_id.get(id(record.owner)) or type(record.owner).__name__
-                grown = isinstance(record, ListRecord) and len(values) != len(record.values)
-                where = where or (f"in `{owner}`, which grows" if grown else f"in `{_value_name(fresh, k, names_by_id)}`")
+        grown = isinstance(record, ListRecord) and len(values) != len(record.values)
+        for k in [k for k, value in enumerate(values) if id(value) in arrays]:
+            name = _owner_name(record, owners) if grown else _value_name(record.again(names, values), k, owners)
+            places.append(f"in `{name}`, which grows" if grown else f"in `{name}`")
     for x in skipped.values():
-        if any([value is array for value in (x.values() if isinstance(x, dict) else x) for array in arrays]):
-            where = where or f"in `{names_by_id.get(id(x)) or type(x).__name__}`, which grows"
+        if not arrays.isdisjoint(map(id, x.values() if isinstance(x, dict) else x)):
+            places.append(f"in `{owners.get(id(x)) or type(x).__name__}`, which grows")
+    lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""
+    where = next(iter(places), "in an attribute, a global, a list or a dict")
     return (
-        f"{named(f)} leaves arrays behind at each call ({where or 'in an attribute, a global, a list or a dict'}): it is traced "
-        f"again each time, which is slow.{origin} Return the array, or write into an array that exists, with `a[...] = value`"
+        f"{named(f)} leaves arrays behind at each call ({where}): it is traced again each time, which is slow.{origin} Return "
+        "the array, or write into an array that exists, with `a[...] = value`"
     )

@@ -1,18 +1,20 @@
-"""Entry: a traced and compiled call, and the fast path through it.
+"""CompiledCall: a traced and compiled call, and the fast paths through it.
 
-A warm call compares the current state with lists prepared by the call before, one C-level comparison for all captured cells:
-their nodes are those of the last call, the nodes to be written have no other references, the Program wrote in place.
-Each node has a buffer of its own, so every reference to a content is a reference to its node, and a node's reference count
-shows whether its buffer may be donated.
+The second call with plain arrays makes a table that describes arguments, result and captured cells to the device; later calls run
+without Python until a guard fails. Calls that write run in Python. They compare the current state with lists prepared by the call
+before, one C-level comparison for all captured cells: their nodes are those of the last call, the nodes to be written have no
+other references, the Program wrote in place. Each node has a buffer of its own, so every reference to a content is a reference to
+its node, and a node's reference count shows whether its buffer may be donated.
 
-Results that share memory share it as without jit; parts of which nobody can see that they are one array are arrays of their
-own. NumPy arguments are copied in, and get what was written to them after the call.
+Results that share memory share it as without jit. Results that overlap no other result and whose common array is gone become
+arrays of their own. NumPy arguments are copied in, and get what was written to them after the call.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import attrgetter, is_
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
@@ -21,39 +23,35 @@ import numpy as np
 
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
-from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run
+from weft.array.numpy_methods import lies
+from weft.devices.base import DEVICE_OF_BUFFER_TYPE, Run, WarmCalls
+from weft.devices.native_protocols import WarmCallContext, WarmTable, WatchRow
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.cell import VIEW_READS
 from weft.runtime.context import CONTEXT
-from weft.runtime.execute import here
-from weft.transforms import fast_call
 from weft.transforms.call import settings
 from weft.transforms.content import StaticKey
 from weft.transforms.object_state import ObjectState
-from weft.transforms.results import IN, LEAF, OUT, STATIC, make_view, needs_numbers, result_row
-from weft.transforms.traced import TracedCall, is_static, materialise_argument
-from weft.transforms.tree import structure_changed, unflatten
+from weft.transforms.records import Record
+from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
+from weft.transforms.tree import Structure, structure_changed, unflatten
 
 MISS = object()
 _NUMBER, _SAME = "number", "same"  # kinds of arguments that are not Arrays
 _NONE: Mapping[int, Array] = {}
+_NOTHING: dict[str, Any] = {}
+_installed: set[type] = set()
 _node_of = attrgetter("_node")
 _WRAPPERS: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
-    """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of an
-    Entry."""
-
-    class ModuleTree:
-        node: Any = None
-
-    cell = ModuleTree()
-    cell.node = Node(INPUT, (), {}, (), None)  # type: ignore[arg-type]
-    lists = [cell.node], [cell.node]
+    """Return the reference count, as ``map(getrefcount, ...)`` reports it, of a node held only by its cell and two lists of a
+    CompiledCall."""
+    lists = [[node] * 3 for node in [Node(INPUT, (), {}, (), None)]]  # type: ignore[arg-type]
     return next(map(getrefcount, lists[0]))
 
 
@@ -65,36 +63,34 @@ class CompiledCall:
 
     tree : the structure of the arguments, None if all are positional and none is a tree
     quick : whether :meth:`fast` may be called, which is valid while :meth:`holds` returns True
+    is_plain : whether :meth:`warm` may have a table
     place : ``CONTEXT.placement`` when the call was compiled
     settings : see ``call.py``
     lands : numbers of the arguments that the function writes
     count : ``Structure.count`` when the modules were last compared
-    held : the contents of function and arguments
+    held : the content of function and arguments
     """
 
     __slots__ = (  # noqa: RUF023  in the order of use
-        # the guard of a call: its tree and leaves, and the contents of function and arguments
-        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers", "_tape_results",
-        # positions among the values of ``held`` of captured cells, written cells, and results that exist before the call
-        "_of_cells", "_of_writes", "_of_results", "_of_views",
+        # the guard of a call: its tree and leaves, and the content of function and arguments
+        "tree", "_specs", "quick", "is_plain", "place", "settings", "count", "held", "_ints", "_tape", "_needs_numbers",
+        "_tape_results",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (their last contents), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
-        "_inputs",
         # the run; the cells that it changes, and whether their buffers may be donated
         "_run", "_warm", "_watched", "_state", "_states", "_keep", "_state_nodes", "_expected_counts", "_followed",
         "_state_buffers", "_state_start",
         # the results for the caller
-        "_results", "_kinds", "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure",
-        "_has_one_output", "_is_pure",
+        "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
-        "_writes", "lands", "_survivors", "_sets",
+        "_writes", "lands", "_survivors", "_has_writes", "_sets",
     )
 
     def __init__(
-        self, traced: TracedCall, leaves: Sequence[Any], run: Run | PlacedProgram, structure: Any, moving: Collection[int] = (),
-        contents: Sequence[StaticKey] = (),
+        self, traced: TracedCall, leaves: Sequence[Any], run: Run | PlacedProgram, structure: Any, moving: Collection[int],
+        content: StaticKey,
     ) -> None:
-        """moving : numbers of the run-time numbers among the leaves and, after the leaves, among the values in ``contents``"""
+        """moving : numbers of the run-time numbers among the leaves and, after the leaves, among the values in ``content``"""
         graph = traced.graph
         self._nodes: list[Node] = []
         self._values: list[Any] = []
@@ -107,7 +103,7 @@ class CompiledCall:
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
         self._tape_results: tuple[Any, Any] = (None, None)  # numbers of objects, and the tape's results for them
-        self.held = ObjectState(contents, traced.moving, {k - len(leaves) for k in moving})
+        self.held = ObjectState(content, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -116,90 +112,70 @@ class CompiledCall:
         self._cells = list(traced.captured)
         self._fixed_nodes = traced.fixed
         self._fixed = [n.value for n in traced.fixed]
-        self._inputs = len(graph.inputs)
         self._start = len(traced.arrays) + len(traced.scalars)
         self._structure = traced.structure
         self.tree: Any = None if isinstance(structure, int) else structure[0]
         static = self.tree is not None and structure[1]
-        self._guard(graph.inputs, leaves, moving)
+        specs: dict[int, Any] = {
+            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
+            for k, n in zip(self._arrays, graph.inputs, strict=False)
+        }
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is float or is_static(leaf):
+                specs[k] = (_NUMBER, type(leaf), None) if k in moving else (_SAME, leaf, None)
+        self._specs: tuple[Any, ...] = tuple([specs.get(k) for k in range(len(leaves))])
         # ``fast`` does not compare static arguments, Arrays passed twice and memory layouts
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)
         self.quick = not static and None not in self._specs and not self._bases and not turned
-        self._results = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
-        self._kinds = traced.kinds
-        self._result_rows = [(*r, _WRAPPERS[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
+        rows = [result_row(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._result_rows = [(*row, _WRAPPERS[kind]) for row, kind in zip(rows, traced.kinds, strict=True)]
         self._result_count = len(traced.shows)
+        self._single: Any = None  # (output, shape, dtype, class) if the result is one array that the Program computes
+        if len(rows) == 1 and self._structure is None and rows[0][0] == "out" and traced.kinds[0] is not float:
+            self._single = (*rows[0][1:], traced.kinds[0])
         late = [(kind == "same", j, end) for j, (kind, end) in enumerate(traced.results) if kind in ("view", "same")]
         self._derived = sorted(late, key=lambda row: row[:2])  # views, then repetitions of another result
-        alone = len(self._results) == 1 and self._structure is None
-        self._has_one_output = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *result_row(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
         self._survivors = [(cell, result_row(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
+        self._has_writes = bool(self._writes or self._survivors)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
+        plain = self._single and self.quick and self.tree is None and not self._ints and not self._tape
+        self.is_plain = plain and not self._has_writes and not self._returned_inputs
         self._warm: Any = None
-        self._watched: list[Any] = []  # the records from which ``_warm`` was made
-        self._is_pure = self._has_one_output and self._inputs == len(self._arrays) and not self._writes and not self._survivors
-        self._find_places()
+        self._watched: Sequence[Record] = ()  # the records from which ``_warm`` was made
 
-    def _find_places(self) -> None:
-        """Find the captured cells and results that belong to objects in ``held``: another call may have other objects there."""
-        cells, same = self.held.places()
-        self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
-        self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
-        exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
-        self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
-        views = [(n, end[0][1]) for n, (same, _, end) in enumerate(self._derived) if not same and end[0][0] == "static"]
-        self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
-
-    def bound(self, leaves: Sequence[Any], contents: Sequence[StaticKey]) -> CompiledCall:
-        """Return an entry for the objects and arrays in ``contents``: itself if they are the same, else a rebound copy."""
+    def bound(self, leaves: Sequence[Any], content: StaticKey) -> CompiledCall:
+        """Return an entry for the objects and arrays in ``content``: itself if they are the same, else a rebound copy."""
         held = self.held
-        if held.taken(contents):
+        if held.content is content and held.values is content.values:
             return self
-        if held.same(contents):
-            held.take(contents)
+        if held.belongs_to(content):
+            held.take(content)
             return self
-        out: CompiledCall = object.__new__(CompiledCall)
-        for name in CompiledCall.__slots__:
-            setattr(out, name, getattr(self, name))
-        out.held = held.of(contents)
+        out = copy.copy(self)
+        out.held = held.of(content)
         specs = zip(self._specs, leaves, strict=True)
-        out._specs = tuple([(_SAME, x) if spec is not None and spec[0] is _SAME else spec for spec, x in specs])
-        out._bind()
+        out._specs = tuple([(_SAME, x, None) if spec is not None and spec[0] is _SAME else spec for spec, x in specs])
+        out._bind(held.values, held.content.records)
         return out
 
-    def _bind(self) -> None:
-        """Replace cells, and results that exist before the call, by those in ``held``."""
-        values, records = self.held.values, self.held.records() if self._of_results else []
-        cells = zip(self._cells, self._of_cells, strict=True)
-        self._cells = [values[k].cell if k >= 0 else cell for cell, k in cells]
-        writes = zip(self._writes, self._of_writes, strict=True)
-        self._writes = [(values[k].cell, *row[1:]) if k >= 0 else row for row, k in writes]
+    def _bind(self, values: Sequence[Any], records: Sequence[Record]) -> None:
+        """Replace cells, and results that exist before the call, by those in ``held``. values, records : those before"""
+        now = self.held.replacements(values, records)
+        self._cells = [now.get(id(cell), cell) for cell in self._cells]
+        self._writes = [(now.get(id(target), target), *row) for target, *row in self._writes]
         self._nodes, self._values = list(self._nodes), list(self._values)
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._followed, self._warm = -1, None
-        self._result_rows, self._derived = self._result_rows.copy(), self._derived.copy()
-        for j, is_value, k in self._of_results:
-            self._result_rows[j] = (STATIC, values[k] if is_value else records[k].owner, *self._result_rows[j][2:])
-        for n, k in self._of_views:
-            same, j, ((kind, _), path) = self._derived[n]
-            self._derived[n] = (same, j, ((kind, values[k].cell), path))
-
-    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
-        specs: dict[int, Any] = {
-            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
-            for k, n in zip(self._arrays, inputs, strict=False)
-        }
-        arguments: list[Any] = []
-        for k, leaf in enumerate(leaves):
-            fixed = type(leaf) is float or is_static(leaf)
-            arguments.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
-        self._specs = tuple(arguments)
+        self._result_rows = [(kind, now.get(id(k), k), *row) for kind, k, *row in self._result_rows]
+        self._derived = [
+            (same, j, end if same else ((end[0][0], now.get(id(end[0][1]), end[0][1])), end[1])) for same, j, end in self._derived
+        ]
 
     def _prepare_state(self, traced: TracedCall) -> None:
         """Prepare the lists of captured cells that the Program writes, in the order of their outputs."""
@@ -207,7 +183,7 @@ class CompiledCall:
         self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
         self._returned_inputs = kept = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
-        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in kept]
+        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == "out" and i >= 0 and i + self._start not in kept]
         numbers = [k for _, k in self._state]
         first = len(traced.graph.outputs) - len(numbers)
         counts = [s for s in sources if s[0] == "out"]
@@ -219,7 +195,7 @@ class CompiledCall:
         self._keep = None
         if self._state:
             own = {self._start + i for i, _ in self._state}
-            self._keep = [i not in own for i in range(self._inputs)]
+            self._keep = [i not in own for i in range(len(traced.graph.inputs))]
         self._expected_counts, self._followed = [_FREE] * len(self._state), -1
         self._gather()
 
@@ -247,34 +223,45 @@ class CompiledCall:
         before = held.values
         if self.settings != settings() or not held.refresh():
             return False
-        if held.values is not before and held.rebound(before):
-            self._bind()
+        if held.values is not before and held.holds_other_arrays(before):
+            self._bind(before, held.content.records)
         self.count = count
         return True
 
     def warm(self, structures: int) -> Any:
         """Return the table for native warm calls (see ``weft.devices.native_protocols``), None if a call needs Python."""
-        if self._ints or self._tape or not self._has_one_output or self.tree is not None or not self.quick:
-            return None
-        if self._writes or self._survivors or self._returned_inputs:
-            return None
-        rows_of_contents = [rows for c in self.held.contents for rows in c.watch()]
-        if None in rows_of_contents:
+        watch = [record.watch() for record in self.held.content.untold]
+        if None in watch:
             return None
         run = self._run.staying() if isinstance(self._run, PlacedProgram) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        cached, records = self._warm, [c.records for c in self.held.contents]
-        if cached is None or not cached.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
-            watch = [row for rows in rows_of_contents for row in rows or ()]
-            specs = [None if s[0] is _NUMBER else (s[1],) if s[0] is _SAME else s for s in self._specs]
-            cells = list(zip(self._cells, self._nodes, strict=True))
-            places = (self._arrays, self._scalars)
-            result = (*self._results[0][2:], self._kinds[0])
+        cached, records = self._warm, self.held.content.records
+        if cached is None or not cached.serves(program, structures, self._nodes) or records is not self._watched:
             self._watched = records
-            self._warm = cached = fast_call.table(run, structures, watch, specs, places, cells, self._fixed, result)
+            self._warm = cached = self._table(run, structures, [row for rows in watch for row in rows or ()])
         return cached
+
+    def _table(self, run: Run, structures: int, watch: Sequence[WatchRow]) -> WarmTable | None:
+        """Return the table, None if the device makes no warm calls. watch : comparisons that detect changed contents"""
+        device = execute.device()
+        if not isinstance(device, WarmCalls):
+            return None
+        arguments = [
+            ("float", None, None) if s[0] is _NUMBER
+            else ("same", s[1], None) if s[0] is _SAME
+            else ("array" if s[2] is ndarray else "value", *s[:2])
+            for s in self._specs
+        ]
+        inputs = [
+            *[("array", k, None) for k in self._arrays], *[("number", k, None) for k in self._scalars],
+            *[("cell", cell, node) for cell, node in zip(self._cells, self._nodes, strict=True)],
+            *[("fixed", value, None) for value in self._fixed],
+        ]
+        _, shape, dtype, kind = self._single
+        node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
+        return device.warm_table(run, structures, watch, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))
 
     def fast(self, args: Sequence[Any]) -> Any:
         """Run with these Arrays and numbers, or return MISS if anything differs from the compiled call."""
@@ -283,22 +270,24 @@ class CompiledCall:
             return MISS
         run: Any = self._run
         if DEVICE_OF_BUFFER_TYPE:
-            run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
+            run = self._bring([arg for arg in args if isinstance(arg, Array)])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
-            type_ = type(arg)
-            if type_ is not ndarray and type_ is not Scalar:
+            if type(arg) is not spec[2]:
                 kind = spec[0]
-                if type_ is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
+                if type(arg) is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
                     continue
-                if type_ is np.ndarray and arg.shape == kind and not self.lands:
+                if type(arg) is np.ndarray and arg.shape == kind and not self.lands:
                     return self.fast([materialise_argument(x) if type(x) is np.ndarray else x for x in args])
                 return MISS
-            if arg._base is not None:
+            if arg._base is None:
+                node = arg._node
+            elif self.lands or id(arg._base) in self._states or lies(arg) is not None:
                 return MISS
-            node = arg._node
+            else:
+                node = arg.node
             value = node.value
-            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or type_ is not spec[2]:
+            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR:
                 return MISS
             inputs.append(value)
         if self.lands and len(set(map(id, inputs))) < len(inputs):
@@ -306,26 +295,19 @@ class CompiledCall:
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in the captured cell
         if self._needs_numbers:
-            cached, numbers = self._tape_results
-            if cached is self.held.numbers:
-                args = [*args, *numbers]
-            else:
-                numbers = self._all_numbers(args)
-                if numbers is None:
-                    return MISS
-                args = numbers
-        if self._is_pure:
-            _, k, shape, dtype = self._results[0]
-            return holding(run(inputs)[k], shape, dtype, self._kinds[0])
+            numbers = self._all_numbers(args)
+            if numbers is None:
+                return MISS
+            args = numbers
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
-            if list(map(_node_of, self._cells)) != self._nodes and not self._renew():
+            if list(map(_node_of, self._cells)) != self._nodes and not self._read_cells():
                 return MISS
             inputs += self._values
         if self._fixed:
             inputs += self._fixed
-        if self._writes or self._survivors:
+        if self._has_writes:
             return self._stateful(run, inputs, args, args)
         return self._results_of(run(inputs), inputs, args, args)
 
@@ -348,7 +330,7 @@ class CompiledCall:
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with materialised leaves, or return MISS if a captured cell has another shape or dtype now."""
-        if not self._renew():
+        if list(map(_node_of, self._cells)) != self._nodes and not self._read_cells():
             return MISS
         if self._needs_numbers:
             numbers = self._all_numbers(leaves)
@@ -365,15 +347,15 @@ class CompiledCall:
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
         inputs += self._fixed
-        if self._writes or self._survivors:
+        if self._has_writes:
             return self._stateful(run, inputs, leaves, cells)
         return self._results_of(run(inputs), inputs, leaves, cells)
 
     def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Return the results of a Program that writes nothing."""
-        if self._has_one_output:
-            _, k, shape, dtype = self._results[0]
-            return holding(outputs[k], shape, dtype, self._kinds[0])
+        if self._single:
+            k, shape, dtype, kind = self._single
+            return holding(outputs[k], shape, dtype, kind)
         return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._returned_inputs else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
@@ -384,12 +366,12 @@ class CompiledCall:
             run = self._run.brought(nodes)
         else:
             run = self._run
-            here(nodes)
+            execute.here(nodes)
         self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
         return run
 
-    def _renew(self) -> bool:
+    def _read_cells(self) -> bool:
         """Read the captured cells again. Return False if one has another shape or dtype now."""
         changed = False
         for i, cell in enumerate(self._cells):
@@ -420,15 +402,15 @@ class CompiledCall:
         unchanged = self._unchanged(inputs, cells) if self._returned_inputs else {}
         outputs = run(inputs, keep)
         if self._state_start >= 0 and outputs[self._state_start :] == self._state_buffers:
-            if self._has_one_output:
-                _, k, shape, dtype = self._results[0]
-                return holding(outputs[k], shape, dtype, self._kinds[0])
+            if self._single:
+                k, shape, dtype, kind = self._single
+                return holding(outputs[k], shape, dtype, kind)
             return self._pack(outputs, leaves, unchanged, {})
         nodes: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
-            if kind == IN:
+            if kind == "in":
                 node = unchanged[k]
-            elif kind == OUT and i >= 0 and keep is not None and not keep[self._start + i] and k not in nodes:
+            elif kind == "out" and i >= 0 and keep is not None and not keep[self._start + i] and k not in nodes:
                 node = nodes[k] = self._nodes[i]  # no other reference to this node exists
                 node.value = outputs[k]
             else:
@@ -441,7 +423,7 @@ class CompiledCall:
                 self._nodes[i], self._values[i] = node, node.value
         alive: dict[int, Array] = {}
         for cell, (kind, k, shape, dtype), j in self._survivors:
-            cell._node = unchanged[k] if kind == IN else _output_node(nodes, k, shape, dtype, outputs)
+            cell._node = unchanged[k] if kind == "in" else _output_node(nodes, k, shape, dtype, outputs)
             cell._trace = None
             alive[j] = cell
         self._gather()
@@ -449,16 +431,13 @@ class CompiledCall:
 
     def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """Return the nodes of the inputs that are also results, which share them."""
-        return {k: self._node(k, cells, inputs) for k in self._returned_inputs}
-
-    def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
-        """Return the node of input ``k``."""
-        if k < len(self._arrays):
-            return cells[self._arrays[k]].node
-        if k < self._start:
-            return as_node(inputs[k], self._scalar_dtypes[k - len(self._arrays)])
-        k -= self._start
-        return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
+        first, state = len(self._arrays), (*self._nodes, *self._fixed_nodes)
+        return {
+            k: cells[self._arrays[k]].node if k < first
+            else as_node(inputs[k], self._scalar_dtypes[k - first]) if k < self._start
+            else state[k - self._start]
+            for k in self._returned_inputs
+        }
 
     def _pack(
         self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], nodes: dict[int, Node],
@@ -469,12 +448,12 @@ class CompiledCall:
         for j, (kind, k, shape, dtype, make) in enumerate(self._result_rows):
             if j in alive:
                 out.append(alive[j])
-            elif kind == OUT:
+            elif kind == "out":
                 out.append(make(_output_node(nodes, k, shape, dtype, outputs)))
-            elif kind == IN:
+            elif kind == "in":
                 out.append(make(unchanged[k]))
             else:
-                out.append(leaves[k] if kind == LEAF else k)
+                out.append(leaves[k] if kind == "leaf" else k)
         for same, j, end in self._derived:
             out[j] = out[end] if same else make_view(end, leaves, out)
         del out[self._result_count :]
@@ -483,7 +462,7 @@ class CompiledCall:
 
     def _set(self, whole: Sequence[Any]) -> Any:
         """Set the values that the function sets in objects, and return its result."""
-        records = self.held.records()
+        records = self.held.content.records
         for (n, place), value in zip(self._sets, whole[1:], strict=True):
             records[n].put(place, value)
             if records[n].told:
@@ -497,3 +476,12 @@ def _output_node(nodes: dict[int, Node], k: int, shape: Any, dtype: Any, outputs
     if node is None:
         node = nodes[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
     return node
+
+
+def install(cls: type, slow: Callable[..., Any]) -> None:
+    """Replace ``cls.__call__`` by the device's native call, which calls ``slow`` if the table in ``_warm`` does not fit."""
+    device = execute.device()
+    if cls not in _installed and isinstance(device, WarmCalls):
+        _installed.add(cls)
+        world = WarmCallContext(CONTEXT, "transform_depth", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
+        device.install_warm_calls(cls, "_warm", world)

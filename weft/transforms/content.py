@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.devices.native_protocols import WatchRow
 from weft.runtime.traced_int import RUN_TIME_TYPES
 from weft.transforms import reach, records
+from weft.transforms.records import CONSTANTS, Hashed, cells_of, key_of_values
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
-from weft.transforms.values import CONSTANTS, EXACT, Hashed, cells_of, key_of_values
 
 LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
 MANY = 1000  # items: in longer containers the constants are part of the key
@@ -42,7 +41,7 @@ class StaticKey:
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
     held : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
-    beside : an earlier content, whose objects are referred to by number
+    base : the content of the function, for the content of its arguments: its records and values come first
     records : of everything that may change
     untold : those whose owners do not raise ``Structure.count``
     values : arrays and constants in the records
@@ -50,28 +49,18 @@ class StaticKey:
     moving : numbers of the values that are run-time numbers from the first call on
     """
 
-    __slots__ = (
-        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_namespaces", "_objects", "_package", "_seen", "_skipped",
-        "_stores", "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "untold", "values",
-    )
-
     def __init__(
-        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", beside: StaticKey | None = None,
+        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", base: StaticKey | None = None,
     ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
-        self.beside = beside
-        self._cells_of_values: dict[int, int] | None = None
-        self._keys_of_values: dict[frozenset[int], Hashed] = {}
-        self.records: list[records.Record] = []
-        self.values: tuple[Any, ...] = ()
+        self.base = base
+        self._records: list[records.Record] = []  # without those of ``base``
         self.moving: frozenset[int] = frozenset()
-        self.numbers = False
         self.count = Structure.count
-        self.untold: list[records.Record] = []
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
-        self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # id -> number, for cycles and shared objects
+        self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
         self._variables: dict[int, tuple[records.Record, dict[str, None]]] = {}  # by owner's id: an empty record, and the names
         self._objects: dict[int, tuple[records.ObjectRecord, Any]] = {}  # by id: an empty record, and the object's class or id
@@ -79,6 +68,7 @@ class StaticKey:
         self._namespaces: dict[int, types.ModuleType] = {}  # Python modules of the user, by id
         self._words: set[str] = set() if words is None else words
         self._stores: set[str] = set()  # names of attributes that functions may set
+        self._update_values()
 
     def of(self, x: Any, deep: bool = True) -> Any:
         """Return the key of ``x``: constants by value, functions by code, objects by class and structure, Arrays by identity.
@@ -87,7 +77,7 @@ class StaticKey:
         """
         kind = type(x)
         if kind in CONSTANTS:
-            return (kind, repr(x) if kind in EXACT else x)  # -0.0 is not 0.0
+            return records.key_of_constant(x)
         if isinstance(x, tuple | frozenset):
             return (kind, *[self.of(item, deep) for item in x])
         if isinstance(x, Array):
@@ -145,24 +135,13 @@ class StaticKey:
         self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
         return (StaticKey, self._seen[id(x)])
 
-    def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> list[Any]:
+    def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> tuple[Any, ...]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
         record.deep = deep
-        record.names, record.values = record.read()
-        parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
-        paths: list[records.Path] = []
-        for k, value in enumerate(record.values):
-            if not whole and (type(value) in CONSTANTS or isinstance(value, Array)):
-                parts.append(True)
-                paths.append((k, ()))
-                continue
-            by_value = whole and (not record.writable or not isinstance(value, Array))
-            part, index_paths = (self.of(value, deep), ()) if by_value else self._part(value, deep)
-            parts.append(part)
-            paths += [(k, indices) for indices in index_paths]
-        record.paths = tuple(paths)
-        self.records.append(record)
-        return parts
+        names, values = record.read()
+        by_value = [whole and (not record.writable or not isinstance(value, Array)) for value in values]
+        parts = [(self.of(x, deep), ()) if whole else self._part(x, deep) for x, whole in zip(values, by_value, strict=True)]
+        return self._add_record(record, names, list(zip(values, parts, strict=True)))
 
     def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
         """Return the key of a value of a record, and the tuple indices of the leaves in it."""
@@ -189,12 +168,12 @@ class StaticKey:
         self._words |= names.words
         self._stores |= names.stores
         for name in names.variables:
-            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, records.MISSING))
+            self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
         for name, attribute in names.attributes:
-            owner = f.__globals__.get(name, records.MISSING)
+            owner = f.__globals__.get(name, reach.MISSING)
             if isinstance(owner, types.ModuleType):
                 if not self._is_library(owner.__name__):
-                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, records.MISSING))
+                    self._variable(records.VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, reach.MISSING))
                 continue
             self._words.add(attribute)
             if isinstance(owner, type):
@@ -210,7 +189,7 @@ class StaticKey:
 
     def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
-        if value is records.MISSING:
+        if value is reach.MISSING:
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
@@ -221,6 +200,10 @@ class StaticKey:
                 self._namespace(value)
             if isinstance(value, types.ModuleType) or imported:
                 return
+        self._note(owner, name)
+
+    def _note(self, owner: records.Record, name: str) -> None:
+        """Register a variable or an attribute of a class."""
         self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
 
     def _is_library(self, module: Any) -> bool:
@@ -241,7 +224,7 @@ class StaticKey:
         if self._cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
             parts.append(self._add_record(records.CellsRecord(owners), of_cells, [parts_by_place[key] for key in self._cells]))
-        self.key = Hashed((*keys, *parts))
+        self.key = Hashed((self.base and self.base.key, *keys, *parts))
         self._update_values()
         start = 0
         for record in self.records:
@@ -269,30 +252,38 @@ class StaticKey:
                 if (key, name) not in parts_by_place:
                     parts_by_place[key, name] = value, self._part(value, deep=True)
         for cls, direct in list(self._classes.items()):
-            for method in reach.find_methods(cls, self._words):
-                if id(method) not in methods:
-                    methods[id(method)] = self.of(method)
-            for base, name in reach.find_attributes(cls, self._words):
-                self._variables.setdefault(id(base), (records.ClassRecord(base), {}))[1][name] = None
+            for _, _, value in reach.find_attributes(cls, self._words):
+                for method in reach.functions_in(value):
+                    if id(method) not in methods:
+                        methods[id(method)] = self.of(method)
+            # afterwards, so that the order of the names does not depend on which words were known before
+            for owners, name, _ in reach.find_attributes(cls, self._words):
+                for owner in owners:
+                    self._note(records.ClassRecord(owner), name)
             for name in self._stores if direct else ():
                 if not hasattr(cls, name):
-                    self._variables.setdefault(id(cls), (records.ClassRecord(cls), {}))[1][name] = None
+                    self._note(records.ClassRecord(cls), name)
         unread = any([(key, name) not in parts_by_place for key, (_, names) in self._variables.items() for name in names])
         return unread or len(parts_by_place) + len(methods) > before
 
     def _add_record(self, record: records.Record, names: tuple[Any, ...], values: list[tuple[Any, Any]]) -> tuple[Any, ...]:
-        """Add a record of variables or attributes that have been read, and return their names and keys."""
+        """Add a record of values that have been read, and return its names and the keys of the values."""
         paths = tuple([(k, indices) for k, (_, (_, index_paths)) in enumerate(values) for indices in index_paths])
-        self.records.append(record.again(names, tuple([value for value, _ in values]), paths))
-        return (names, *[part for _, (part, _) in values])
+        self._records.append(record.again(names, tuple([value for value, _ in values]), paths))
+        return (tuple([name if type(name) is str else self.of(name) for name in names]), *[part for _, (part, _) in values])
 
     def _update_values(self) -> None:
         """Update the values and what depends on them. The values come first: another thread may be reading."""
-        self._cells_of_values, self._keys_of_values = None, {}
-        self.values = tuple([x for record in self.records for x in record.leaves()])
-        kinds = set(map(type, self.values))
-        self.numbers = not RUN_TIME_TYPES.isdisjoint(kinds)
-        self.untold = [record for record in self.records if not record.told]
+        base = self.base
+        self._cells_of_values: dict[int, int] | None = None
+        self._keys_of_values: dict[frozenset[int], Hashed] = {}
+        self._base_values = () if base is None else base.values
+        self.values: tuple[Any, ...] = (*self._base_values, *[x for record in self._records for x in record.leaves()])
+        self.numbers = not RUN_TIME_TYPES.isdisjoint(map(type, self.values))
+        self._untold = self.untold = [record for record in self._records if not record.told]
+        self.records = self._records
+        if base is not None:
+            self.records, self.untold = [*base.records, *self._records], [*base.untold, *self._untold]
 
     def cells(self) -> dict[int, int]:
         """Map the id of each cell that arrays among the values show to the number of the first such value."""
@@ -309,27 +300,22 @@ class StaticKey:
 
     def refresh(self) -> bool:
         """Read changed values again. Return False if the structure has changed."""
-        count = Structure.count
-        if count == self.count and all([record.unchanged() for record in self.untold]):
-            return True
-        current = self.records.copy()
-        for k, record in enumerate(current):
-            if (record.told and count == self.count) or record.unchanged():
-                continue
-            renewed = record.renewed()
-            if renewed is None:
+        base, count, changed = self.base, Structure.count, False
+        if base is not None and not base.refresh():
+            return False
+        if count != self.count or not all([record.unchanged() for record in self._untold]):
+            current: list[Any] = [
+                record if (record.told and count == self.count) or record.unchanged() else record.renewed()
+                for record in self._records
+            ]
+            if None in current:
                 return False
-            current[k] = renewed
-        if any(new is not old for new, old in zip(current, self.records, strict=True)):
-            self.records = current
+            changed = any([new is not old for new, old in zip(current, self._records, strict=True)])
+            self._records = current
+        if changed or (base is not None and base.values is not self._base_values):
             self._update_values()
         self.count = count
         return True
-
-    def watch(self) -> Iterator[list[WatchRow] | None]:
-        """Yield, for each record, the comparisons by which native code detects a change, or None if it cannot."""
-        for record in self.untold:
-            yield record.watch()
 
     def places(self) -> Iterator[tuple[records.Record, int, tuple[int, ...]]]:
         """Yield, for each leaf, its record, the number of the value, and the tuple indices into the value."""

@@ -24,8 +24,8 @@ from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_l
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.results import is_made_in
 from weft.transforms.trace import Trace
+from weft.transforms.traced import is_made_in
 from weft.transforms.tree import flatten, flatten_results, is_container, unflatten
 
 
@@ -34,8 +34,7 @@ class _LoopTrace(Trace):
     fixes_numbers = True
 
     def __init__(self, f: Callable) -> None:
-        super().__init__()
-        self.where = getattr(f, "__code__", None), -1
+        super().__init__(f)
         self.outside: set[Node] = set()  # contents of arrays from outside that were read
 
     def outer(self, cell: Any) -> Node:

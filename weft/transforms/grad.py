@@ -7,14 +7,14 @@ passed as the same object: its parameters hold the fresh nodes during the call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, standing_for, wrap
 from weft.array.convert import as_node, cast
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.dtypes.api import is_inexact
 from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
 from weft.errors import DTypeError, ShapeError, TraceError
@@ -55,24 +55,23 @@ class _Argument:
                 self.nodes.append(None)
                 passed.append(leaf)
                 continue
-            if id(leaf) in in_modules and id(leaf) in fresh_nodes:
-                self.nodes.append(fresh_nodes[id(leaf)])
-                passed.append(leaf)
-                continue
-            node = as_node(leaf)
-            fresh = bind(_IDENTITY, node)
+            fresh = fresh_nodes.get(id(leaf)) if id(leaf) in in_modules else None
+            if fresh is None:
+                node = as_node(leaf)
+                fresh = bind(_IDENTITY, node)
+                if id(leaf) in in_modules:
+                    assert isinstance(leaf, Array)
+                    fresh_nodes[id(leaf)] = fresh
+                    self.swapped.append((leaf, node, fresh))
+                else:
+                    handle = standing_for(leaf, fresh, lies(leaf))
+                    if isinstance(leaf, Array):
+                        self.copies.append((leaf, handle, fresh))
+                    leaf = handle
             self.nodes.append(fresh)
-            if id(leaf) in in_modules:
-                fresh_nodes[id(leaf)] = fresh
-                assert isinstance(leaf, Array)
-                self.swapped.append((leaf, node, fresh))
-                passed.append(leaf)
-            else:
-                handle = standing_for(leaf, fresh, lies(leaf))
-                if isinstance(leaf, Array):
-                    self.copies.append((leaf, handle, fresh))
-                passed.append(handle)
-        if not any(n is not None for n in self.nodes):
+            passed.append(leaf)
+        self.wrt = [n for n in self.nodes if n is not None]
+        if not self.wrt:
             raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
         whole = self.structure is None or is_module(value)
         self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
@@ -102,13 +101,13 @@ class _Argument:
             return unflatten(structure, [self.own(leaf) for leaf in leaves])
         return result
 
-    def result(self, gradients: list[Node]) -> Any:
-        """Return the gradients of the argument in its structure."""
-        arrays: dict[int, Array] = {}  # a shared parameter has one gradient
-        for n, gradient in zip((n for n in self.nodes if n is not None), gradients, strict=True):
-            if id(n) not in arrays:
-                arrays[id(n)] = wrap(gradient)
-        out = [_zero(leaf) if n is None else arrays[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
+    def result(self, gradients: Iterator[Node]) -> Any:
+        """Return the gradients of the argument in its structure. ``gradients``: of the nodes in ``wrt``, and further ones"""
+        arrays: dict[Node, Array] = {}  # a shared parameter has one gradient
+        for n, gradient in zip(self.wrt, gradients, strict=False):
+            if n not in arrays:
+                arrays[n] = wrap(gradient)
+        out = [_zero(leaf) if n is None else arrays[n] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
         return out[0] if self.structure is None else unflatten(self.structure, out)
 
 
@@ -271,13 +270,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             )
         if node.dtype not in FLOATS:
             raise DTypeError(f"grad of {name}: the result is {node.dtype.name}, but must be float")
-        wrt = [n for k in numbers for n in chosen[k].nodes if n is not None]
-        all_gradients = backward([node], [constant(1, node.dtype)], wrt)
-        gradients, at = [], 0
-        for k in numbers:
-            count = sum(n is not None for n in chosen[k].nodes)
-            gradients.append(chosen[k].result(all_gradients[at : at + count]))
-            at += count
+        remaining = iter(backward([node], [constant(1, node.dtype)], [n for k in numbers for n in chosen[k].wrt]))
+        gradients = [chosen[k].result(remaining) for k in numbers]
         value = out if isinstance(out, Array) else wrap(node)
         for a in chosen.values():
             value, aux = a.own(value), a.own(aux)
@@ -353,11 +347,10 @@ def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tupl
     nodes = [as_node(leaf) for leaf in leaves]
     slots = [input_leaf(n.shape, n.dtype) if n.dtype in INEXACT else None for n in nodes]
     pairs = [(n, s) for n, s in zip(nodes, slots, strict=True) if s is not None]
-    wrt = [n for c in chosen for n in c.nodes if n is not None]
     for c in chosen:
         out = c.own(out)
     # the derivative is built now, because materialising the result may drop the graph later
-    pulled = backward([n for n, _ in pairs], [s for _, s in pairs], wrt)
+    pulled = backward([n for n, _ in pairs], [s for _, s in pairs], [n for c in chosen for n in c.wrt])
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves_given, shape = ([cotangent], None) if structure is None else flatten(cotangent)
@@ -372,7 +365,7 @@ def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tupl
                 raise ShapeError(f"vjp of {name}: a cotangent has shape {g.shape}, its result {slot.shape}")
             mapping[slot] = (g, None)
         remaining = iter([node for node, _ in batch(pulled, mapping)])
-        return tuple(c.result([next(remaining) for n in c.nodes if n is not None]) for c in chosen)
+        return tuple([c.result(remaining) for c in chosen])
 
     return out, pullback
 

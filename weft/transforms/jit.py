@@ -20,21 +20,17 @@ from weft.process.bounded_cache import BoundedCache
 from weft.runtime import execute
 from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
-from weft.transforms import fast_call
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
-from weft.transforms.call import Call
+from weft.transforms.call import Call, Numbers, numbers_of
 from weft.transforms.causes import RetraceCauses, leak_warning
-from weft.transforms.compiled_call import MISS, CompiledCall
+from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
-from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import TracedCall, is_static, materialise_argument, numbered, trace, trace_with_numbers
 from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 from weft.transforms.write_log import call_atomically
 
-MAX_KEYS_BY_CONTENT = (
-    64  # programs kept that differ only in the contents of objects; each may keep arrays alive that objects held before
-)
+MAX_KEYS_BY_CONTENT = 64  # programs kept that differ only in the contents of objects, which may keep earlier arrays alive
 MAX_VARIANTS = 8  # programs kept that differ only in conditions on numbers; with more, these numbers become part of the key
 KINDS = 1024  # keys per function that are certainly cached; the cache holds at most twice as many
 
@@ -44,7 +40,7 @@ class Jitted:
 
     __slots__ = ("__dict__", "__weakref__", "_warm")
 
-    _warm: Any  # the table of the native call (see ``fast_call.py``), or None
+    _warm: Any  # the table of the native call (see ``compiled_call.py``), or None
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -53,12 +49,11 @@ class Jitted:
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
-        self._entries = BoundedCache(KINDS)  # lists of Entry
-        self._last: CompiledCall | None = None
-        self._other: CompiledCall | None = None
+        self._entries = BoundedCache(KINDS)  # lists of CompiledCall
+        self._recent: tuple[CompiledCall, ...] = ()  # at most two entries, tried before the key of a call is made
         self._reached: StaticKey | None = None  # content of the closure and global variables of the function
         self.words: set[str] = {"training"}  # attribute names that the code mentions, see ``reach.py``
-        self.objects: Any = None  # ``Objects`` of the last call with objects among its arguments
+        self.objects: Any = None  # of the last call with objects as arguments: static leaves, their keys, the content
         self.skipped: dict[int, Any] = {}  # by id: lists and dicts in variables that grow while the function is traced
         self._leaky = BoundedCache(KINDS)  # by ``Call.like``: how many calls have left arrays behind
         self._warned = False
@@ -70,40 +65,28 @@ class Jitted:
         self._numbers = BoundedCache(KINDS)  # by ``Call.kind`` and leaf types: Numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function. ``fast_call.install`` puts a native method here, which calls this one if its table does not fit."""
-        entry, count = self._last, Structure.count
-        if entry is not None and not CONTEXT.transform_depth:
-            if entry.place == CONTEXT.placement and entry.holds(count):
-                if entry.tree is None:
-                    out = MISS if kwargs else entry.fast(args)
+        """Call the function. ``install`` puts a native method here, which calls this one if its table does not fit."""
+        if not CONTEXT.transform_depth:
+            count, recent = Structure.count, self._recent
+            for entry in recent:
+                if entry.place == CONTEXT.placement and entry.holds(count):
+                    if entry.tree is None:
+                        out = MISS if kwargs else entry.fast(args)
+                    else:
+                        leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
+                        out = entry.fast(leaves) if structure == entry.tree else MISS
                     if out is not MISS:
-                        self._warm = entry.warm(count)
+                        if entry is recent[0]:
+                            self._warm = entry.warm(count) if entry.is_plain else None
+                        else:
+                            self._recent = recent[::-1]
                         return out
-                else:
-                    leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
-                    if structure == entry.tree:
-                        out = entry.fast(leaves)
-                        if out is not MISS:
-                            return out
-            other = self._other
-            if (
-                other is not None
-                and other.tree is None
-                and not kwargs
-                and other.place == CONTEXT.placement
-                and other.holds(count)
-            ):
-                out = other.fast(args)
-                if out is not MISS:
-                    self._last, self._other = other, entry
-                    return out
         return self._call(args, kwargs)
 
-    def _remember(self, entry: CompiledCall | None) -> None:
+    def _remember(self, entry: CompiledCall) -> None:
         """Try ``entry`` first at the next call, and the entry that was first until now second."""
-        if entry is None or self._last is not None:
-            self._other = self._last
-        self._last = entry
+        if entry.quick:
+            self._recent = (entry, *[other for other in self._recent if other is not entry][:1])
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind to the instance, which becomes an argument and so part of the key."""
@@ -126,14 +109,13 @@ class Jitted:
         entries = self._entries.get(full) or []
         for k, cached in enumerate(entries):
             check_writes(call.given, cached.lands, self.f)
-            entry = cached.bound(call.leaves, call.contents)
+            entry = cached.bound(call.leaves, call.content)
             out = entry.run_with(call.leaves)
             if out is not MISS:
                 if entry is not cached and k < len(entries):
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
-                if entry.quick:
-                    entry.count = call.count
-                    self._remember(entry)
+                entry.count = call.count
+                self._remember(entry)
                 write_back(call.given, call.leaves, entry.lands)
                 return out
         return self._trace_and_run(call, key, numbers)
@@ -146,9 +128,8 @@ class Jitted:
         like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # a garbage collection at each trace is slow
-        traced, dynamic, retraced = trace_with_numbers(
-            moving, self.f, leaves, call.rebuild, states, groups, collect, call.contents
-        )
+        records = call.content.records
+        traced, dynamic, retraced = trace_with_numbers(moving, self.f, leaves, call.rebuild, states, groups, collect, records)
         self.traces += retraced
         captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
         if not groups:
@@ -160,11 +141,13 @@ class Jitted:
             states = states | captured
             groups = shared(leaves, written, states)
             numbers.pin(traced.needed)
-            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, call.contents)
+            traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, records)
         numbers.pin(traced.needed)
-        changed_variables = self._find_changed_variables(call)
-        if changed_variables:
-            call, numbers, dynamic = self._skip_variables(changed_variables, call, traced, numbers, dynamic)
+        # lists and dicts in variables whose items the function has added or removed while it was traced
+        variables = [r for r in records if not r.deep and isinstance(r, DictRecord | ListRecord)]
+        changed = [r.owner for r in variables if not r.unchanged() and r.renewed() is None]
+        if changed:
+            call, numbers, dynamic = self._skip_variables(changed, call, traced, numbers, dynamic)
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)
@@ -173,8 +156,8 @@ class Jitted:
             materialise_argument(cell)
         materialise([cell._node for cell in traced.captured])
         run = _run_of(traced)
-        entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.contents)
-        fast_call.install(Jitted, _slow)
+        entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
+        install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
         assert out is not MISS
@@ -190,7 +173,7 @@ class Jitted:
         if self._store(like, key, entry) > MAX_VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         entry.count = call.count
-        self._remember(entry if entry.quick else None)
+        self._remember(entry)
         message = self._causes.note(self.f, call, key, numbers.pinned, traced)
         if message is not None:
             warn(message)
@@ -203,18 +186,13 @@ class Jitted:
             same.append(entry)
             return len(same)
         self._entries.put(key, [entry])
-        if any([content.records for content in entry.held.contents]):
+        if entry.held.content.records:
             alike = self._alike.get(like) or []
             alike.append(key)
             self._alike.put(like, alike)
             if len(alike) > MAX_KEYS_BY_CONTENT:
                 self._entries.put(alike.pop(0), [])
         return 1
-
-    def _find_changed_variables(self, call: Call) -> list[Any]:
-        """Return the lists and dicts in variables whose items the function has added or removed while it was traced."""
-        records = [record for content in call.contents for record in content.records if not record.deep]
-        return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
     def _skip_variables(
         self, containers: list[Any], call: Call, traced: TracedCall, numbers: Numbers, dynamic: frozenset[int],
@@ -228,9 +206,10 @@ class Jitted:
         reduced = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
         values = {name: k for k, name in enumerate(reduced.named())}
-        records, places = call.records(), reduced.places()
+        records, now = call.content.records, reduced.content.records
+        places: dict[Any, Any] = {record.place(k): (n, k) for n, record in enumerate(now) for k in range(len(record.values))}
         sets = [records[n].place(k) for n, k in traced.sets]
-        owners = {id(record.owner): n for n, record in enumerate(reduced.records())}
+        owners = {id(record.owner): n for n, record in enumerate(now)}
         places |= {(owner, name): (owners[owner], name) for owner, name in sets if isinstance(name, str) and owner in owners
                    and (owner, name) not in places}
         if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):
@@ -248,10 +227,6 @@ class Jitted:
         floats = [k for k, x in enumerate(leaves) if type(x) is float]
         arguments = [x if is_static(x) or type(x) is float or isinstance(x, Array) else materialise_argument(x) for x in leaves]
         return trace(self.f, arguments, rebuild, moving=floats)
-
-    def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """Return the leaves of the arguments, in the order in which the traced call numbers them."""
-        return self.flat(args, kwargs)[0]
 
     def flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any, list[Any]]:
         """Flatten the arguments.
@@ -277,14 +252,13 @@ class Jitted:
 
         return leaves, rebuild, (structure, tuple(static)), list(static.values())
 
-    def forget(self) -> None:
-        """Drop the recorded contents of variables and arguments; the next call reads all objects again."""
-        self._reached = self.objects = None
+    def reach(self, again: bool = False) -> StaticKey:
+        """Return the content of the modules, objects and variables that the function reaches through closures and globals.
 
-    def reach(self) -> StaticKey:
-        """Return the content of the modules, objects and variables that the function reaches through closures and globals."""
+        again : read all of them again
+        """
         reached = self._reached
-        if reached is None or not reached.refresh():
+        if again or reached is None or not reached.refresh():
             reached = StaticKey(self.words, self.skipped, getattr(self.f, "__module__", ""))
             self._reached = reached.close(reached.of(self.f))
         return reached

@@ -6,18 +6,21 @@ are restored. Each call of the program then reads numbers and arrays from the ob
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft.array import Array
+from weft.devices.base import WarmCalls
+from weft.devices.native_protocols import WatchRow
+from weft.runtime import execute
 from weft.runtime.traced_int import TRACED_TYPES, Tape
-from weft.transforms import fast_call
+from weft.transforms import records
 from weft.transforms.content import StaticKey
-from weft.transforms.records import MISSING, Record, at, form_of, is_plain, make_tuple, replaced, same_constant
-from weft.transforms.values import aliases_of, key_of
+from weft.transforms.reach import MISSING
 
 _SWAPPING = [threading.RLock()]  # one trace at a time: traces must not read each other's run-time numbers
 if hasattr(os, "register_at_fork"):
@@ -27,22 +30,14 @@ if hasattr(os, "register_at_fork"):
 class Swap:
     """Run-time numbers that replace constants in objects for the time of a trace."""
 
-    def __init__(self, contents: Sequence[StaticKey], moving: Sequence[int], tape: Tape, first: int) -> None:
+    def __init__(self, contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int) -> None:
         """moving : numbers of the values to replace. first : the tape slot of the first of them"""
-        self.records: list[Record] = [record for content in contents for record in content.records]
-        self._placed: dict[tuple[int, int], Any] = {}
-        slots = {k: first + n for n, k in enumerate(moving)}
-        changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
-        k = 0
-        for n, record in enumerate(self.records):
-            for n_at, (place, indices) in enumerate(record.paths, k):
-                if n_at in slots:
-                    changes.setdefault((n, place), {})[indices] = tape.number(at(record.values[place], indices), slots[n_at])
-            k += len(record.paths)
-        for (n, place), by_indices in changes.items():
-            value = replaced(self.records[n].values[place], by_indices)
-            self._placed[n, place] = value
-            self.records[n].put(place, value)
+        self.contents = contents
+        places = [(n, k, indices) for n, record in enumerate(contents) for k, indices in record.paths]
+        leaves = {}
+        for slot, (n, k, indices) in enumerate([places[number] for number in moving], first):
+            leaves[n, k, indices] = tape.number(records.at(contents[n].values[k], indices), slot)
+        self._placed = records.put_leaves(contents, leaves)
 
     def changes(self) -> Iterator[tuple[int, int | str, Any]]:
         """Yield each value that the function has set: the number of its record, its number in the record or the name of a new
@@ -65,100 +60,82 @@ class Swap:
         for n, record in self._changed():
             names, values = record.read()
             fresh = record.again(names, values)
-            places = dict(zip(record.names or range(len(record.values)), range(len(record.values)), strict=True))
+            places = {name: k for k, name in enumerate(record.names or range(len(record.values)))}
             grown = not (record.names or names) and len(values) != len(record.values)
             for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
                 place = places.get(name)
-                if place is not None and not grown and value is not MISSING:
+                if place is not None and (value is self._placed.get((n, place)) or not (grown or value is MISSING)):
                     if value is not record.values[place]:
                         record.put(place, record.values[place])
-                elif place is not None and value is self._placed.get((n, place)):
-                    record.put(place, record.values[place])
-                elif form_of(value) is not None and not is_plain(value):
-                    fresh.put(k, _plain(value))
+                elif (form := records.form_of(value)) is not None:
+                    if any([type(records.at(value, indices)) in TRACED_TYPES for indices in records.leaf_indices(form)]):
+                        fresh.put(k, records.map_leaves(value, lambda x, _: x.told() if type(x) in TRACED_TYPES else x))
             for name in record.added():
                 record.remove(name)
         self._placed.clear()
 
-    def _changed(self) -> Iterator[tuple[int, Record]]:
+    def _changed(self) -> Iterator[tuple[int, records.Record]]:
         with_numbers = {n for n, _ in self._placed}
-        return ((n, r) for n, r in enumerate(self.records) if r.writable and (n in with_numbers or not r.unchanged()))
-
-
-def _plain(value: Any) -> Any:
-    """Return the constant or tuple with plain numbers for its run-time numbers, which become static."""
-    if isinstance(value, tuple):
-        return make_tuple(type(value), [_plain(part) for part in value])
-    return value.told() if type(value) in TRACED_TYPES else value
+        return ((n, r) for n, r in enumerate(self.contents) if r.writable and (n in with_numbers or not r.unchanged()))
 
 
 @contextmanager
-def swapped(contents: Sequence[StaticKey], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
+def swapped(contents: Sequence[records.Record], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
     """Context manager: replace the constants ``moving`` by run-time numbers."""
-    lock, swap = _SWAPPING[0], None
-    if moving:
-        lock.acquire()
-    try:
+    with _SWAPPING[0] if moving else nullcontext():
         swap = Swap(contents, moving, tape, first)
-        yield swap
-    except BaseException:
-        if swap is not None:
+        try:
+            yield swap
+        except BaseException:
             swap.restore()
-        raise
-    finally:
-        if moving:
-            lock.release()
+            raise
 
 
 class ObjectState:
-    """The contents of function and arguments that a program depends on, refreshed at each call.
+    """The content of function and arguments that a program depends on, refreshed at each call.
 
-    values : constants and arrays of objects, in the order of ``contents``
+    values : constants and arrays of objects
     numbers : the run-time numbers among them
-    reached, seen : the first of ``contents``, which other calls may refresh, and its values
+    reached, seen : the content of the function, which other calls may refresh, and its values
     checks : functions that return whether the records are unchanged
     settled : whether the checks are native ones where the device has them
     """
 
     __slots__ = (
-        "_aliases", "_arrays", "_moving", "_static", "_taken", "_untold", "checks", "contents", "numbers", "reached", "seen",
-        "settled", "values",
+        "_aliases", "_arrays", "_moving", "_static", "checks", "content", "numbers", "reached", "seen", "settled", "values",
     )
 
-    def __init__(self, contents: Sequence[StaticKey], moving: Sequence[int], still: Collection[int]) -> None:
+    def __init__(self, content: StaticKey, moving: Sequence[int], still: Collection[int]) -> None:
         """moving : numbers of the values that the program reads. still : numbers of all values that may change"""
-        values = [x for content in contents for x in content.values]
+        values = content.values
         self._moving = moving
         self._arrays = [k for k, x in enumerate(values) if isinstance(x, Array)]
         self._static = [k for k, x in enumerate(values) if k not in still and not isinstance(x, Array)]
-        self._aliases = aliases_of([values[k] for k in self._arrays])
-        self.take(contents)
+        self._aliases = records.aliases_of([values[k] for k in self._arrays])
+        self.take(content)
 
-    def take(self, contents: Sequence[StaticKey]) -> None:
-        """Make ``contents`` the current contents of function and arguments."""
-        self.contents = tuple(contents)
-        self.reached, self.seen = contents[0], contents[0].values
-        self._taken = [content.values for content in contents]
-        self._untold = [record for content in contents for record in content.untold]
-        self.checks: list[Callable[[], bool]] = [record.unchanged for record in self._untold]
+    def take(self, content: StaticKey) -> None:
+        """Make ``content`` the current content of function and arguments."""
+        self.content, self.values = content, content.values
+        self.reached = content.base or content
+        self.seen = self.reached.values
+        self.checks: list[Callable[[], bool]] = [record.unchanged for record in content.untold]
         self.settled = not self.checks
-        self.values = values = [x for content in contents for x in content.values]
-        self.numbers = [values[k] for k in self._moving]
+        self.numbers = [content.values[k] for k in self._moving]
 
     def settle(self) -> None:
-        """Replace the checks by native ones. Called when the contents have not changed from one call to the next."""
-        self.checks, self.settled = fast_call.checks(self._untold), True
+        """Replace the checks by native ones. Called when the content has not changed from one call to the next."""
+        self.checks, self.settled = _checks(self.content.untold), True
 
     def refresh(self) -> bool:
         """Read changed contents again. Return False if they need another program."""
-        contents, before = self.contents, self.values
-        for content in contents:
-            if not content.refresh():
-                return False
-        if self.taken(contents):
+        content, before = self.content, self.values
+        if not content.refresh():
+            return False
+        now = content.values
+        if now is before:
             return True
-        now = [x for content in contents for x in content.values]
-        if not all([same_constant(before[k], now[k]) for k in self._static]):
+        if not all([records.same_constant(before[k], now[k]) for k in self._static]):
             return False
         if not all([type(before[k]) is type(now[k]) for k in self._moving]):
             return False
@@ -166,48 +143,49 @@ class ObjectState:
         if changed:
             if not all([_is_replaceable(before[k], now[k]) for k in changed]):
                 return False
-            if aliases_of([now[k] for k in self._arrays]) != self._aliases:
+            if records.aliases_of([now[k] for k in self._arrays]) != self._aliases:
                 return False
-        self.take(contents)
+        self.take(content)
         return True
 
-    def rebound(self, before: Sequence[Any]) -> bool:
-        """Return whether an array differs from the one in ``before``."""
-        return any([before[k] is not self.values[k] for k in self._arrays])
+    def holds_other_arrays(self, values: Sequence[Any]) -> bool:
+        """Return whether an array differs from the one in ``values``."""
+        return any([values[k] is not self.values[k] for k in self._arrays])
 
-    def taken(self, contents: Sequence[StaticKey]) -> bool:
-        """Return whether ``contents`` are the current ones, unchanged since :meth:`take`."""
-        pairs = zip(self.contents, contents, self._taken, strict=True)
-        return all([mine is other and other.values is values for mine, other, values in pairs])
+    def belongs_to(self, content: StaticKey) -> bool:
+        """Return whether ``content`` belongs to the same objects and holds the same arrays."""
+        owners = zip(self.content.records, content.records, strict=True)
+        return all([a.owner is b.owner for a, b in owners]) and not self.holds_other_arrays(content.values)
 
-    def same(self, contents: Sequence[StaticKey]) -> bool:
-        """Return whether ``contents`` belong to the same objects and hold the same arrays."""
-        for mine, other in zip(self.contents, contents, strict=True):
-            if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
-                return False
-        return not self.rebound([x for content in contents for x in content.values])
-
-    def of(self, contents: Sequence[StaticKey]) -> ObjectState:
-        """Return a copy for the contents of other objects."""
-        out: ObjectState = object.__new__(ObjectState)
-        out._moving, out._arrays, out._static, out._aliases = self._moving, self._arrays, self._static, self._aliases
-        out.take(contents)
+    def of(self, content: StaticKey) -> ObjectState:
+        """Return a copy for the content of other objects."""
+        out = copy.copy(self)
+        out.take(content)
         return out
 
-    def places(self) -> tuple[dict[int, int], dict[int, tuple[bool, int]]]:
-        """Return two mappings: id of a cell to the number of the first value that shows it; id of an array or record owner to
-        (True, number of the value) or (False, number of the record)."""
-        cells: dict[int, int] = {}
-        same = {id(record.owner): (False, n) for n, record in enumerate(self.records())}
+    def replacements(self, before: Sequence[Any], contents: Sequence[records.Record]) -> dict[int, Any]:
+        """Map ids of the arrays, cells and owners in values and records of another call to those here. before, contents: these"""
+        now = {id(old.owner): new.owner for old, new in zip(contents, self.content.records, strict=True)}
         for k in self._arrays:
-            cells.setdefault(id(self.values[k].cell), k)
-            same.setdefault(id(self.values[k]), (True, k))
-        return cells, same
-
-    def records(self) -> list[Record]:
-        return [record for content in self.contents for record in content.records]
+            now[id(before[k].cell)] = self.values[k].cell
+            now[id(before[k])] = self.values[k]
+        return now
 
 
 def _is_replaceable(a: Any, b: Any) -> bool:
     """Return whether one array may replace another without another trace."""
-    return type(a) is type(b) and a._base is None and b._base is None and key_of(a) == key_of(b)
+    return type(a) is type(b) and a._base is None and b._base is None and records.key_of(a) == records.key_of(b)
+
+
+def _checks(contents: Sequence[records.Record]) -> list[Callable[[], bool]]:
+    """Return functions that check that the records are unchanged: one native function for all that the device can compare."""
+    device = execute.device()
+    rows: list[WatchRow] = []
+    functions = []
+    for record in contents:
+        comparisons = record.watch() if isinstance(device, WarmCalls) else None
+        if comparisons is None:
+            functions.append(record.unchanged)
+        else:
+            rows += comparisons
+    return [device.watched(rows), *functions] if rows and isinstance(device, WarmCalls) else functions

@@ -7,7 +7,7 @@ import enum
 import functools
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
@@ -19,6 +19,9 @@ _ANY_BY_MODULE = frozenset((
     "asdict", "astuple", "attrgetter", "deepcopy", "dumps", "fields", "getmembers", "methodcaller", "replace",
 ))
 _ANY_BY_VARIABLE = _ANY_BY_MODULE | frozenset(("copy", "delattr", "dir", "eval", "exec", "getattr", "setattr", "vars"))
+_LOCAL = ("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")  # instructions that bind variables of the function itself
+_OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+MISSING: Any = object()  # the value of a variable that is not bound
 ANY = "*"  # in ``words``: any attribute may be read
 
 
@@ -30,6 +33,8 @@ class Names(NamedTuple):
     words : all other names of attributes and methods, strings that may be such, and ``ANY``
     imports : modules imported inside, each with the level of a relative import
     stores : attributes that may be set
+    rebinds : whether a name outside may be bound or deleted
+    calls : whether other functions may be called
     """
 
     variables: tuple[str, ...]
@@ -37,6 +42,8 @@ class Names(NamedTuple):
     words: frozenset[str]
     imports: tuple[tuple[int, str], ...]
     stores: frozenset[str]
+    rebinds: bool
+    calls: bool
 
 
 @functools.lru_cache(maxsize=4096)
@@ -47,9 +54,12 @@ def names_in(code: types.CodeType) -> Names:
     imports: dict[tuple[int, str], None] = {}
     words = set(_identifiers(code.co_consts))
     stores = set(words) if "setattr" in code.co_names else set()
-    owner, constants = "", [0, 0]
+    owner, constants, rebinds, calls = "", [0, 0], False, False
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
+        if name.startswith(("STORE_", "DELETE_")):
+            rebinds = rebinds or value in code.co_freevars or not name.startswith(_LOCAL)
+        calls = calls or name.startswith(("CALL", "IMPORT", "BEFORE_WITH", "SEND", "GET_ITER"))
         if name == "LOAD_CONST":
             constants = [constants[-1], value]
         elif name == "STORE_ATTR":
@@ -73,35 +83,11 @@ def names_in(code: types.CodeType) -> Names:
             words |= inner.words
             imports |= dict.fromkeys(inner.imports)
             stores |= inner.stores
+            rebinds, calls = rebinds or inner.rebinds, calls or inner.calls
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
-    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores))
-
-
-class Effects(NamedTuple):
-    """What a code object may do to names outside. stores : it binds or deletes one. calls : it calls other functions"""
-
-    stores: bool
-    calls: bool
-
-
-@functools.lru_cache(maxsize=4096)
-def may_rebind(code: types.CodeType) -> Effects:
-    """Return whether ``code``, and the functions defined in it, may rebind names outside or call other functions."""
-    stores = calls = False
-    for instruction in dis.get_instructions(code):
-        name = instruction.opname
-        if name.startswith(("STORE_", "DELETE_")):
-            stores = stores or not name.startswith(("STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF")) or (
-                instruction.argval in code.co_freevars
-            )
-        calls = calls or name.startswith(("CALL", "IMPORT", "BEFORE_WITH", "SEND", "GET_ITER"))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner = may_rebind(constant)
-            stores, calls = stores or inner.stores, calls or inner.calls
-    return Effects(stores, calls)
+    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls)
 
 
 def _identifiers(constants: Any) -> Iterator[str]:
@@ -115,54 +101,39 @@ def _identifiers(constants: Any) -> Iterator[str]:
 
 def closure_contents(f: types.FunctionType) -> list[Any]:
     """Return the contents of the closure of ``f``, without empty cells."""
-    out = []
-    for cell in f.__closure__ or ():
-        try:
-            out.append(cell.cell_contents)
-        except ValueError:
-            continue  # not assigned yet
-    return out
+    return [x for x in map(cell_content, f.__closure__ or ()) if x is not MISSING]
 
 
-def find_methods(cls: type, words: frozenset[str] | set[str]) -> Iterator[types.FunctionType]:
-    """Yield the methods of ``cls`` that may be called by code with the names ``words``: these, special methods and ``forward``.
-
-    Skip classes of libraries.
-    """
-    for base in cls.__mro__:
-        if is_library_class(base):
-            continue
-        for name, value in vars(base).items():
-            special = name[:2] == "__" == name[-2:] and name not in _SILENT
-            if not (special or name in words or name == "forward"):
-                continue
-            for part in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
-                part = getattr(part, "__wrapped__", part)
-                if isinstance(part, types.FunctionType):
-                    yield part
+def cell_content(cell: types.CellType) -> Any:
+    """Return the content of a closure variable, MISSING if it is not bound."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
 
 
-_OF_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-
-
-def find_attributes(cls: type, words: Collection[str]) -> Iterator[tuple[type, str]]:
-    """Yield pairs (class, name) of attributes of ``cls`` that code with the names ``words`` may read: attributes, methods and
-    properties with these names, special methods and ``forward``. The class is the one that has the attribute or, as an attribute
-    set there later would hide it, one before it in the method resolution order. Skip classes of libraries, members of an Enum
-    and slots."""
-    bases = [base for base in cls.__mro__ if not is_library_class(base)] if not isinstance(cls, enum.EnumMeta) else []
+def find_attributes(cls: type, words: Collection[str]) -> Iterator[tuple[Sequence[type], str, Any]]:
+    """Yield (classes, name, value) for the attributes of ``cls`` that code with the names ``words`` may read: attributes, methods
+    and properties with these names, special methods and ``forward``. The classes are the one that has the attribute and, as an
+    attribute set there later would hide it, those before it in the method resolution order; none if another attribute hides it,
+    and for members of an Enum. Skip classes of libraries, and slots."""
+    bases = [base for base in cls.__mro__ if not is_library_class(base)]
     seen: set[str] = set()
     for k, base in enumerate(bases):
         for name, value in vars(base).items():
-            special = name[:2] == "__" == name[-2:]
-            silent = special and (name in _SILENT or not hasattr(type(value), "__get__"))
-            if silent or name in seen or isinstance(value, _OF_SLOTS):
+            special, plain = name[:2] == "__" == name[-2:], not hasattr(type(value), "__get__")
+            if (special and (name in _SILENT or plain)) or isinstance(value, _OF_SLOTS):
                 continue
-            by_any_name = ANY in words and not hasattr(type(value), "__get__")
-            if special or name in words or name == "forward" or by_any_name:
-                for owner in bases[: k + 1]:
-                    yield owner, name
+            if special or name in words or name == "forward" or (plain and ANY in words):
+                yield () if name in seen or isinstance(cls, enum.EnumMeta) else bases[: k + 1], name, value
         seen.update(vars(base))
+
+
+def functions_in(attribute: Any) -> list[types.FunctionType]:
+    """Return the functions of a method or property."""
+    property_ = isinstance(attribute, property)
+    parts = (attribute.fget, attribute.fset) if property_ else (getattr(attribute, "__func__", attribute),)
+    return [f for f in [getattr(part, "__wrapped__", part) for part in parts] if isinstance(f, types.FunctionType)]
 
 
 @functools.lru_cache(maxsize=4096)

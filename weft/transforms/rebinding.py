@@ -22,15 +22,14 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import reshape
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import file_name, user_frame, user_line
-from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, fits
+from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
+from weft.transforms.causes import name_of_place
 from weft.transforms.content import StaticKey
-from weft.transforms.reach import closure_contents, is_library, may_rebind, names_in
-from weft.transforms.records import ListRecord, Record, at, form_of, leaf_indices, replaced, same_constant
+from weft.transforms.reach import closure_contents, is_library, names_in
+from weft.transforms.records import CONSTANTS, ListRecord, Place, Record, at, form_of, leaf_indices, put_leaves, same_constant
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
-from weft.transforms.values import CONSTANTS
 
-Key = tuple[int, int, tuple[int, ...]]  # number of the record, of the value in it, and the indices into nested tuples
 MAX_STACKED = 64  # steps up to which run-time numbers of a jitted function stay inputs; in longer loops they become static
 _NUMBERS = (int, float)
 
@@ -63,11 +62,11 @@ class Rebinding:
         """what : the name of the loop in messages"""
         self.body, self._what = f, what
         self._records: list[Record] = []
-        self.starts: dict[Key, Any] = {}
-        self.numbers: dict[Key, Any] = {}
-        self.after: dict[Key, Any] = {}
-        self._fresh: set[Key] = set()  # places that hold an array made by the body
-        self._placed: dict[int, dict[int, Any]] = {}
+        self.starts: dict[Place, Any] = {}
+        self.numbers: dict[Place, Any] = {}
+        self.after: dict[Place, Any] = {}
+        self._fresh: set[Place] = set()  # places that hold an array made by the body
+        self._placed: dict[tuple[int, int], Any] = {}
         self._kept: set[int] = set()  # records that are not restored: objects of weft with values set by weft
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
@@ -81,54 +80,43 @@ class Rebinding:
             return
         self._tape = trace.tape = StepTape(len(self.numbers)) if self.numbers else None
         self.after, self._fresh = {}, set()
-        placeholders: dict[Key, Any] = {}
+        placeholders: dict[Place, Any] = {}
         for (key, start), node in zip(self.starts.items(), nodes, strict=True):
             writable = isinstance(start, Array) and not isinstance(start, Scalar)
             placeholders[key] = own(node) if writable else wrap(node)
         for slot, (key, start) in enumerate(self.numbers.items()):
             assert self._tape is not None
             placeholders[key] = self._tape.number(_plain(start), slot)
-        self._placed = {}
-        self._put(placeholders, self._placed)
-
-    def _put(self, values: Mapping[Key, Any], placed: dict[int, dict[int, Any]] | None = None) -> None:
-        changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
-        for (n, k, indices), value in values.items():
-            changes.setdefault((n, k), {})[indices] = value
-        for (n, k), by_indices in changes.items():
-            value = replaced(self._records[n].values[k], by_indices)
-            if placed is not None:
-                placed.setdefault(n, {})[k] = value
-            self._records[n].put(k, value)
+        self._placed = put_leaves(self._records, placeholders)
 
     def take(self, trace: Trace) -> bool:
         """Read the values that the body has bound. Return whether it rebinds further places.
 
         Raise TraceError for a value that a loop cannot carry.
         """
-        if not self._records:
-            return False
         before_counts = len(self.starts), len(self.numbers)
+        with_placeholders = {n for n, _ in self._placed}
         for n, record in enumerate(self._records):
-            placed = self._placed.get(n, {})
-            if not placed and record.unchanged():
+            if n not in with_placeholders and record.unchanged():
                 continue
             names, values = record.read()
-            if isinstance(record, ListRecord) and self._take_growth(n, record, values):
+            appended = values[len(record.values):]
+            if isinstance(record, ListRecord) and appended and all([type(x) in CONSTANTS for x in appended]):
+                self._grown[n] = list(appended)
                 values = values[: len(record.values)]
-            ours = is_library(type(record.owner).__module__) and type(record.owner).__module__.partition(".")[0] == "weft"
+            ours = type(record.owner).__module__.partition(".")[0] == "weft"
             if not record.writable or len(values) != len(record.values) or any(map(is_not, names, record.names)):
                 if not ours:
                     self._refuse_structure(record, names, values)
                 self._kept.add(n)
                 continue
             for k, (old, new) in enumerate(zip(record.values, values, strict=True)):
-                if new is placed.get(k, old) and k not in placed:
+                if new is old and (n, k) not in self._placed:
                     continue
                 form = form_of(new)
                 if form is None or form != form_of(old):
                     if not ours:
-                        self._refuse(record, k, (), f"from {_value_text(old)} to {_value_text(new)}")
+                        self._refuse((n, k, ()), f"from {_value_text(old)} to {_value_text(new)}")
                     self._kept.add(n)
                     continue
                 for indices in leaf_indices(form):
@@ -143,15 +131,7 @@ class Rebinding:
                             self._fresh.add((n, k, indices))
         return (len(self.starts), len(self.numbers)) != before_counts
 
-    def _take_growth(self, n: int, record: Record, values: Sequence[Any]) -> bool:
-        """Record the constants that the body appends to a list. Return False if it appends nothing or anything else."""
-        appended = values[len(record.values) :]
-        if not appended or not all([type(x) in CONSTANTS for x in appended]):
-            return False
-        self._grown[n] = list(appended)
-        return True
-
-    def _take_leaf(self, key: Key, old: Any, new: Any) -> None:
+    def _take_leaf(self, key: Place, old: Any, new: Any) -> None:
         before, after = type(_plain(old)), type(_plain(new))
         if isinstance(new, Array) and (isinstance(old, Array) or before in _NUMBERS):
             self.numbers.pop(key, None)
@@ -162,7 +142,7 @@ class Rebinding:
                 self.numbers.setdefault(key, old)
                 self.after[key] = new
         elif not same_constant(old, new):
-            self._refuse(self._records[key[0]], key[1], key[2], f"from {_value_text(old)} to {_value_text(new)}")
+            self._refuse(key, f"from {_value_text(old)} to {_value_text(new)}")
 
     def restore(self) -> None:
         """Restore the value of every place before the body was called."""
@@ -173,10 +153,9 @@ class Rebinding:
     def refuse_written(self, cells: Sequence[Any]) -> None:
         """Raise TraceError if the body also writes the array of a rebound place in place: other names would see some steps."""
         written = {id(cell) for cell in cells}
-        for (n, k, indices), start in self.starts.items():
-            after = self.after.get((n, k, indices))
-            if any([isinstance(x, Array) and id(x.cell) in written for x in (start, after)]):
-                self._refuse(self._records[n], k, indices, "and writes the array that it holds in place, too")
+        for key, start in self.starts.items():
+            if any([isinstance(x, Array) and id(x.cell) in written for x in (start, self.after.get(key))]):
+                self._refuse(key, "and writes the array that it holds in place, too")
 
     @property
     def loop(self) -> str:
@@ -191,35 +170,32 @@ class Rebinding:
     def refuse_all(self) -> None:
         """Raise TraceError if anything is rebound. Constants appended to lists stay."""
         self._kept |= self._grown.keys()
-        for n, k, indices in (*self.starts, *self.numbers):
-            old = at(self._records[n].values[k], indices)
-            self._refuse(self._records[n], k, indices, f"from {_value_text(old)} to {_value_text(self.after[n, k, indices])}")
+        for key in (*self.starts, *self.numbers):
+            old = at(self._records[key[0]].values[key[1]], key[2])
+            self._refuse(key, f"from {_value_text(old)} to {_value_text(self.after[key])}")
 
-    def name(self, key: Key) -> str:
+    def name(self, key: Place) -> str:
         """Return the name of a place in messages."""
-        return self._name(self._records[key[0]], key[1], key[2])
+        return name_of_place(self.body, self._records, self._records[key[0]], *key[1:])
 
-    def _name(self, record: Record, k: int | None, indices: tuple[int, ...]) -> str:
-        from weft.transforms.causes import name_of_place
+    def _refuse(self, key: Place, how: str) -> NoReturn:
+        self._raise(f"rebinds {self.name(key)} {how}")
 
-        return name_of_place(self.body, self._records, record, k, indices)
-
-    def _refuse(self, record: Record, k: int, indices: tuple[int, ...], how: str) -> NoReturn:
-        name = self._name(record, k, indices)
-        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} rebinds {name} {how}; {_advice(self._what)}")
+    def _raise(self, what: str) -> NoReturn:
+        keep = "carry the value (return it, and give it to the next step)"
+        advice = f"{keep}, or write into an array that exists, with `a[...] = value`"
+        if self._what == "wf.vmap":
+            advice = "one call computes all examples: return the value instead"
+        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {what}; {advice}")
 
     def _refuse_structure(self, record: Record, names: Sequence[Any], values: Sequence[Any]) -> NoReturn:
         fresh = [name for name in names if name not in record.names]
         if fresh:
-            other = record.again(tuple(names), tuple(values))
-            name = self._name(other, list(names).index(fresh[0]), ())
-            how = f"adds {name}"
-        else:
-            name = self._name(record, None, ())
-            how = f"adds to or removes from {name}"
-        raise TraceError(f"{user_line(user_frame())}: the body of {self._what} {how}; {_advice(self._what)}")
+            record = record.again(tuple(names), tuple(values))
+        name = name_of_place(self.body, self._records, record, list(names).index(fresh[0]) if fresh else None, ())
+        self._raise(f"adds {name}" if fresh else f"adds to or removes from {name}")
 
-    def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Key, Any]]:
+    def play(self, length: int, reverse: bool) -> tuple[list[Node], list[Node], dict[Place, Any]]:
         """Compute the numbers of every step.
 
         Return the placeholders of the body, their stacked values, and the value of each place after the loop.
@@ -228,13 +204,13 @@ class Rebinding:
         if tape is None:
             return [], [], {}
         ends = [self.after[key] for key in keys]
-        values = [x if length <= MAX_STACKED else _make_static(x) for x in self.numbers.values()]
+        values = [x if length <= MAX_STACKED else asked(x) for x in self.numbers.values()]
         kinds = [type(_plain(x)) for x in values]
         rows: list[list[Any]] = [[] for _ in tape.nodes]
         for step in range(length):
             for key, kind, value in zip(keys, kinds, values, strict=True):
                 if type(_plain(value)) is not kind:
-                    self._refuse(self._records[key[0]], key[1], key[2], f"from {kind.__name__} to {_value_text(value)}")
+                    self._refuse(key, f"from {kind.__name__} to {_value_text(value)}")
             slots = self._play_step(tape, values, step)
             for row, (slot, node) in zip(rows, tape.nodes, strict=True):
                 if not fits(_plain(slots[slot]), node.dtype):
@@ -253,10 +229,9 @@ class Rebinding:
                 roots = tape.roots(len(slots))
                 line = next((line for k, line in tape.conditions.items() if k in roots), "")
                 where = f" in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}" if line else ""
-                key = [*self.numbers][min(roots)]
                 self._refuse(
-                    self._records[key[0]], key[1], key[2], f"and a condition on it, or code that needs its value,{where} has "
-                    f"another result in step {step} than in the first (all steps run one body)",
+                    [*self.numbers][min(roots)], f"and a condition on it, or code that needs its value,{where} has another "
+                    f"result in step {step} than in the first (all steps run one body)",
                 )
             if type(result) in TRACED_TYPES:
                 if kind is bool or expected is result.value:
@@ -264,12 +239,12 @@ class Rebinding:
             slots.append(result)
         return slots
 
-    def finish(self, results: Mapping[Key, Node], numbers: Mapping[Key, Any], length: int) -> None:
+    def finish(self, results: Mapping[Place, Node], numbers: Mapping[Place, Any], length: int) -> None:
         """Bind every place to its value after the last step."""
         for n, constants in self._grown.items():
             self._records[n].owner.extend(constants * length)
         arrays: dict[int, Array] = {}
-        ends: dict[Key, Any] = dict(numbers)
+        ends: dict[Place, Any] = dict(numbers)
         for key, node in results.items():
             after = self.after[key]
             if key not in self._fresh:
@@ -278,16 +253,9 @@ class Rebinding:
             if id(after) not in arrays:
                 arrays[id(after)] = wrap(node) if isinstance(after, Scalar) else own(node)
             ends[key] = arrays[id(after)]
-        self._put(ends)
+        put_leaves(self._records, ends)
         if any(self._records[n].told for n, _, _ in ends):
             structure_changed()
-
-
-def _advice(what: str) -> str:
-    if what == "wf.vmap":
-        return "one call computes all examples: return the value instead"
-    keep = "carry the value (return it, and give it to the next step)"
-    return f"{keep}, or write into an array that exists, with `a[...] = value`"
 
 
 def _plain(x: Any) -> Any:
@@ -299,10 +267,6 @@ def _is_same_number(a: Any, b: Any) -> bool:
     if type(b) in TRACED_TYPES:
         return type(a) in TRACED_TYPES and (a.tape, a.slot) == (b.tape, b.slot)
     return type(a) not in TRACED_TYPES and same_constant(a, b)
-
-
-def _make_static(x: Any) -> Any:
-    return x.told() if type(x) in TRACED_TYPES else x
 
 
 def _value_text(x: Any) -> str:
@@ -325,15 +289,15 @@ def _may_rebind(f: Any, seen: frozenset[int] = frozenset()) -> bool:
     """Return whether a function, or a function that it calls, may rebind more than its own variables."""
     if not isinstance(f, types.FunctionType) or id(f) in seen:
         return not isinstance(f, types.FunctionType)
-    code = may_rebind(f.__code__)
-    if not code.calls and not code.stores:
+    names = names_in(f.__code__)
+    if not names.calls and not names.rebinds:
         return False
     seen |= {id(f)}
     if is_library(f.__globals__.get("__name__")):
         return any([not _is_plain(x, seen) for x in closure_contents(f)])
-    if code.stores:
+    if names.rebinds:
         return True
-    global_values = [f.__globals__[n] for n in names_in(f.__code__).variables if n in f.__globals__]
+    global_values = [f.__globals__[n] for n in names.variables if n in f.__globals__]
     reachable = (*global_values, *closure_contents(f), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())
     return any([not _is_plain(x, seen) for x in reachable])
 

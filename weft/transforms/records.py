@@ -10,27 +10,30 @@ from __future__ import annotations
 import gc
 import hashlib
 import itertools
-import types
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
-from operator import attrgetter, is_, itemgetter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from weft.array import Array
+from weft.array.numpy_methods import lies
 from weft.devices.native_protocols import WatchRow
-from weft.runtime.traced_int import TRACED_TYPES
-from weft.transforms.reach import ANY
+from weft.dtypes.formats import EVERY
+from weft.runtime.traced_int import RUN_TIME_TYPES, TRACED_TYPES
+from weft.transforms.aliases import path_key
+from weft.transforms.reach import ANY, MISSING, cell_content
 from weft.transforms.tree import attributes_of, slots_of
-from weft.transforms.values import CONSTANTS, EXACT
 
-MISSING: Any = object()  # the value of a variable that is not bound
+_SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
+CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None))) | _SCALARS
+EXACT = frozenset((float, complex)) | _SCALARS  # compared by their text: 0.0 and -0.0 differ, NaN equals NaN
 MAX_TUPLE_LEAVES = 16  # leaves in a tuple; a longer tuple is compared as a whole
-_content = attrgetter("cell_contents")
 
 Form = Any  # True for a leaf; (type of tuple, forms of its items) for a tuple of leaves
 Path = tuple[int, tuple[int, ...]]  # number of the value, and the indices into its nested tuples
+Place = tuple[int, int, tuple[int, ...]]  # number of the record, and a path in it
 
 
 def form_of(value: Any) -> Form | None:
@@ -69,24 +72,23 @@ def same_constant(a: Any, b: Any) -> bool:
     return kind is type(b) and kind in CONSTANTS and (repr(a) == repr(b) if kind in EXACT else a == b)
 
 
-def is_plain(value: Any) -> bool:
-    """Return whether a leaf or a tuple of leaves contains no run-time numbers."""
-    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in TRACED_TYPES
-
-
-def replaced(value: Any, changes: dict[tuple[int, ...], Any], indices: tuple[int, ...] = ()) -> Any:
-    """Return ``value`` with the leaves at the tuple indices in ``changes`` replaced."""
-    if indices in changes:
-        return changes[indices]
+def map_leaves(value: Any, f: Callable[[Any, tuple[int, ...]], Any], indices: tuple[int, ...] = ()) -> Any:
+    """Return ``value`` with ``f(leaf, indices)`` in the place of each leaf."""
     if not isinstance(value, tuple):
-        return value
-    parts = [replaced(part, changes, (*indices, k)) for k, part in enumerate(value)]
-    return make_tuple(type(value), parts)
-
-
-def make_tuple(kind: Any, parts: Sequence[Any]) -> Any:
-    """Return a tuple or named tuple of class ``kind`` with these parts."""
+        return f(value, indices)
+    parts = [map_leaves(part, f, (*indices, k)) for k, part in enumerate(value)]
+    kind: Any = type(value)
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def put_leaves(records: Sequence[Record], leaves: Mapping[Place, Any]) -> dict[tuple[int, int], Any]:
+    """Set leaves in the owners of records. Return the values set, by the numbers of the record and of the value in it."""
+    placed: dict[tuple[int, int], Any] = {}
+    for n, k, _ in leaves:
+        if (n, k) not in placed:
+            placed[n, k] = map_leaves(records[n].values[k], lambda x, i: leaves.get((n, k, i), x))  # noqa: B023  called at once
+            records[n].put(k, placed[n, k])
+    return placed
 
 
 class Record:
@@ -98,7 +100,6 @@ class Record:
 
     told: ClassVar[bool] = False  # whether changes of the owner raise ``Structure.count``
     writable: ClassVar[bool] = True  # whether single values can be set
-    __slots__ = ("deep", "names", "owner", "paths", "values")
 
     def __init__(
         self, owner: Any, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = (), deep: bool = True,
@@ -167,14 +168,8 @@ class Record:
 
 
 class DictRecord(Record):
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return tuple(self.owner), tuple(self.owner.values())
-
-    def unchanged(self) -> bool:
-        x = self.owner
-        return len(x) == len(self.names) and all(map(is_, x, self.names)) and all(map(is_, x.values(), self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
@@ -192,13 +187,8 @@ class DictRecord(Record):
 class ListRecord(Record):
     """The record of a list or a deque."""
 
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
-
-    def unchanged(self) -> bool:
-        return len(self.owner) == len(self.values) and all(map(is_, self.owner, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[k] = value
@@ -218,8 +208,6 @@ class SetRecord(Record):
     """The record of a set. Its items are not leaves, because a single item cannot be replaced."""
 
     writable = False
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner)
 
@@ -228,8 +216,6 @@ class BufferRecord(Record):
     """The record of a NumPy array or a bytearray: a digest of its bytes."""
 
     writable = False
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         x = self.owner
         return (), (bytes(x) if isinstance(x, bytearray) else hashlib.sha1(x.tobytes()).digest(),)
@@ -244,8 +230,6 @@ class BufferRecord(Record):
 class ItemsRecord(Record):
     """The record of a NumPy array of Python objects."""
 
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
         return (), tuple(self.owner.ravel().tolist())
 
@@ -259,8 +243,6 @@ class ObjectRecord(Record):
     words : attribute names in the code of the function and its callees; other attributes are not recorded. None: all are
     every : the names of all attributes
     """
-
-    __slots__ = ("every", "words")
 
     def __init__(self, owner: Any, *read: Any, words: Collection[str] | None = None) -> None:
         super().__init__(owner, *read)
@@ -320,13 +302,8 @@ class ModuleRecord(ObjectRecord):
     """The record of a module, whose changes raise ``Structure.count``: all attributes except constants that no code names."""
 
     told = True
-    __slots__ = ()
-
     def counts(self, name: str, value: Any) -> bool:
         return super().counts(name, value) or not _is_constant(value)
-
-    def put(self, k: int | str, value: Any) -> None:
-        vars(self.owner)[k if isinstance(k, str) else self.names[k]] = value
 
 
 def _is_constant(value: Any) -> bool:
@@ -346,11 +323,6 @@ _FIRST = 8
 class OptimizerRecord(ModuleRecord):
     """The record of the attributes that an object's method ``__structure__`` names, whose changes raise ``Structure.count``."""
 
-    __slots__ = ()
-
-    def counts(self, name: str, value: Any) -> bool:
-        return True
-
     def added(self) -> list[str]:
         return []
 
@@ -362,16 +334,8 @@ class OptimizerRecord(ModuleRecord):
 class CellsRecord(Record):
     """The record of closure variables: ``owner`` is a tuple of cells, ``names`` their names."""
 
-    __slots__ = ()
-
     def read(self) -> tuple[tuple, tuple]:
-        return self.names, tuple(map(_cell_content, self.owner))
-
-    def unchanged(self) -> bool:
-        try:
-            return all(map(is_, map(_content, self.owner), self.values))
-        except ValueError:  # an empty cell
-            return all(map(is_, map(_cell_content, self.owner), self.values))
+        return self.names, tuple(map(cell_content, self.owner))
 
     def place(self, k: Any) -> tuple[int, Any]:
         return id(self.owner[k]), None
@@ -385,33 +349,12 @@ class CellsRecord(Record):
         return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
 
 
-def _cell_content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
 class VariablesRecord(Record):
     """The record of global variables: ``owner`` is the dict of a Python module, ``names`` are those in the code of functions."""
 
-    __slots__ = ("_getter",)
-
-    _getter: Any
-
     def read(self) -> tuple[tuple, tuple]:
-        get = self.owner.get
+        get = (self.owner if isinstance(self.owner, dict) else vars(self.owner)).get
         return self.names, tuple([get(name, MISSING) for name in self.names])
-
-    def unchanged(self) -> bool:
-        try:
-            values = self._getter(self.owner)
-        except AttributeError:
-            self._getter = itemgetter(*self.names, self.names[0])  # with one name it would return no tuple
-            return self.unchanged()
-        except KeyError:
-            return False
-        return all(map(is_, values, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
@@ -420,14 +363,8 @@ class VariablesRecord(Record):
         return [("variable", self.owner, name, value) for name, value in zip(self.names, self.values, strict=True)]
 
 
-class ClassRecord(Record):
+class ClassRecord(VariablesRecord):
     """The record of the attributes and methods of a class that functions read through its name or its instances."""
-
-    __slots__ = ()
-
-    def read(self) -> tuple[tuple, tuple]:
-        attributes = vars(self.owner)
-        return self.names, tuple([attributes.get(name, MISSING) for name in self.names])
 
     def put(self, k: int, value: Any) -> None:
         if value is not MISSING:
@@ -462,3 +399,62 @@ def record_for(x: Any) -> type[Record] | None:
     if isinstance(x, np.ndarray):
         return ItemsRecord if x.dtype.hasobject else BufferRecord
     return BufferRecord if isinstance(x, bytearray) else None
+
+
+def key_of_constant(x: Any) -> tuple[type, Any]:
+    """Return the key of a constant. The repr of a float tells NaN from a number, and 0.0 from -0.0."""
+    return type(x), repr(x) if type(x) in EXACT else x
+
+
+class Hashed:
+    """A long key with a cached hash."""
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Any) -> None:
+        self.key, self._hash = key, hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Hashed) and self._hash == other._hash and self.key == other.key)
+
+
+def key_of(x: Array) -> tuple[Any, ...]:
+    """Return the key of an array: shape and dtype of its cell, its class, memory layout and view path."""
+    if x._base is None:
+        node = x.node
+        return node.shape, node.dtype, type(x), lies(x), ()
+    node = x.cell.node
+    return node.shape, node.dtype, type(x), lies(x), path_key(x)
+
+
+def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
+    """Return, for each array, the number of the first identical one, and of the first that shows the same cell."""
+    same: dict[int, int] = {}
+    cells: dict[int, int] = {}
+    return [(same.setdefault(id(x), k), cells.setdefault(id(x.cell), k)) for k, x in enumerate(arrays)]
+
+
+def cells_of(values: Sequence[Any]) -> dict[int, int]:
+    """Map the id of each cell that arrays among the values show to the number of the first such value."""
+    cells: dict[int, int] = {}
+    for k, x in enumerate(values):
+        if isinstance(x, Array):
+            cells.setdefault(id(x.cell), k)
+    return cells
+
+
+def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Collection[int]) -> Hashed:
+    """Return the key of values. cells : as :func:`cells_of` returns them. moving : numbers of the run-time numbers among them"""
+    keys: list[Any] = []
+    same: dict[int, int] = {}
+    for k, x in enumerate(values):
+        kind = type(x)
+        if kind in CONSTANTS:
+            keys.append(kind if k in moving and kind in RUN_TIME_TYPES else key_of_constant(x))
+        else:
+            first, cell = same.setdefault(id(x), k), cells[id(x.cell)]
+            keys.append(first if first < k else (key_of(x), cell if cell < k else None))
+    return Hashed(tuple(keys))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,36 +20,29 @@ from weft.devices import get_device
 from weft.dtypes.formats import DEFAULT, FLOAT32, FLOAT64, Format
 from weft.dtypes.parse import parse_dtype
 from weft.errors import DTypeError
-from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL_PRECISION, PRECISIONS
+from weft.graph.primitives.settings import DETERMINISM, MATMUL_PRECISION, PRECISIONS
 from weft.placement.all_figures import figures
 from weft.process.docstrings import complete_docs, complete_each
 from weft.runtime.context import CONTEXT
 from weft.transforms.tree import Structure
 
-T = TypeVar("T")
 
-
-class Setting(Protocol[T]):
-    value: T
-
-
-def choose(choice: Setting[T], value: T) -> None:
-    """Change a setting."""
-    if value != choice.value:
-        choice.value = value
+def _choose(owner: Any, value: Any, name: str = "value") -> None:
+    """Change the setting that the attribute ``name`` of ``owner`` holds."""
+    if value != getattr(owner, name):
+        setattr(owner, name, value)
         Structure.count += 1  # jitted functions compare the settings again
 
 
 @contextmanager
-def chosen(choice: Setting[T], value: T) -> Iterator[None]:
+def _chosen(owner: Any, value: Any, name: str = "value") -> Iterator[None]:
     """Context manager: change a setting, and restore it at the end."""
-    before = choice.value
-    choose(choice, value)
+    before = getattr(owner, name)
+    _choose(owner, value, name)
     try:
         yield
     finally:
-        choose(choice, before)
+        _choose(owner, before, name)
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -76,7 +69,7 @@ def set_default_dtype(dtype: Any) -> None:
     (dtype('float64'), dtype('float64'))
     >>> wf.set_default_dtype("float32")
     """
-    choose(DEFAULT, _check_dtype("set_default_dtype", dtype))
+    _choose(DEFAULT, _check_dtype("set_default_dtype", dtype))
 
 
 def get_default_dtype() -> np.dtype:
@@ -104,7 +97,7 @@ def default_dtype(dtype: Any) -> AbstractContextManager[None]:
     >>> x.dtype, wf.ones(3).dtype
     (dtype('float64'), dtype('float32'))
     """
-    return chosen(DEFAULT, _check_dtype("default_dtype", dtype))
+    return _chosen(DEFAULT, _check_dtype("default_dtype", dtype))
 
 
 def _check_dtype(function: str, dtype: Any) -> Format:
@@ -139,7 +132,7 @@ def set_deterministic(on: bool) -> None:
     [1.0, 0.0, 2.0]
     >>> wf.set_deterministic(True)
     """
-    choose(DETERMINISM, _check_bool("set_deterministic", on))
+    _choose(DETERMINISM, _check_bool("set_deterministic", on))
 
 
 def get_deterministic() -> bool:
@@ -168,7 +161,7 @@ def deterministic(on: bool) -> AbstractContextManager[None]:
     >>> change[:, 0].tolist(), wf.get_deterministic()
     ([0.0, 1.0, 0.0, 2.0, 0.0], True)
     """
-    return chosen(DETERMINISM, _check_bool("deterministic", on))
+    return _chosen(DETERMINISM, _check_bool("deterministic", on))
 
 
 def _check_bool(function: str, on: Any) -> bool:
@@ -208,7 +201,7 @@ def set_matmul_precision(precision: str) -> None:
     'tf32'
     >>> wf.set_matmul_precision("float32")
     """
-    choose(MATMUL_PRECISION, _check_precision("set_matmul_precision", precision))
+    _choose(MATMUL_PRECISION, _check_precision("set_matmul_precision", precision))
 
 
 def get_matmul_precision() -> str:
@@ -240,7 +233,7 @@ def matmul_precision(precision: str) -> AbstractContextManager[None]:
     >>> float(y[0, 0]), wf.get_matmul_precision()
     (32.0, 'float32')
     """
-    return chosen(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
+    return _chosen(MATMUL_PRECISION, _check_precision("matmul_precision", precision))
 
 
 def _check_precision(function: str, precision: Any) -> str:
@@ -251,8 +244,7 @@ def _check_precision(function: str, precision: Any) -> str:
     return precision
 
 
-@contextmanager
-def flush_denormals() -> Iterator[None]:
+def flush_denormals() -> AbstractContextManager[None]:
     """Flush denormal numbers to zero in programs that run inside the ``with`` block, in this Python thread and in the workers.
 
     Adam's moments of inactive units decay into denormals, and arithmetic on denormals is many times slower. ``wf.train.fit``
@@ -268,14 +260,7 @@ def flush_denormals() -> Iterator[None]:
     ...     print(float(wf.array(1e-30) * wf.array(1e-10)))
     0.0
     """
-    before = CONTEXT.flush_denormals
-    CONTEXT.flush_denormals = True
-    Structure.count += 1  # jitted functions compare the settings again
-    try:
-        yield
-    finally:
-        CONTEXT.flush_denormals = before
-        Structure.count += 1
+    return _chosen(CONTEXT, True, "flush_denormals")
 
 
 def set_device(name: str) -> None:
@@ -309,7 +294,6 @@ def set_device(name: str) -> None:
     """
     type(CONTEXT).default_placement = _parse_device(name)
     _set_place(type(CONTEXT).default_placement)
-    Structure.count += 1  # jitted functions compare the settings again
 
 
 @contextmanager
@@ -330,12 +314,10 @@ def device(name: str) -> Iterator[None]:
     """
     before = CONTEXT.placement
     _set_place(_parse_device(name))
-    Structure.count += 1
     try:
         yield
     finally:
         _set_place(before)
-        Structure.count += 1
 
 
 def _parse_device(name: str) -> Any:
@@ -349,6 +331,7 @@ def _parse_device(name: str) -> Any:
 def _set_place(place: Any) -> None:
     CONTEXT.placement = place
     CONTEXT.device = place if isinstance(place, str) else None
+    Structure.count += 1  # jitted functions compare the settings again
 
 
 complete_docs(set_default_dtype, default_dtype)

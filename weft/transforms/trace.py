@@ -23,10 +23,10 @@ class Trace:
 
     looks = ""  # the traced function in an error message, if values cannot be read
     fixes_numbers = False
-    where: Any = None  # the user's line where the traced function begins, for error messages
     tape: Any = None  # the ``Tape`` of run-time numbers
 
-    def __init__(self) -> None:
+    def __init__(self, f: Any = None) -> None:
+        self.where = None if f is None else (getattr(f, "__code__", None), -1)  # where ``f`` begins, for error messages
         self.parent: Trace | None = None
         self.nodes: dict[int, Node] = {}
         self.written: dict[int, Cell] = {}
@@ -101,15 +101,9 @@ class JitTrace(Trace):
         self.captured: list[tuple[Array, Node]] = []  # cells and their placeholders
         self.scalars: dict[Node, dict[Format, Node]] = {}
 
-    def read(self, cell: Cell) -> Node:
-        if self.owns(cell):
-            return cell._node
-        node = self.nodes.get(id(cell))
-        if node is None:
-            outside = cell._node
-            node = input_leaf(outside.shape, outside.dtype)
-            self.nodes[id(cell)] = node
-            self.captured.append((cell, node))  # type: ignore[arg-type]
+    def outer(self, cell: Cell) -> Node:
+        node = self.nodes[id(cell)] = input_leaf(cell._node.shape, cell._node.dtype)
+        self.captured.append((cell, node))  # type: ignore[arg-type]
         return node
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
@@ -126,8 +120,7 @@ class VmapTrace(Trace):
     looks = "a function under wf.vmap"
 
     def __init__(self, f: Any) -> None:
-        super().__init__()
-        self.where = getattr(f, "__code__", None), -1
+        super().__init__(f)
         self.seen: set[int] = set()  # ids of cells from outside that were read
 
     def outer(self, cell: Cell) -> Node:

@@ -1,4 +1,12 @@
-"""Trace a function: record its graph, the sources of the graph's inputs and the targets of its outputs.
+"""Trace a function: record its graph, the sources of the graph's inputs, the targets of its outputs and its results.
+
+A jitted function returns the same as without jit: a returned argument is that object, and results that share memory still share
+it. So a result may be an output of the Program, an object that existed before, or a view.
+
+An *end* describes one result: ("node", node) a new array, ("static", value) an object that existed before, ("leaf", k) an
+argument (or slot k of the tape, see ``weft/runtime/traced_int.py``), ("same", j) the same Array as result j,
+("view", (owner, path)) a view, whose owner is an end of kind leaf, static, same or base; ("base", k) is the cell that argument
+k views.
 
 Before arrays count as left behind by a trace, unreachable cycles among the objects that the trace made are collected. Older
 objects are set aside meanwhile (``gc.freeze``), because in a large program the search took half a second.
@@ -6,9 +14,10 @@ objects are set aside meanwhile (``gc.freeze``), because in a large program the 
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
-from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.convert import as_node, numpy_node
+from weft.array.numpy_methods import lies
+from weft.array.views import ViewPath, map_starts, overlap
 from weft.array.weak_scalar import tape_number
 from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import parse_any_byte_order
@@ -26,15 +36,15 @@ from weft.eager.materialise import materialise
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
-from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Tape
-from weft.transforms.content import StaticKey
+from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
+from weft.transforms.content import has_content
 from weft.transforms.object_state import swapped
-from weft.transforms.results import End, describe_results, is_made_in, needs_numbers
-from weft.transforms.trace import JitTrace
-from weft.transforms.tree import flatten_results
-from weft.transforms.values import CONSTANTS
+from weft.transforms.records import CONSTANTS, Record
+from weft.transforms.trace import JitTrace, Trace
+from weft.transforms.tree import attributes_of, flatten_results, has_structure, is_module, is_only_attributes
 
 _SCALARS = tuple(SCALARS)
+End = tuple[str, Any]
 
 
 @dataclass(slots=True)
@@ -44,8 +54,8 @@ class TracedCall:
     graph : its inputs are, in order, the Array leaves of the arguments (for leaves in ``bases`` the whole cell that they view);
         numbers (``scalars``: leaf numbers of float arguments, once for each dtype in use, and slots of the tape); captured
         cells; fixed buffers that were made while tracing
-    results : ends (see ``results.py``), in which nodes are replaced by sources: ``("out", k)`` a Program output, ``("in", k)``
-        an unchanged input. The first ``len(shows)`` are the results of the function
+    results : ends (see the docstring of the module), in which nodes are replaced by sources: ``("out", k)`` a Program output,
+        ``("in", k)`` an unchanged input. The first ``len(shows)`` are the results of the function
     shows : the node of each result, or the result itself if it is not an array of the trace
     structure : of the function's result, or of the tuple (result, value set, ...) if the function sets values in objects
     """
@@ -82,6 +92,132 @@ class TracedCall:
         return None if self.survivors else before_of
 
 
+class ResultSpec:
+    """The ends of a traced call, found while its Arrays are alive. :meth:`settled` completes them.
+
+    shows : the node of each result, or the result itself if it is not an array of the trace
+    """
+
+    def __init__(self, results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> None:
+        """handles : id of a leaf passed to the function -> its number. owners : id of the cell that such a leaf shows -> the end
+        of that cell"""
+        self._handles, self._owners, self._inner = handles, owners, inner
+        self._first: dict[int, int] = {}  # id of an Array -> its first result
+        self._views: dict[int, list[tuple[int, ViewPath]]] = {}  # id of a cell made inside -> its views
+        self._bases: dict[int, Node] = {}  # the nodes of these cells
+        rows = [self._end(result, k) for k, result in enumerate(results)]
+        self.ends, self.shows = [end for end, _ in rows], [node for _, node in rows]
+
+    def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
+        """Return the ends of the results, followed by ends for arrays that are not results but whose memory results share, and
+        the number of the end of each cell in ``alive`` (the Arrays that outlive the trace), by id."""
+        ends = list(self.ends)
+        at = dict(self._first)
+        for key, views in self._views.items():
+            node = self._bases[key]
+            if key not in at:
+                if key not in alive and not _any_overlap(node, [path for _, path in views]):
+                    continue  # the views do not overlap and the array is gone: each becomes an array of its own
+                at[key] = len(ends)
+                ends.append(("node", node))
+            for k, path in views:
+                ends[k] = ("view", (("same", at[key]), path))
+        return ends, {key: at[key] for key in alive if key in at}
+
+    def _end(self, result: Any, k: int) -> tuple[End, Any]:
+        """Return the end of result ``k``, and what it shows."""
+        handles, owners, inner = self._handles, self._owners, self._inner
+        if not isinstance(result, Array):
+            if isinstance(result, np.ndarray):
+                node = as_node(result)
+                return ("node", node), node
+            if type(result) in TRACED_TYPES and result.tape.open:
+                return ("leaf", result.slot), result.value  # computed by Python at each call
+            return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
+        if id(result) in handles and not result.weak:
+            return ("leaf", handles[id(result)]), result.node
+        first = self._first.setdefault(id(result), k)
+        if first != k:
+            return ("same", first), result.node
+        base = result._base
+        path = () if base is None else map_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
+        if base is None:
+            if result.weak:  # the float64 number it is
+                return ("node", result._node), result._node
+            if inner.owns(result):
+                return ("node", result.node), result.node
+            return ("static", result), result
+        if id(base) in owners:
+            return ("view", (owners[id(base)], path)), result.node
+        if not inner.owns(base):
+            return (("view", (("static", base), path)) if inner.owns(result) else ("static", result)), result.node
+        self._views.setdefault(id(base), []).append((k, path))
+        self._bases[id(base)] = base.node
+        return ("node", result.node), result.node
+
+
+def needs_numbers(ends: Sequence[End], leaves: int) -> bool:
+    """Return whether a result depends on run-time numbers other than returned int arguments."""
+    views = [what[1] for kind, what in ends if kind == "view"]
+    starts = [start for path in views for name, params in path if name == "slice" for start in params["start"]]
+    return any([type(start) is Slot for start in starts]) or any([kind == "leaf" and what >= leaves for kind, what in ends])
+
+
+def is_made_in(trace: Trace, known: Collection[int] = (), new: Callable[[], set[int]] | None = None) -> Callable[[Any], bool]:
+    """Return a function that returns whether an object was made in a trace. It returns False for dataclasses, which are trees.
+
+    known : ids of objects that existed before
+    new : returns the ids of the objects made in the trace; None: an object that holds something of the trace counts as made in it
+    """
+
+    def holds(x: Any, seen: set[int]) -> bool:
+        if isinstance(x, Array):
+            return trace.owns(x.cell)
+        if type(x) in TRACED_TYPES:
+            return x.tape.open
+        if id(x) in seen or id(x) in known:
+            return False
+        seen.add(id(x))
+        parts: Iterable[Any] = x.values() if isinstance(x, dict) else x if isinstance(x, list | tuple) else ()
+        if _is_object(x) or dataclasses.is_dataclass(x):
+            parts = attributes_of(x).values()
+        return any([holds(part, seen) for part in parts])
+
+    def is_made(x: Any) -> bool:
+        if id(x) in known or isinstance(x, Array) or not _is_object(x):
+            return False
+        return id(x) in new() if new is not None else holds(x, set())
+
+    return is_made
+
+
+def _is_object(x: Any) -> bool:
+    if not is_only_attributes(type(x)):
+        return False
+    return is_module(x) or (not dataclasses.is_dataclass(x) and (has_structure(x) or has_content(x)))
+
+
+def _any_overlap(node: Node, paths: Sequence[ViewPath]) -> bool:
+    """Return whether any two of these views of one array overlap."""
+    return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])
+
+
+def result_row(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[str, Any, Any, Any]:
+    """Return ("out", output, shape, dtype), ("in", input, shape, dtype), or (kind, value, None, None) for another end."""
+    kind, k = source
+    if kind != "out" and kind != "in":
+        return (kind, k, None, None)
+    node = (outputs if kind == "out" else inputs)[k]
+    return (kind, k, node.shape, node.dtype)
+
+
+def make_view(what: tuple[End, ViewPath], leaves: Sequence[Any], out: Sequence[Any]) -> Array:
+    """Make the view described by an end's owner and path. Traced starts of slices are read from ``leaves``, by tape slot."""
+    (kind, k), path = what
+    owner = out[k] if kind == "same" else k if kind == "static" else leaves[k] if kind == "leaf" else leaves[k].cell
+    return owner._view(map_starts(path, lambda number: leaves[number.slot]))
+
+
 def _result_type(result: Any) -> type:
     return float if getattr(result, "weak", False) else Scalar if isinstance(result, Scalar) else ndarray
 
@@ -97,14 +233,8 @@ def is_static(leaf: Any) -> bool:
 
 
 def trace(
-    f: Callable,
-    leaves: list[Any],
-    rebuild: Callable[[list[Any]], tuple[tuple, dict]],
-    states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (),
-    collect: bool = True,
-    moving: Collection[int] = (),
-    contents: Sequence[StaticKey] = (),
+    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
+    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (), records: Sequence[Record] = (),
 ) -> TracedCall:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not executed.
@@ -113,9 +243,9 @@ def trace(
     states : ids of captured cells; leaves that show one of them are passed as they are
     together : groups of leaf numbers that show one cell, which becomes one placeholder with the leaves as views
     moving : numbers of the int and float leaves that are run-time numbers (see ``runtime/traced_int.py``); others are static.
-        The numbers of the values in ``contents`` follow those of the leaves
+        The numbers of the values in ``records`` follow those of the leaves
     collect : whether to collect garbage before arrays count as left behind
-    contents : the contents of the function and its arguments
+    records : the contents of the function and its arguments
     """
     chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
     handles: list[Any] = []
@@ -131,7 +261,7 @@ def trace(
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with (
         _freeze_old_objects(collect) as aside, JitTrace(len(leaves) + len(chosen)) as inner,
-        swapped(contents, chosen, inner.tape, len(leaves)) as swap,
+        swapped(records, chosen, inner.tape, len(leaves)) as swap,
     ):
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
@@ -159,15 +289,15 @@ def trace(
         args, kwargs = rebuild(handles)
         out = f(*args, **kwargs)
         del args, kwargs
-        recorded = {id(record.owner) for content in contents for record in content.records}
-        is_made = is_made_in(inner, recorded, cache(lambda: {*map(id, gc.get_objects())}) if aside else None)
+        new = cache(lambda: {*map(id, gc.get_objects())}) if aside else None
+        is_made = is_made_in(inner, {id(record.owner) for record in records}, new)
         changes = list(swap.changes())
         sets = tuple([(record, place) for record, place, _ in changes])
         results, structure = flatten_results((out, *[value for *_, value in changes]) if changes else out, is_made)
         del changes
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
-        ends_record = describe_results(results, numbers, owners, inner)
+        ends_record = ResultSpec(results, numbers, owners, inner)
         kinds: list[type] = [_result_type(r) for r in results]
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
@@ -190,7 +320,7 @@ def trace(
 
 def trace_with_numbers(
     moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[StaticKey],
+    together: Sequence[Sequence[int]], collect: bool, records: Sequence[Record],
 ) -> tuple[TracedCall, frozenset[int], bool]:
     """Call :func:`trace` with the run-time numbers ``moving``, or without any if that raises.
 
@@ -199,7 +329,7 @@ def trace_with_numbers(
     """
     if moving:
         try:
-            traced = trace(f, leaves, rebuild, states, together, collect, moving, contents)
+            traced = trace(f, leaves, rebuild, states, together, collect, moving, records)
         except Exception:
             pass  # an error of the user's own is raised again by the second trace, without this one as its context
         else:
@@ -209,7 +339,7 @@ def trace_with_numbers(
             if not dynamic and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
                 traced.tape = None  # all its numbers are part of the key
             return traced, dynamic, False
-    traced = trace(f, leaves, rebuild, states, together, collect, (), contents)
+    traced = trace(f, leaves, rebuild, states, together, collect, (), records)
     traced.needed = dict.fromkeys(moving, "")
     return traced, frozenset(), bool(moving)
 
@@ -301,8 +431,6 @@ def materialise_argument(array: Any) -> Array:
     elif node.op is not SCALAR:
         return array
     if node.op is SCALAR:
-        from weft.array.convert import numpy_node
-
         content = numpy_node(np.asarray(node.value, node.dtype.numpy))
         if isinstance(array, Scalar):
             array._node = content

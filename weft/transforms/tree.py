@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, Scalar, ndarray
 from weft.dtypes.formats import INEXACT
 from weft.process.import_hook import needed
 from weft.process.signals import uninterrupted
@@ -26,6 +26,7 @@ _UNREGISTERED: list[type] = []  # module classes to be registered with optree
 _OPTREE: list[Any] = []  # the module when it is loaded, and the context manager that keeps the order of keys in ``_CALLS``
 _CALLS = "weft.calls"  # namespace of call arguments, in which the order of a dict's keys is part of the structure
 _LEAVES: set[type] = set()  # classes known to be leaves
+_NO_TREES = frozenset((Array, ndarray, Scalar, np.ndarray, float, int, bool, str, type(None)))
 
 
 class Structure:
@@ -61,6 +62,8 @@ def has_structure(x: Any) -> bool:
 
 def is_container(x: Any) -> bool:
     """Return whether ``x`` is a tree, not a leaf."""
+    if type(x) in _NO_TREES:  # the usual arguments: to ask what they are by the rest takes 0.7 us each
+        return False
     return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
 
@@ -188,60 +191,37 @@ def attributes_of(x: Any) -> dict[str, Any]:
     return getattr(x, "__dict__", {}) | {name: getattr(x, name) for name in slots if hasattr(x, name)}
 
 
-_LEAF = object()
-
-
-class _NewObject:
-    """An object in a result: its class and number, and a part for each attribute. A part is ``_LEAF``, a :class:`_Constant`, a
-    tuple (structure, parts) for a container, the number of an earlier object, or a ``_NewObject``."""
-
-    __slots__ = ("kind", "number", "parts")
-
-    def __init__(self, kind: type, number: int) -> None:
-        self.kind, self.number = kind, number
-        self.parts: dict[str, Any] = {}
-
-
-class _Constant:
-    """The value of an attribute that is not a leaf."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+Build = Callable[[Iterator[Any], dict[int, Any]], Any]  # makes a part of a result, given all leaves and the objects made so far
 
 
 class Results:
     """The structure of results that contain objects made by the function."""
 
-    __slots__ = ("part",)
+    __slots__ = ("_build",)
 
-    def __init__(self, part: Any) -> None:
-        self.part = part
+    def __init__(self, build: Build) -> None:
+        self._build = build
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        return _build(self.part, iter(leaves), {})
+        return self._build(iter(leaves), {})
 
 
-def _build(part: Any, leaves: Iterator[Any], new_objects: dict[int, Any]) -> Any:
-    if part is _LEAF:
-        return next(leaves)
-    if type(part) is _Constant:
-        return part.value
-    if type(part) is tuple:
-        structure, parts = part
-        return structure.unflatten([_build(p, leaves, new_objects) for p in parts])
-    if type(part) is int:
-        return new_objects[part]
-    out: Any = part.kind.__new__(part.kind)
-    new_objects[part.number] = out
-    for name, inner in part.parts.items():
-        value = _build(inner, leaves, new_objects)
-        if hasattr(out, "__dict__"):
-            out.__dict__[name] = value
-        else:
-            object.__setattr__(out, name, value)
-    return out
+def _build_leaf(leaves: Iterator[Any], made: dict[int, Any]) -> Any:
+    return next(leaves)
+
+
+def _build_object(kind: Any, number: int, parts: Mapping[str, Build]) -> Build:
+    def build(leaves: Iterator[Any], made: dict[int, Any]) -> Any:
+        out = made[number] = kind.__new__(kind)
+        for name, part in parts.items():
+            value = part(leaves, made)
+            if hasattr(out, "__dict__"):
+                out.__dict__[name] = value
+            else:
+                object.__setattr__(out, name, value)
+        return out
+
+    return build
 
 
 def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = False) -> tuple[list[Any], Any]:
@@ -253,30 +233,26 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
     if not (is_container(tree) and (modules or not is_module(tree))) and not is_made(tree):
         return [tree], None
     leaves: list[Any] = []
-    numbers: dict[int, int] = {}
-    new_objects: list[Any] = []
+    numbers: dict[int, int] = {}  # by id of an object made by the function
 
-    def part_of(x: Any, inside: bool) -> Any:
-        if id(x) in numbers:
-            return numbers[id(x)]
-        if is_made(x):
-            new_object = _NewObject(type(x), len(numbers))
-            numbers[id(x)] = new_object.number
-            new_objects.append(x)
-            new_object.parts = {name: part_of(value, True) for name, value in attributes_of(x).items()}
-            return new_object
+    def part_of(x: Any, inside: bool) -> Build:
+        known = id(x) in numbers
+        if known or is_made(x):  # no function but that of a constant may refer to ``x``, which may hold arrays of the trace
+            number = numbers.setdefault(id(x), len(numbers))
+            if known:
+                return lambda leaves, made: made[number]
+            return _build_object(type(x), number, {name: part_of(value, True) for name, value in attributes_of(x).items()})
         if is_container(x) and (modules or not is_module(x)):
             items, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
-            return structure, [part_of(item, inside) for item in items]
+            parts = [part_of(item, inside) for item in items]
+            return lambda leaves, made: structure.unflatten([part(leaves, made) for part in parts])
         if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in TRACED_TYPES):
-            return _Constant(x)
+            return lambda leaves, made: x  # a constant
         leaves.append(x)
-        return _LEAF
+        return _build_leaf
 
-    part = part_of(tree, False)
-    if new_objects:
-        return leaves, Results(part)
-    return flatten(tree, modules=modules)
+    build = part_of(tree, False)
+    return (leaves, Results(build)) if numbers else flatten(tree, modules=modules)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:

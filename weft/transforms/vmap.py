@@ -16,7 +16,7 @@ from typing import Any
 
 from weft.array import Array, standing_for, wrap
 from weft.array.convert import as_node
-from weft.array.shapes import lies
+from weft.array.numpy_methods import lies
 from weft.eager.materialise import look, proven
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
@@ -25,8 +25,8 @@ from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.graph.source_lines import user_frame, user_line
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.rebinding import Rebinding
-from weft.transforms.results import is_made_in
 from weft.transforms.trace import VmapTrace
+from weft.transforms.traced import is_made_in
 from weft.transforms.tree import flatten, flatten_results, is_container, is_module, unflatten
 
 
@@ -91,7 +91,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
                 names.restore()
             leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
             nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
-        places = _axes_of_leaves(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
+        places = _axes_of_leaves(out_axes, out, leaves, f"vmap of {name}: out_axes")
         writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]
         changed = [m for m in records if m.handle._node is not m.node]
         _refuse_aliases(records, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
@@ -142,7 +142,7 @@ def _map_argument(
         return value
     leaves, structure = flatten(value, modules=False) if is_container(value) else ([value], None)
     out = []
-    for leaf, axis in zip(leaves, _axes_of_leaves(axes, value, leaves, structure, what), strict=True):
+    for leaf, axis in zip(leaves, _axes_of_leaves(axes, value, leaves, what), strict=True):
         if axis is None or is_module(leaf) or isinstance(leaf, str | int | float) or leaf is None:
             if isinstance(leaf, int | float) and axis is not None and structure is None:
                 raise ShapeError(f"{what} is the number {leaf!r}, which has no axis to map over: give None for it in in_axes")
@@ -179,7 +179,7 @@ def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTr
             )
 
 
-def _axes_of_leaves(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:
+def _axes_of_leaves(axes: Any, tree: Any, leaves: list[Any], what: str) -> list[Any]:
     """Return one axis per leaf of ``tree``. ``axes``: one axis for all leaves, or a tree whose leaves may stand for branches"""
     if axes is None or isinstance(axes, int):
         return [axes] * len(leaves)
@@ -193,9 +193,8 @@ def _axes_of_leaves(axes: Any, tree: Any, leaves: list[Any], structure: Any, wha
         raise ValueError(f"{what}: axes {axes!r} do not match a {type(tree).__name__}")
     out: list[Any] = []
     for ax, branch in pairs:
-        inner, shape = flatten(branch, modules=False) if is_container(branch) else ([branch], None)
-        inner = [] if branch is None else inner  # None in a tree is not a leaf
-        out.extend(_axes_of_leaves(ax, branch, inner, shape, what))
+        inner = flatten(branch, modules=False)[0] if is_container(branch) else [] if branch is None else [branch]
+        out.extend(_axes_of_leaves(ax, branch, inner, what))
     return out
 
 

@@ -15,7 +15,7 @@ from weft.devices.names import named
 from weft.eager.materialise import evaluate
 from weft.errors import ShapeError
 from weft.functions.creation.fill import asarray
-from weft.functions.shape.join_split import concatenate
+from weft.functions.shape.axes import concatenate
 from weft.nn.size_arguments import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit

@@ -11,7 +11,7 @@ from tests.kernel.samples.arrays import numbers, special, strided
 from tests.kernel.samples.sample import ErrorSample, Sample
 from weft.dtypes.formats import BOOL, FROM_NUMPY, INT32
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.graph.primitives.meeting import ADD_MODES
+from weft.graph.primitives.settings import ADD_MODES
 
 
 def _cases(rng: np.random.Generator) -> Iterable[tuple[np.ndarray, tuple[np.ndarray, ...], tuple[int, ...], str]]:

@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,14 +14,13 @@ import numpy as np
 
 from weft.devices.base import CodeProperties
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import call, call_tables, small_tables
+from weft.devices.cpu.native import call, call_tables
 from weft.devices.cpu.native.allocator import Allocator, BorrowedBuffer, view
 from weft.devices.cpu.native.code_key import cpu_identity, cpu_model
 from weft.devices.cpu.native.compile import Compiler, LoadedKernel, llvm_lock
 from weft.devices.cpu.native.host_cpu import host
 from weft.devices.cpu.native.imported_symbols import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
-from weft.devices.cpu.native.optimisation_levels import runs_until
 from weft.devices.cpu.native.sized import CPUDynamicKernels
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
@@ -70,14 +68,14 @@ class CPUDevice:
         self._forking: list[Any] = []
         self.numpy_calls = 0
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_forked_child)
+            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
     def _before_fork(self) -> None:
         """Acquire all locks: a forked child has no other threads, so work they hold a lock for would stay unfinished there."""
         self._lock.acquire()
         self._forking.append(self._lock)
         compiler = self.__dict__.get("compiler")
-        for lock in (compiler.lock, llvm_lock(), compiler.again.starting, compiler.again.state) if compiler is not None else ():
+        for lock in (compiler.lock, llvm_lock()) if compiler is not None else ():
             if lock is not None:
                 lock.acquire()
                 self._forking.append(lock)
@@ -86,18 +84,13 @@ class CPUDevice:
         while self._forking:
             self._forking.pop().release()
 
-    def _in_forked_child(self) -> None:
-        self._after_fork()
-        if (compiler := self.__dict__.get("compiler")) is not None:
-            compiler.again.in_child()
-
     @_LazyAttribute
     def pool(self) -> Pool:
         return Pool(self._threads)
 
     @_LazyAttribute
     def compiler(self) -> Compiler:
-        return Compiler(self._cache if self._cache is not None else Cache(), load_generator=_load_generator)
+        return Compiler(self._cache if self._cache is not None else Cache())
 
     @_LazyAttribute
     def native(self) -> dict[str, int]:
@@ -118,9 +111,9 @@ class CPUDevice:
     def small_state(self) -> int:
         return permanent(extent(SMALL_STATE))
 
-    def small_work(self, world: SmallOperationContext) -> small_tables.CPUSmall:
+    def small_work(self, world: SmallOperationContext) -> call_tables.CPUSmall:
         """See ``weft.devices.native_protocols``. Supports one ``world`` per process."""
-        return small_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
+        return call_tables.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: WarmCallContext) -> None:
         """Set the ``__call__`` of ``cls`` to the native warm call. The slot ``table`` of ``cls`` holds a :meth:`warm_table`."""
@@ -156,57 +149,28 @@ class CPUDevice:
 
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
         """Load or compile every kernel of a Program. Ctrl-C works between two kernels."""
-        from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
-        from weft.devices.cpu.native.loops import estimate_kernel_times
+        from weft.devices.cpu.native.executable import CPUExecutable
 
         native = self.native  # kernels import its symbols
-        times = estimate_kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
-        kernels = self._load_kernels(program, times)
-        return CPUExecutable(
-            program, kernels, self.pool, self.allocator, native, flush_denormals, self._plan_recompilation(kernels, times)
-        )
+        return CPUExecutable(program, self._load_kernels(program), self.pool, self.allocator, native, flush_denormals)
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
         """Compile a Program with time stamps between its steps: see ``native/timed_executable.py``."""
         from weft.devices.cpu.native import timed_executable
-        from weft.schedule.program import calls
 
         native = {**self.native, **self.compiler.module(timed_executable.text())}
-        kernels = self._load_kernels(program, [math.inf] * len(calls(program)))
-        self.compiler.settle(kernels)  # time the final code, not the quickly compiled one
+        kernels = self._load_kernels(program)
         return timed_executable.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
-    def _load_kernels(self, program: Program, times: Sequence[float]) -> list[LoadedKernel]:
-        """Return the loaded kernels, each compiled at the level that pays. ``times``: microseconds per run of each kernel."""
+    def _load_kernels(self, program: Program) -> list[LoadedKernel]:
         from weft.kernel.printer import kernel_key
         from weft.schedule.program import calls
 
         kernels = [step.kernel for step in calls(program)]
-        texts = {id(k): str(kernel_key(k)) for k in kernels}  # layers of a net share kernels
-        total_us: defaultdict[str, float] = defaultdict(float)
-        for kernel, us in zip(kernels, times, strict=True):
-            total_us[texts[id(kernel)]] += us
         loaded = {
-            id(k): self.compiler.kernel(texts[id(k)], partial(_generate, k), total_us[texts[id(k)]])
-            for k in {id(k): k for k in kernels}.values()
+            id(k): self.compiler.kernel(str(kernel_key(k)), partial(_generate, k)) for k in {id(k): k for k in kernels}.values()
         }
         return [loaded[id(k)] for k in kernels]
-
-    def _plan_recompilation(self, kernels: Sequence[LoadedKernel], times: Sequence[float]) -> call.HotCallback | None:
-        """Return after how many runs the kernels are recompiled, the costliest first; None if no kernel needs it."""
-        us: dict[LoadedKernel, float] = {}
-        for kernel, time in zip(kernels, times, strict=True):
-            if kernel.later is not None:
-                us[kernel] = us.get(kernel, 0.0) + time
-        if not us:
-            return None
-        costs = [kernel.later.meta["cost"] for kernel in us if kernel.later is not None]
-        improve = partial(self.compiler.improve, sorted(us, key=us.__getitem__, reverse=True))
-        return call.HotCallback(runs_until(costs, sum(us.values())), improve)
-
-    def settle(self) -> None:
-        """Recompile all kernels in memory at the highest level and wait."""
-        self.compiler.settle()
 
     def allocate(self, nbytes: int) -> Any:
         """Return an uninitialised buffer of at least ``nbytes`` bytes, 64-byte aligned."""
@@ -269,7 +233,7 @@ class CPUDevice:
             "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
             "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
             "sized_calls": pool.counter("sized"), "numpy_calls": self.numpy_calls,
-            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads, "improved": counts.improved,
+            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
             "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
         }
 
@@ -289,9 +253,9 @@ class CPUDevice:
 
     def measure(self) -> dict[str, Any]:
         """Measure this machine with all of weft's threads, for about half a second."""
-        from weft.devices.cpu.native.measure import measure
+        from weft.devices.cpu.native.describe import measure_speed
 
-        return measure(self)
+        return measure_speed(self, self.threads)
 
     def recall(self, name: str) -> dict[str, Any] | None:
         """Return a note from the cache folder, or None."""
@@ -308,10 +272,6 @@ class CPUDevice:
         generated = _generate(kernel)
         slow = {name + "f" * (type_ == "float") for name, type_ in generated.called if not has_vectors(name, type_)}
         return CodeProperties(generated.vectors, tuple(sorted(slow)))
-
-
-def _load_generator() -> None:
-    import weft.devices.cpu.generate  # noqa: F401
 
 
 def _generate(kernel: Any) -> Any:

@@ -11,8 +11,8 @@ depends on extents only.
 from __future__ import annotations
 
 from weft.devices.cpu.convolution.conv import generate_conv
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Generated
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.devices.cpu.product.gemm import generate_gemm
 from weft.kernel.ir import Chain, Contraction, Kernel

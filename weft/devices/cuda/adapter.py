@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.emission import Job, functions, here
+from weft.devices.cuda.emission import Job, compile_job, functions
 from weft.kernel.summation import running
 
 INTERPRETING = threading.Lock()  # the interpreter's state is global
@@ -85,7 +85,7 @@ class Code:
 
 def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
     """Compile a launch for a compute capability (90 is 9.0). aligned: alignment of all buffers' addresses."""
-    return Code(*here(job(launch, capability, aligned)))
+    return Code(*compile_job(job(launch, capability, aligned)))
 
 
 def job(launch: Launch, capability: int, aligned: int) -> Job:
@@ -105,7 +105,7 @@ def interpreted(launch: Launch, addresses: Sequence[tuple[int, int] | None], num
 
     Raises
     ------
-    Fault
+    OutOfBounds
         An access is out of bounds.
     """
     if 0 in launch.grid:
@@ -270,7 +270,7 @@ class _Interpreter:
         }
 
     def _check(self, pointers: Any, mask: Any) -> None:
-        """Raise Fault if an unmasked pointer is outside of its buffer."""
+        """Raise OutOfBounds if an unmasked pointer is outside of its buffer."""
         inside = mask.data.astype(bool)
         if not inside.any():
             return

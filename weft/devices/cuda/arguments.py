@@ -6,7 +6,7 @@ contains small numbers only: windows, strides of convolutions, unit strides, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -148,8 +148,3 @@ class PrintedKernel:
     launches: tuple[Launch, ...]
     scratch: tuple[Buffer, ...]
     sites: int = 0
-
-
-def texts(printed: Sequence[PrintedKernel]) -> dict[str, Launch]:
-    """Return each different text once, with a launch that has it."""
-    return {launch.text: launch for p in printed for launch in p.launches}

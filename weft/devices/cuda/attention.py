@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import across
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import Format
 from weft.kernel.expressions import axes_of, each
@@ -99,9 +98,7 @@ class _Program:
         p = self.p
         e = p.value(v)
         level = max(e.level, *(r.level for r in runs))
-        text = e.text
-        if e.dims != {0, 1}:
-            text = p.put(f"tl.broadcast_to({text}, [{runs[0].width}, {runs[1].width}])", (0, 1), level).text
+        text = p.whole(e, runs[0].width, runs[1].width, level)
         for dim in sorted(p.masks.keys() - e.dims):
             text = p.put(f"tl.where({p.masks[dim].text}, {text}, 0)", (0, 1), level).text
         return p.put(f"{text}.to({memory(self.form)})", (0, 1), level).text if self.form.narrow else text
@@ -161,9 +158,7 @@ class _Program:
         values = []
         for o in self.outer:
             e = p.value(o.value)
-            text = e.text
-            if e.dims != {0, 1}:
-                text = p.put(f"tl.broadcast_to({text}, [{self.high}, {self.wide}])", (0, 1), p.level).text
+            text = p.whole(e, self.high, self.wide, p.level)
             if mask is not None:
                 text = p.put(f"tl.where({mask}, {text}, 0.0)", (0, 1), p.level).text
             values.append(p.put(f"{text}.to({memory(self.form)})", (0, 1), p.level).text if self.form.narrow else text)
@@ -176,10 +171,7 @@ class _Program:
         """Return the mask of a tile: inside the other axis, and inside the chain's ``where``. None if all of it counts."""
         p = self.p
         conditions = [p.masks[1]] if 1 in p.masks else []
-        for affine, low, high in self.c.where:
-            i = p.affine(affine, False)
-            low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
-            conditions.append(p.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
+        conditions += [p.within(affine, low, high, False) for affine, low, high in self.c.where]
         if not conditions:
             return None
         return p.put(" & ".join(f"({e.text})" for e in conditions), (0, 1), p.level).text

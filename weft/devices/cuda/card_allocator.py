@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cuda.driver import Driver, OutOfMemory
+from weft.devices.cuda.nvidia import NvidiaDriver, OutOfMemory
 from weft.devices.faults import ForeignBuffer, OutOfDeviceMemory
 from weft.errors import format_bytes
 from weft.graph.node import Node
@@ -65,7 +65,7 @@ class EndWhenDone:
     end : function that ends one object
     """
 
-    def __init__(self, driver: Driver, end: Callable[[Any], None]) -> None:
+    def __init__(self, driver: NvidiaDriver, end: Callable[[Any], None]) -> None:
         self._driver, self._end = driver, end
         self._new: deque[Any] = deque()
         self._waiting: deque[tuple[Any, Any]] = deque()  # (mark, object)
@@ -89,12 +89,10 @@ class CardAllocator:
     memory_class : the class of its pieces
     """
 
-    def __init__(self, driver: Driver, memory_class: type[CardMemory]) -> None:
+    def __init__(self, driver: NvidiaDriver, memory_class: type[CardMemory]) -> None:
         self._driver, self._memory_class = driver, memory_class
         self._freed: deque[Piece] = deque()
-        self.borrowed = EndWhenDone(
-            driver, lambda owner: None
-        )  # owners of borrowed memory, kept while the card may be reading it
+        self.borrowed = EndWhenDone(driver, lambda owner: None)  # owners of memory that the card may be reading
         self.odd = False  # whether any borrowed memory is not aligned to 16 bytes
         self._kept: dict[int, list[int]] = {}
         self._live: Counter[int] = Counter()  # size -> number of pieces in use
@@ -105,7 +103,7 @@ class CardAllocator:
 
         Raises
         ------
-        OutOfRoom
+        OutOfDeviceMemory
             No memory is left, even after all kept pieces were released. The text lists the arrays that hold memory.
         """
         if self._freed:
@@ -176,9 +174,8 @@ class CardAllocator:
         other_bytes = max(0, self._driver.total - free - self.held)
         return (
             f"{self._driver.name} has no {format_bytes(nbytes)} left of its {format_bytes(self._driver.total)}: arrays of "
-            f"this process hold "
-            f"{format_bytes(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
-            f"{f', among them {arrays}' if arrays else ''}, other programs hold "
+            f"this process hold {format_bytes(self.held)} in {sum(live.values())} pieces"
+            f"{f' (the largest: {largest})' if largest else ''}{f', among them {arrays}' if arrays else ''}, other programs hold "
             f"{format_bytes(other_bytes)}, and {format_bytes(free)} are free, perhaps in smaller pieces"
         )
 
@@ -202,7 +199,7 @@ PIECE_BYTES = 4 << 20  # bytes of a pinned piece
 class Staging:
     """Copies between the host and one card. Call it under the device's lock."""
 
-    def __init__(self, driver: Driver, piece: int = PIECE_BYTES) -> None:
+    def __init__(self, driver: NvidiaDriver, piece: int = PIECE_BYTES) -> None:
         self._driver, self._piece, self._turn = driver, piece, 0
         self._pieces: list[tuple[int, np.ndarray]] = []
         self._marks: list[Any] = [None, None]

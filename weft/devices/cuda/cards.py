@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from weft.devices.cuda.driver import dotted
+from weft.devices.cuda.nvidia import dotted
 
 MIN_CAPABILITY = 80  # compute capability 8.0: tensor cores for bfloat16, and asynchronous copies
 _DRIVER = 12_000  # CUDA 12: code that Triton emits runs on drivers from 12.0 on

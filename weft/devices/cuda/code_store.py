@@ -13,8 +13,8 @@ from weft.devices.cuda.adapter import Code, job, toolchain
 from weft.devices.cuda.adapter import compiled as compiled_by_triton
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Pool, SlowCompileNotice
-from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_parameters import Layout, compiled_sizes, layout
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.process.bounded_cache import BoundedCache
 
 MAX_LOADED = 1000  # functions that stay loaded after the last program that uses them
@@ -45,8 +45,8 @@ class CodeStore:
     """
 
     def __init__(
-        self, driver: Driver, gone: Callable[[Any], None], cache: Cache | None = None, compiler: Compiler = compiled_by_triton,
-        pool: Pool | None = None,
+        self, driver: NvidiaDriver, gone: Callable[[Any], None], cache: Cache | None = None,
+        compiler: Compiler = compiled_by_triton, pool: Pool | None = None,
     ) -> None:
         self._driver, self._gone, self._compiler, self._cache, self._pool = driver, gone, compiler, cache, pool
         self._loaded = BoundedCache(MAX_LOADED)
@@ -59,7 +59,10 @@ class CodeStore:
         with self._lock:
             code = self._loaded.get(key)
             if code is None:
-                code = self._load(launch, self._find_or_compile(launch, aligned))
+                found = self._read_disk(launch, aligned)
+                if found is None:
+                    found = self._store(launch, aligned, self._compiler(launch, self._driver.capability, aligned))
+                code = self._load(launch, found)
                 self._loaded.put(key, code)
         return code
 
@@ -133,10 +136,6 @@ class CodeStore:
         if code.scratch:
             raise RuntimeError(f"compiled code requires {code.scratch} bytes of scratch memory, and weft's launches provide none")
         return LoadedCode(self._driver.load(code), code, where, self._gone)
-
-    def _find_or_compile(self, launch: Launch, aligned: int) -> Code:
-        code = self._read_disk(launch, aligned)
-        return self._store(launch, aligned, self._compiler(launch, self._driver.capability, aligned)) if code is None else code
 
     def _name(self, launch: Launch, aligned: int) -> str:
         """Return the name of the code on disk."""

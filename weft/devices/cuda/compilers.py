@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.devices.cuda import emission
-from weft.devices.cuda.emission import CompileError, Job, told
+from weft.devices.cuda.emission import CompileError, Job, describe_failure
 from weft.devices.processes import python, started
 
 MAX_PROCESSES = 8  # processes besides this one: each loads Triton
@@ -48,10 +48,11 @@ class Pool:
     """The compiler processes. emit: compiles in this process; most: limit of other processes."""
 
     def __init__(
-        self, emit: Callable[[Job], Any] = emission.here, most: int | None = None, file: str = emission.__file__,
+        self, emit: Callable[[Job], Any] = emission.compile_job, most: int | None = None, file: str = emission.__file__,
     ) -> None:
         self._emit, self._file = emit, file
-        self.most = min(_cores() - 1, MAX_PROCESSES) if most is None else most
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.most = min(cores - 1, MAX_PROCESSES) if most is None else most
         self.state = threading.Condition()
         self._waiting: deque[Task] = deque()
         self._processes: list[Any] = []  # each has a thread
@@ -93,7 +94,7 @@ class Pool:
                 for k, task in [(k, task) for k, task in left.items() if task.done]:
                     del left[k]
                     if task.error is not None:
-                        raise CompileError(told(task.job, task.error))
+                        raise CompileError(describe_failure(task.job, task.error))
                     done(k, task.answer)
                 look()
                 with self.state:
@@ -145,7 +146,7 @@ class Pool:
         return True
 
     def _feed(self, process: Any) -> None:
-        """Send tasks to a process until it is idle for LINGER seconds, dies or the pool ends."""
+        """Send tasks to a process until it is idle for IDLE_S seconds, dies or the pool ends."""
         state, answers = self.state, open(process.stdout.fileno(), "rb", closefd=False)
         try:
             _send(process, [str(path) for path in sys.path])
@@ -182,7 +183,10 @@ class Pool:
                 if self._waiting and not self._processes and not self._start():
                     self._waiting.clear()  # the callers compile them themselves
                 state.notify_all()
-            _kill(process)
+            process.kill()  # it has no state to save
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
 
     def _retry(self, task: Task, process: Any) -> None:
         """Give the task of a dead process to another one, once; then set its error."""
@@ -224,21 +228,10 @@ class SlowCompileNotice:
             self._text = None
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _send(process: Any, message: Any) -> None:
     rest = memoryview(pickle.dumps(message))
     while rest:
         rest = rest[os.write(process.stdin.fileno(), rest) :]
-
-
-def _kill(process: Any) -> None:
-    process.kill()  # it has no state to save
-    process.wait()
-    process.stdin.close()
-    process.stdout.close()
 
 
 POOL = Pool()

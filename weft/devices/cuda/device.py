@@ -1,4 +1,4 @@
-"""The device ``gpu``: kernels compiled by Triton and launched by weft over a driver (``driver.py``).
+"""The device ``gpu``: kernels compiled by Triton and launched by weft through NVIDIA's driver.
 
 Runs are asynchronous; reading a result waits. All operations of one card are ordered by one stream, so memory is reused without
 waiting, and threads take turns under one lock.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,13 @@ import numpy as np
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import assemble_for, compiled, version
-from weft.devices.cuda.arguments import Launch, PrintedKernel
+from weft.devices.cuda.arguments import PrintedKernel
 from weft.devices.cuda.card_allocator import PIECE_BYTES, CardAllocator, CardMemory, EndWhenDone, Staging
-from weft.devices.cuda.code_store import CodeStore, Compiler, LoadedCode
+from weft.devices.cuda.code_store import CodeStore, Compiler
 from weft.devices.cuda.compilers import POOL, Pool
-from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.measure import measure
+from weft.devices.cuda.nvidia import NvidiaDriver, OutOfMemory
 from weft.devices.cuda.pending_checks import PendingChecks
 from weft.devices.cuda.run_program import CardExecutable, run_kernel
 from weft.devices.cuda.target import GPU
@@ -46,18 +46,14 @@ class CardDevice:
 
     target = GPU
     threads = 1
+    run_kernel = run_kernel
 
     def __init__(
-        self,
-        driver: Driver,
-        name: str = "gpu",
-        cache: Cache | None = None,
-        compiler: Compiler = compiled,
-        piece: int = PIECE_BYTES,
-        pool: Pool | None = None,
+        self, driver: NvidiaDriver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled,
+        piece: int = PIECE_BYTES, pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
-        # one class for each card: ELSEWHERE identifies cards by it
+        # one class for each card: DEVICE_OF_BUFFER_TYPE identifies cards by it
         memory_class = type("CardMemory", (CardMemory,), {"__slots__": ()})
         self.memories, self.staging = CardAllocator(driver, memory_class), Staging(driver, piece)
         self._unused_graphs = EndWhenDone(driver, driver.drop)
@@ -91,14 +87,6 @@ class CardDevice:
             printed = generate(kernel)
             self._printed.put(key, printed)
         return printed
-
-    def code(self, launch: Launch, aligned: int) -> LoadedCode:
-        """Return a launch with its compiled code."""
-        return self.codes.loaded(launch, aligned)
-
-    def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
-        return run_kernel(self, kernel, pointers, numbers)
 
     def drop(self, graphs: list[Any]) -> None:
         """Destroy graphs that are no longer used; may be called from anywhere."""

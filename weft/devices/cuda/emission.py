@@ -51,7 +51,7 @@ class CompileError(RuntimeError):
     """Triton rejects a text; the message contains the text."""
 
 
-def told(job: Job, error: str) -> str:
+def describe_failure(job: Job, error: str) -> str:
     """Return an error message with the text that caused it."""
     text, arguments, warps, stages, capability, aligned = job
     signature = ", ".join([f"{name}: {kind}" for name, kind, _ in arguments])
@@ -61,14 +61,14 @@ def told(job: Job, error: str) -> str:
     )
 
 
-def here(job: Job) -> tuple[bytes, str, int, int, int, str]:
+def compile_job(job: Job) -> tuple[bytes, str, int, int, int, str]:
     """Compile a job like :func:`emitted`; errors contain the text."""
     try:
         return emitted(job)
     except ImportError:  # Triton is missing or broken
         raise
     except Exception as error:
-        raise CompileError(told(job, f"{type(error).__name__}: {error}")) from error
+        raise CompileError(describe_failure(job, f"{type(error).__name__}: {error}")) from error
 
 
 def serve() -> None:

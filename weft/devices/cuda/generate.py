@@ -25,7 +25,7 @@ def generate(kernel: Kernel) -> PrintedKernel:
     chains = [stage for phase in kernel.phases for stage in phase.stages if isinstance(stage, Chain)]
     if chains:
         return PrintedKernel(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
-    parts, kernel_scratch = split(owned(kernel))
+    parts, kernel_scratch = split(join_phases(kernel))
     scratch = list(kernel_scratch)
     shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
     launches: list[Launch] = []
@@ -43,7 +43,7 @@ def launches_of(kernel: Kernel) -> int:
     return len(generate(kernel).launches)
 
 
-def owned(kernel: Kernel) -> Kernel:
+def join_phases(kernel: Kernel) -> Kernel:
     """Merge neighbouring phases that one program can run, such as full reductions and uses of their results, into one launch.
 
     They become the stages of a phase with a single row.

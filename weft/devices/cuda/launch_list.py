@@ -137,11 +137,7 @@ class _Recorder:
     """A Worker that records the steps: see ``weft.devices.steps``."""
 
     def __init__(
-        self,
-        printed: Callable[[Kernel], PrintedKernel],
-        scratch: SymbolicAddress,
-        records: SymbolicAddress,
-        shared: set[int],
+        self, printed: Callable[[Kernel], PrintedKernel], scratch: SymbolicAddress, records: SymbolicAddress, shared: set[int],
         firsts: dict[int, int],
     ) -> None:
         self._printed, self._scratch, self._at = printed, scratch, records
@@ -189,7 +185,7 @@ class _Recorder:
             if previous is not None:
                 launch = launch.stopping()
             run_time_numbers = {k: (numbers[k].position, form) for k, form in enumerate(call.kernel.scalars)}
-            start = _start(launch, where, self._latest, run_time_numbers)
+            start = start_of(launch, where, self._latest, run_time_numbers)
             if launch.others is not None:
                 start = replace(start, others=partial(_starts, launch, where, self._latest, run_time_numbers))
             self._append(start)
@@ -202,7 +198,7 @@ class _Recorder:
         return place
 
 
-def _start(
+def start_of(
     launch: Launch, where: dict[Any, SymbolicAddress], record: SymbolicAddress | None, numbers: dict[int, tuple[int, Any]]
 ) -> Start:
     """Return a launch on symbolic memory. record: of index checks; numbers: the kernel's scalars -> (input, format)."""
@@ -218,7 +214,7 @@ def _start(
 
 
 def _starts(launch: Launch, *arguments: Any) -> tuple[Start, ...]:
-    return tuple([_start(other, *arguments) for other in launch.alternatives])
+    return tuple([start_of(other, *arguments) for other in launch.alternatives])
 
 
 def restoring(record: SymbolicAddress, source: SymbolicAddress, target: SymbolicAddress, nbytes: int) -> Start:

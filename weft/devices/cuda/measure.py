@@ -13,7 +13,7 @@ import numpy as np
 from weft.devices.base import ChoosesByMeasuring, Device
 from weft.dtypes.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
-from weft.graph.primitives.precision import given
+from weft.graph.primitives.settings import given
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.schedule.build import build
 

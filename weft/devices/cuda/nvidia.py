@@ -8,14 +8,30 @@ from types import SimpleNamespace
 from typing import Any
 
 from weft.devices.cuda.adapter import Code, version
-from weft.devices.cuda.driver import DriverError, OutOfMemory, dotted
 
 SHARED_WITHOUT_REQUEST = 48 << 10  # bytes of shared memory that a block may use without a request
 ELAPSED_SINCE = 12_080  # CUDA 12.8: the first driver with the version of cuEventElapsedTime that cuda-bindings 13 calls
 
 
+class OutOfMemory(Exception):
+    """The card has no free piece of memory of the requested size."""
+
+
+class DriverError(RuntimeError):
+    """The driver rejected a call. The text names the error and the call."""
+
+
+def dotted(version: int) -> str:
+    """Return a driver's version number as text: 12040 as 12.4."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
 class NvidiaDriver:
-    """See :class:`weft.devices.cuda.driver.Driver`. One card, its primary context, one stream.
+    """One card, its primary context, and one stream, which orders all operations: memory, copies, launches, events and graphs.
+
+    Calls are asynchronous, except :meth:`wait`, :meth:`synchronise`, :meth:`settle` and those that create objects. Operations run
+    in the order of the calls, from whatever thread. Addresses are integers. In tests another class with these methods records,
+    checks and interprets.
 
     api : the module ``cuda.bindings.driver``, whose functions return (error, results ...)
     """
@@ -57,30 +73,37 @@ class NvidiaDriver:
         return DriverError(f"{name}: {message} ({getattr(error, 'name', error)})")
 
     def enter(self) -> None:
-        # on every call: other cards and libraries change the thread's current context
+        """Make the card current in the calling thread: other cards and libraries change the thread's context between calls."""
         self._call("cuCtxSetCurrent", self._context)
 
     def allocate(self, nbytes: int) -> int:
+        """Return memory of the card. Raises OutOfMemory."""
         return int(self._call("cuMemAllocAsync", nbytes, self._stream))
 
     def release(self, address: int) -> None:
+        """Free memory after the operations issued so far."""
         self._call("cuMemFreeAsync", address, self._stream)
 
     def trim(self) -> None:
+        """Return released memory that the driver keeps to the system."""
         self.synchronise()
         self._call("cuMemPoolTrimTo", self._pool, 0)
 
     def free(self) -> int:
+        """Return the bytes of free memory."""
         error, *results = self._api.cuMemGetInfo()
         return 0 if error != self._api.CUresult.CUDA_SUCCESS else int(results[0])
 
     def pinned(self, nbytes: int) -> int:
+        """Return host memory that the card accesses directly. It lives as long as the process."""
         return int(self._call("cuMemHostAlloc", nbytes, 0))
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
+        """Copy from pinned memory to the card."""
         self._call("cuMemcpyHtoDAsync", target, source, nbytes, self._stream)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
+        """Copy from the card to pinned memory."""
         self._call("cuMemcpyDtoHAsync", target, source, nbytes, self._stream)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
@@ -90,6 +113,7 @@ class NvidiaDriver:
         self._call("cuMemsetD8Async", target, 0, nbytes, self._stream)
 
     def load(self, code: Code) -> Any:
+        """Load a function; it stays loaded until :meth:`unload`."""
         module = self._module(code)
         function = self._call("cuModuleGetFunction", module, code.entry.encode())
         if code.shared > SHARED_WITHOUT_REQUEST:
@@ -113,9 +137,11 @@ class NvidiaDriver:
         )
 
     def unload(self, function: Any) -> None:
+        """Unload a function. No launch of it may be running."""
         self._call("cuModuleUnload", function.module)
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
+        """Launch a function. parameters: address of an array of addresses of values, which are read before it returns."""
         x, y = grid
         (error,) = self._api.cuLaunchKernel(
             function.function, x, y, 1, 32 * code.warps, 1, 1, code.shared, self._stream, parameters, 0,
@@ -124,15 +150,18 @@ class NvidiaDriver:
             raise DriverError(f"cuLaunchKernel: {error} for grid {grid}, {code.warps} warps, {code.shared} shared bytes")
 
     def mark(self, mark: Any = None) -> Any:
+        """Record an event, in ``mark`` or a new one."""
         if mark is None:
             mark = self._call("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
         self._call("cuEventRecord", mark, self._stream)
         return mark
 
     def wait(self, mark: Any) -> None:
+        """Return when all operations before a mark are done."""
         self._call("cuEventSynchronize", mark)
 
     def reached(self, mark: Any) -> bool:
+        """Return whether all operations before a mark are done."""
         (error,) = self._api.cuEventQuery(mark)
         if error == self._api.CUresult.CUDA_ERROR_NOT_READY:
             return False
@@ -141,11 +170,13 @@ class NvidiaDriver:
         return True
 
     def stamp(self) -> Any:
+        """Record an event with a time."""
         mark = self._call("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DEFAULT))
         self._call("cuEventRecord", mark, self._stream)
         return mark
 
     def passed(self, first: Any, second: Any) -> float:
+        """Return the seconds between two such events, both reached, and destroy them."""
         if self.cuda < ELAPSED_SINCE:
             milliseconds = elapsed_by_old_driver(first, second)
         else:
@@ -158,9 +189,11 @@ class NvidiaDriver:
         self._call("cuStreamSynchronize", self._stream)
 
     def lead(self, stream: int) -> None:
+        """Make later operations of another stream wait for the operations issued here so far."""
         self._in_order(self._stream, self._api.CUstream(stream))
 
     def follow(self, stream: int) -> None:
+        """Make later operations here wait for the operations of another stream so far."""
         self._in_order(self._api.CUstream(stream), self._stream)
 
     def _in_order(self, first: Any, second: Any) -> None:
@@ -173,18 +206,22 @@ class NvidiaDriver:
             self._call("cuEventDestroy", event)  # CUDA keeps the event until nothing waits for it
 
     def settle(self) -> None:
+        """Return when all operations on this card, of all libraries, are done."""
         self._call("cuCtxSynchronize")
 
     def lies(self, address: int) -> int | None:
+        """Return the number of the card that an address belongs to; None if it is not a card's memory."""
         which = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
         error, number = self._api.cuPointerGetAttribute(which, address)
         return int(number) if error == self._api.CUresult.CUDA_SUCCESS else None
 
     def record(self) -> None:
+        """Begin recording: operations are recorded, not run. Memory must not be allocated."""
         alone = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         self._call("cuStreamBeginCapture", self._stream, alone)
 
     def recorded(self) -> Any:
+        """End recording and return the operations as a graph."""
         captured = self._call("cuStreamEndCapture", self._stream)
         try:
             return self._call("cuGraphInstantiate", captured, 0)

@@ -16,8 +16,8 @@ from weakref import WeakSet
 import numpy as np
 
 from weft.devices.cuda.card_allocator import CardMemory
-from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Plan
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.devices.faults import IndexFault
 
 SLOT_BYTES = 1024  # bytes of a run's records; a run with more waits at its end
@@ -53,7 +53,7 @@ class PendingCheck:
 class PendingChecks:
     """The pending checks of one card. Call it under the device's lock."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: NvidiaDriver) -> None:
         self._driver = driver
         self._waiting: deque[PendingCheck] = deque()  # in run order
         self._unraised: deque[PendingCheck] = deque()  # failed, and the error was not raised yet

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.row_reductions import export
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import contiguous_loads, fastest_last, lay_axes, pieces, power_of_two, program, spread
 from weft.dtypes.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
 from weft.kernel.expressions import dependencies
@@ -82,11 +81,8 @@ def match_operands(part: Part) -> ProductOperands | None:
         (narrow,) = stored
         assert narrow is not None
         a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # float16 represents 8-bit floats exactly
-    m, n, k = (
-        fastest_last(m, contiguous_loads(a)),
-        fastest_last(n, contiguous_loads(b)),
-        fastest_last(first.axes, contiguous_loads(a, b)),
-    )
+    m, n = fastest_last(m, contiguous_loads(a)), fastest_last(n, contiguous_loads(b))
+    k = fastest_last(first.axes, contiguous_loads(a, b))
     return ProductOperands(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
 
 
@@ -240,10 +236,8 @@ def _operand(
     p.masks, p.places = {free_dim: masks[free_dim]} if free_dim in masks else {}, {free_dim: places[free_dim]}
     lay_axes(p, inside, first, tile.k, k_dim, p.level)
     e = p.value(v)
-    shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
-    text, level = e.text, p.level
-    if e.dims != {0, 1}:
-        text = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level).text
+    level = p.level
+    text = p.whole(e, *((tile.m, tile.k) if side == 0 else (tile.k, tile.n)), level)
     source = v.args[0] if v.op == "cast" else v
     zeros = source.op == "load" and (not source.attr.guard or source.attr.fill == 0) and k_dim in e.dims
     if k_dim in p.masks and not zeros:

@@ -12,8 +12,7 @@ from types import MappingProxyType
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import literal
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import TILE_ELEMENTS, lay_axes, lay_tile, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, FLOATS, INT32, Format
 from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from weft.devices.cuda.arguments import FAULTS, Launch, PrintedKernel
+from weft.devices.cuda.arguments import Launch, PrintedKernel
 from weft.devices.cuda.card_allocator import CardAllocator, CardMemory, Staging
-from weft.devices.cuda.code_store import CodeStore, LoadedCode
-from weft.devices.cuda.driver import Driver
-from weft.devices.cuda.launch_list import Move, Start, SymbolicAddress, places, plan, restoring, rounded, scratch_bytes
+from weft.devices.cuda.code_store import CodeStore
+from weft.devices.cuda.launch_list import Move, Start, SymbolicAddress, places, plan, restoring, rounded, scratch_bytes, start_of
 from weft.devices.cuda.launch_parameters import Parameters
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.devices.cuda.pending_checks import SLOT_BYTES, MakeError, PendingChecks
 from weft.devices.cuda.tuning import Tuner, starts_of
 from weft.devices.faults import OutOfDeviceMemory
@@ -33,7 +33,7 @@ RUNS_BEFORE_GRAPH = 2  # runs in the same memory before a graph is recorded
 class Card(Protocol):
     """The part of a device that runs use."""
 
-    driver: Driver
+    driver: NvidiaDriver
     memories: CardAllocator
     staging: Staging
     codes: CodeStore
@@ -49,8 +49,6 @@ class Card(Protocol):
     def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray: ...
     def printed(self, kernel: Kernel) -> PrintedKernel: ...
-    def code(self, launch: Launch, aligned: int) -> LoadedCode: ...
-    def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None: ...
     def drop(self, graphs: list[Any]) -> None: ...
 
 
@@ -67,7 +65,7 @@ class CardExecutable:
         steps = None if self._plan is None else [self._choose_tile(s) if isinstance(s, Start) else s for s in self._plan.steps]
         device.codes.prepare(_aligned_launches(program, steps, device.printed))
         self._ready: _Steps = [
-            s if isinstance(s, Move) else _Ready(device.code, s) if s.others is None else _Tuned(device, s) for s in steps or ()
+            s if isinstance(s, Move) else _Ready(device.codes, s) if s.others is None else _Tuned(device, s) for s in steps or ()
         ]
         # steps whose best tiles are unknown
         self._undecided = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]
@@ -162,7 +160,7 @@ class CardExecutable:
             first = len(self.program.inputs)
             record = SymbolicAddress(first + len(self._sizes) + 2, self._plan.records[-1][0])
             starts = [restoring(record, SymbolicAddress(i, 0), SymbolicAddress(first + k, 0), self._sizes[k]) for i, k in pairs]
-            steps = self._restores[pairs] = [_Ready(self.device.code, start, 1) for start in starts]
+            steps = self._restores[pairs] = [_Ready(self.device.codes, start, 1) for start in starts]
         return steps or []
 
     def _run(self, bases: list[int], inputs: list[Any], pairs: tuple[tuple[int, int], ...] = ()) -> None:
@@ -215,7 +213,7 @@ class CardExecutable:
         if not self.device.memories.odd or not any([base % 16 for base in bases]):
             return self._ready
         if not self._unaligned and self._plan is not None:
-            self._unaligned = [_Ready(self.device.code, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
+            self._unaligned = [_Ready(self.device.codes, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
         return self._unaligned
 
     def _record(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> Any:
@@ -262,8 +260,8 @@ class _Ready:
 
     __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_loaded", "_parameters", "_places")
 
-    def __init__(self, code: Callable[[Launch, int], LoadedCode], start: Start, max_alignment: int = 16) -> None:
-        loaded = self._loaded = code(start.launch, min(max_alignment, _alignment(start)))
+    def __init__(self, codes: CodeStore, start: Start, max_alignment: int = 16) -> None:
+        loaded = self._loaded = codes.loaded(start.launch, min(max_alignment, _alignment(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
         self._parameters = Parameters(loaded.layout)
@@ -289,7 +287,7 @@ class _Tuned:
     def __init__(self, device: Card, start: Start) -> None:
         self._device, self._start = device, start
         self._choice = device.tuner.choice(start, _alignment(start))
-        self._ready = {0: _Ready(device.code, start)}
+        self._ready = {0: _Ready(device.codes, start)}
 
     def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
         choice = self._choice
@@ -312,7 +310,7 @@ class _Tuned:
         """Return the launch in the tiles of this number; None if the card rejects them."""
         if number not in self._ready:
             try:
-                self._ready[number] = _Ready(self._device.code, starts_of(self._start)[number])
+                self._ready[number] = _Ready(self._device.codes, starts_of(self._start)[number])
             except RuntimeError:  # it cannot be compiled or loaded
                 self._choice.refuse(number)
                 return None
@@ -354,7 +352,7 @@ class Walker:
         self.device.staging.upload(memory.address, array.reshape(-1).view(np.uint8))
 
     def launch(self, call: Call, memories: Sequence[_At], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        return self.device.run_kernel(call.kernel, [m.address for m in memories], numbers)
+        return run_kernel(self.device, call.kernel, [m.address for m in memories], numbers)
 
 
 def run_kernel(
@@ -363,32 +361,19 @@ def run_kernel(
     """Run a kernel on the memory of its inputs and outputs. Return (check number, index) if an index was out of range."""
     printed = device.printed(kernel)
     scratch = device.allocate(scratch_bytes(printed))
-    bases = [*pointers, scratch.pointer]
-    argument_places = [SymbolicAddress(k, 0) for k in range(len(pointers))]
-    locations = places(kernel, printed, argument_places, SymbolicAddress(len(pointers), 0))
-    faults = device.allocate(8 * (1 + printed.sites)) if printed.sites else None
-    if faults is not None:
+    faults = device.allocate(8 * (1 + printed.sites))
+    count = len(pointers)
+    bases = [*pointers, scratch.pointer, faults.pointer]
+    locations = places(kernel, printed, [SymbolicAddress(k, 0) for k in range(count)], SymbolicAddress(count, 0))
+    scalars = dict(enumerate(enumerate(kernel.scalars)))
+    if printed.sites:
         device.driver.zero(faults.pointer, faults.nbytes)
     for launch in printed.launches:
-        addresses = []
-        for a in launch.arguments:
-            if a.kind == "buffer":
-                base, offset = locations[a.value]
-                addresses.append(bases[base] + offset)
-            elif a.kind == FAULTS and faults is not None:
-                addresses.append(faults.pointer)
-        aligned = 16 if all(address % 16 == 0 for address in addresses) else 1
-        loaded = device.code(launch, aligned)
-        parameters = Parameters(loaded.layout)
-        parameters.put_addresses(addresses)
-        for k, a in enumerate(launch.arguments):
-            if a.kind == "number":
-                parameters.put_number(k, a.value)
-            elif a.kind == "scalar":
-                parameters.put_number(k, rounded(numbers[a.value], kernel.scalars[a.value]))
-        device.driver.launch(loaded.function, launch.grid, loaded.code, parameters.address)
+        start = start_of(launch, locations, SymbolicAddress(count + 1, 0), scalars)
+        aligned = all([(bases[base] + offset) % 16 == 0 for base, offset in start.places])
+        _Ready(device.codes, start, 16 if aligned else 1).start(device.driver, bases, numbers)
         device.launches += 1
-    if faults is None:
+    if not printed.sites:
         return None
     record = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
     return (int(record[0]) - 1, int(record[record[0]])) if record[0] else None

@@ -12,28 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from weft.devices.cuda import row_reductions
+from weft.devices.cuda import product, row_reductions
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.product import (
-    ProductOperands,
-    Tile,
-    default_tile,
-    follow,
-    inner_k_axes,
-    lay_result_tile,
-    sum_of,
-    tile_count,
-    unit_count,
-)
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer
+from weft.devices.cuda.product import ProductOperands, Tile
+from weft.devices.cuda.tile_expressions import Expression, Printer
 from weft.devices.cuda.tiles import MIN_PROGRAMS, TILE_ELEMENTS, pieces, power_of_two, program, unit_strides
 from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
 from weft.kernel.stages import Part, iteration_number
 
-# Assumed: an iteration of the loop takes 0.3 us, the second launch 2 us and more for more pieces. Sums of pieces are written to
-# and read from scratch: a quarter more traffic if a piece reads 8 times as much. Two pieces would gain next to nothing.
 PROGRAMS = 2 * MIN_PROGRAMS  # two for each processor of a large card: one waits for memory while the other multiplies
 TURNS = 8  # least iterations of a piece; it also reads at least this many times the bytes of its sums
 WORTH, MOST = 3, 128  # least and largest number of pieces
@@ -42,33 +29,32 @@ ROWS, AHEAD = 256, 16  # of the second launch: elements of a program, and pieces
 
 def piece_count(s: ProductOperands, r: Reduction) -> int:
     """Return the number of pieces of k; 0 if k is not divided."""
-    tile = default_tile(s)
-    tiles, inside = tile_count(s, tile), size_of(inner_k_axes(s, tile.k))
+    tile = product.default_tile(s)
+    tiles, inside = product.tile_count(s, tile), size_of(product.inner_k_axes(s, tile.k))
     if not tiles or not inside:
         return 0
     iterations = size_of(s.k) // inside * pieces(inside, tile.k)
     sums, operands = tile.m * tile.n * row_reductions.accumulator_format(r).bytes, (tile.m + tile.n) * tile.k * s.a.dtype.bytes
-    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), unit_count(s, tile))
+    count = min(PROGRAMS // tiles, MOST, iterations // (TURNS * pieces(sums, operands)), product.unit_count(s, tile))
     return count if count >= WORTH else 0
 
 
 def sums_of(part: Part, count: int, number: int) -> Buffer:
     """Return the scratch for the sums of all pieces."""
-    return Buffer(
-        number, row_reductions.accumulator_format(part.stages[0].reductions[0]), (count * size_of(part.shared),), "kernel"
-    )
+    form = row_reductions.accumulator_format(part.stages[0].reductions[0])
+    return Buffer(number, form, (count * size_of(part.shared),), "kernel")
 
 
 def product_piece(part: Part, s: ProductOperands, sums: Buffer, count: int, tile: Tile | None = None) -> Launch:
     """Return the first launch: a program has a tile and a piece of k. tile: used instead of the default tile."""
-    tile = default_tile(s) if tile is None else tile
-    units, m, n = unit_count(s, tile), size_of(s.m), size_of(s.n)
+    tile = product.default_tile(s) if tile is None else tile
+    units, m, n = product.unit_count(s, tile), size_of(s.m), size_of(s.n)
     p = Printer((*part.shared, *s.k))
-    programs, batch = lay_result_tile(p, s, tile)
+    programs, batch = product.lay_result_tile(p, s, tile)
     piece = p.put(program(1, units * (count + 1))).text
     all_units, all_pieces = p.arguments.integer(units), p.arguments.integer(count)
     low, high = (p.put(f"{k} * {all_units} // {all_pieces}").text for k in (piece, f"({piece} + 1)"))
-    total = sum_of(p, s, part.stages[0].reductions[0], tile, (low, high))
+    total = product.sum_of(p, s, part.stages[0].reductions[0], tile, (low, high))
     where = f"{p.arguments.buffer(sums)} + {piece} * {p.arguments.integer(size_of(part.shared))}"
     if batch is not None:
         where += f" + {batch} * {p.arguments.integer(m * n)}"
@@ -103,7 +89,7 @@ def joining_launch(part: Part, s: ProductOperands, sums: Buffer, count: int) -> 
     for x in loaded_pieces:
         p.line(f"{total} = {total} + {x}")
     p.close(f"for {counter} in range(0, {end}, {ahead}):")
-    follow(p, part, p.put(total, (0,)))
+    product.follow(p, part, p.put(total, (0,)))
     return p.launch((programs, 1))
 
 

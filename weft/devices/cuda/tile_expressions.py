@@ -9,11 +9,13 @@ one more word for each check holds the failed index. Any lane's failure may be r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
 
+from weft.devices.cuda.arguments import Arguments, Launch
 from weft.devices.cuda.formats import loaded, memory_literal, rounded, stored, typed
 from weft.devices.cuda.machine_operations import operation
-from weft.devices.cuda.text import Expression, Text, joined
 from weft.dtypes.formats import BOOL, INT64, Format
 from weft.kernel.expressions import operands
 from weft.kernel.ir import Access, Affine, Axis, Store, Value
@@ -26,8 +28,28 @@ def wide(n: int) -> bool:
     return n >= LIMIT
 
 
-class Printer(Text):
-    """Prints values and stores on a tile.
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A printed expression. dims: dimensions of the tile along which it varies; level: the loop that contains it.
+
+    A scalar has no dims; an expression that varies along one dimension is a block of one row or column.
+    """
+
+    text: str
+    dims: frozenset[int] = frozenset()
+    level: int = 0
+
+
+def joined(parts: Iterable[Expression]) -> tuple[frozenset[int], int]:
+    """Return (dims, level) of an expression with these operands."""
+    parts = tuple(parts)
+    return frozenset().union(*[e.dims for e in parts]), max([e.level for e in parts], default=0)
+
+
+class Printer:
+    """Writes the text of a launch: values and stores on a tile, in nested loops, and one name for each distinct expression.
+
+    An expression is printed once, in the outermost loop possible. Equal texts are equal values, since no name is assigned twice.
 
     axes: axis -> its expression.
     accs: accumulator -> its expression.
@@ -37,7 +59,10 @@ class Printer(Text):
     """
 
     def __init__(self, axes: tuple[Axis, ...] = ()) -> None:
-        super().__init__()
+        self.arguments = Arguments()
+        self._lines: list[list[str]] = [[]]
+        self._names: list[dict[str, Expression]] = [{}]
+        self._count = 0
         self.axes: dict[int, Expression] = {}
         self.accs: dict[int, Expression] = {}
         self.masks: dict[int, Expression] = {}
@@ -49,9 +74,44 @@ class Printer(Text):
         """Discard printed values, because axes or masks have changed. Equal texts get their old names again."""
         self._values = {}
 
+    @property
+    def level(self) -> int:
+        """Return the number of open loops."""
+        return len(self._lines) - 1
+
+    def fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def put(self, text: str, dims: Iterable[int] = (), level: int = 0) -> Expression:
+        """Return the name of an expression, assigning it in the loop ``level`` if no open loop up to that level has done so."""
+        for names in self._names[: level + 1]:
+            if text in names:
+                return names[text]
+        name = self.fresh("v")
+        self._lines[level].append(f"{name} = {text}")
+        expression = self._names[level][text] = Expression(name, frozenset(dims), level)
+        return expression
+
+    def line(self, text: str, level: int | None = None) -> None:
+        self._lines[-1 if level is None else level].append(text)
+
+    def open(self) -> None:
+        """Begin a loop."""
+        self._lines.append([])
+        self._names.append({})
+
     def close(self, head: str) -> None:
-        super().close(head)
+        """End the loop, whose first line is ``head``."""
+        body = self._lines.pop()
+        self._names.pop()
         self.forget()
+        self._lines[-1] += [head, *("    " + line for line in body)]
+
+    def launch(self, grid: tuple[int, int], warps: int = 4, stages: int = 3) -> Launch:
+        """Return the written lines as a launch."""
+        (lines,) = self._lines
+        return Launch(tuple(lines), self.arguments.order, grid, warps, stages)
 
     # ---- indices
 
@@ -89,10 +149,17 @@ class Printer(Text):
         """Return the mask of an access; None if it needs none."""
         conditions = []
         for index, low, high in access.guard:
-            i = self.affine(index, not self._fits_32_bits(index))
-            low_text, high_text = self.arguments.integer(low), self.arguments.integer(high)
-            conditions.append(self.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
+            conditions.append(self.within(index, low, high, not self._fits_32_bits(index)))
         return self.inside(joined([at, *conditions])[0], conditions)
+
+    def within(self, index: Affine, low: int, high: int, far: bool) -> Expression:
+        """Return whether low <= index < high."""
+        i, first, end = self.affine(index, far), self.arguments.integer(low), self.arguments.integer(high)
+        return self.put(f"({i.text} >= {first}) & ({i.text} < {end})", i.dims, i.level)
+
+    def whole(self, e: Expression, rows: int, columns: int, level: int) -> str:
+        """Return an expression as a tile of both dimensions."""
+        return e.text if e.dims == {0, 1} else self.put(f"tl.broadcast_to({e.text}, [{rows}, {columns}])", (0, 1), level).text
 
     def inside(self, dims: frozenset[int], also: list[Expression]) -> Expression | None:
         """Return the conjunction of ``also`` and of the tile's masks along ``dims``; None if empty."""
@@ -149,14 +216,12 @@ class Printer(Text):
 
     def _print_load(self, access: Access, form: Format) -> Expression:
         address, mask, offset = self.pointer(access)
-        text, (dims, level) = f"tl.load({address})", joined([offset])
+        text = f"tl.load({address})"
         if mask is not None:
-            fill = access.fill if access.guard else 0
-            other = memory_literal(fill, form)
-            text, (dims, level) = f"tl.load({address}, mask={mask.text}, other={other})", joined([offset, mask])
+            text = f"tl.load({address}, mask={mask.text}, other={memory_literal(access.fill if access.guard else 0, form)})"
         if form is BOOL:
             text = f"({text} != 0)"
-        return self.put(loaded(text, form), dims, level)
+        return self.put(loaded(text, form), *joined([offset] if mask is None else [offset, mask]))
 
     def _print_check(self, v: Value) -> Expression:
         index, matters = (self.value(a) for a in v.args)

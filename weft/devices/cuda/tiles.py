@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tile_expressions import Printer, wide
+from weft.devices.cuda.tile_expressions import Expression, Printer, wide
 from weft.kernel.expressions import loads, roots
 from weft.kernel.ir import Access, Axis, Stage, Value, size_of
 

@@ -2,8 +2,6 @@
 
 Nothing is run twice for this. After AFTER runs of a launch, its next runs use each other tile in turn, which gives the same bits,
 between two timed events. The fastest is used from then on, also in later processes. Until then no graph is recorded.
-
-A product's tiles are tried after 20 runs. No graph is recorded before the choice is made.
 """
 
 from __future__ import annotations
@@ -15,8 +13,8 @@ from typing import Any
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.code_store import CodeStore
-from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.launch_list import Start
+from weft.devices.cuda.nvidia import NvidiaDriver
 from weft.process.bounded_cache import BoundedCache
 
 AFTER = 20  # runs before other tiles are tried: compiling them is not worth it for fewer
@@ -71,7 +69,7 @@ class Choice:
         """Record that a tile ran between two events."""
         self._waiting.append((number, first, second))
 
-    def collect(self, driver: Driver) -> bool:
+    def collect(self, driver: NvidiaDriver) -> bool:
         """Read the events that are reached; return whether the best tile became known."""
         while self._waiting and driver.reached(self._waiting[0][2]):
             number, first, second = self._waiting.popleft()
@@ -87,7 +85,7 @@ class Tuner:
     """Chooses tiles on one card. identity: distinguishes kinds of cards; recall, remember: notes on disk."""
 
     def __init__(
-        self, driver: Driver, codes: CodeStore, identity: str, recall: Callable[[str], dict[str, Any] | None],
+        self, driver: NvidiaDriver, codes: CodeStore, identity: str, recall: Callable[[str], dict[str, Any] | None],
         remember: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._driver, self._codes, self._identity = driver, codes, identity

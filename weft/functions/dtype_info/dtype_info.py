@@ -1,25 +1,116 @@
-"""Kinds of dtypes, type codes and names of dtypes, and the array API's ``__array_namespace_info__``."""
+"""Casts, kinds of dtypes, NumPy's type codes, and what the array API asks of a library."""
 
 from __future__ import annotations
 
 import builtins
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar
+from weft.array import Array, Scalar, like, wrap
+from weft.array.convert import is_argument
 from weft.devices.names import named, usable
 from weft.dtypes.api import ALL, COMPLEX, int64, isdtype, result_type
 from weft.dtypes.formats import COMPLEX as PAIRS
-from weft.dtypes.formats import DEFAULT, EVERY, FLOATS, INEXACT, promote
-from weft.dtypes.parse import format_of, parse_any_byte_order, parse_dtype
+from weft.dtypes.formats import DEFAULT, EVERY, FLOATS, FROM_NUMPY, INEXACT, promote
+from weft.dtypes.parse import format_of, layout, parse_any_byte_order, parse_dtype
 from weft.dtypes.scalar_types import DType
+from weft.eager import implementations
+from weft.eager.policy import is_enabled
 from weft.errors import DTypeError, name_numpy_errors, short
-from weft.functions.support.arguments import node, several
-from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_each
+from weft.functions.creation.fill import array, asarray
+from weft.functions.support.arguments import cast, cast_by, create_on_device, held, node, several, unbound
+from weft.graph.primitives.table import input_leaf
+from weft.process.docstrings import complete_module
 from weft.runtime import execute
+
+
+def astype(
+    x: Any, /, dtype: Any, order: Any = None, casting: str = "unsafe", subok: bool = True, copy: bool = True, *,
+    device: Any = None, rounding: str = "nearest", key: Any = None,
+) -> Array:
+    """Return ``x`` converted to another dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+    casting : str
+        The conversions that are allowed: "no", "equiv", "safe", "same_kind", or "unsafe" for all.
+    copy : bool
+        False: return an Array unchanged if it already has the dtype.
+    rounding : str
+        For float dtypes: "nearest" (ties to even), "toward zero", "up", "down", or "stochastic": up or down at random so that the
+        expected value is the number itself, even below the smallest number of the dtype.
+    key : key, optional
+        For "stochastic": a key as for the functions of ``wf.random``. By default the hidden state of ``wf.random`` is used.
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    DTypeError, ValueError
+        The dtype is unknown, or ``casting`` forbids it; complex numbers would lose their imaginary parts (use ``wf.real(x)``);
+        the device or the rounding is unknown, or a rounding is given for a dtype that is no float.
+
+    >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
+    [1, -1]
+    """
+    layout(order, "astype")
+    if device is not None:
+        return create_on_device(
+            "astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy
+        )
+    form = parse_dtype(dtype)
+    if casting != "unsafe":
+        cast_by(casting, node(x, "astype"), form, "astype", "x")
+    if rounding != "nearest":
+        from weft.functions.random.state import rounded
+
+        return like(x, rounded(node(x, "astype"), form, rounding, key))
+    if not isinstance(x, Array) or x.weak:
+        return like(x, held(x, form, "astype", "x"))
+    value = x.node
+    return like(x, cast(value, form)) if copy or value.dtype != form else x
+
+
+def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
+    """Return a new array with the content of ``a``.
+
+    Returns
+    -------
+    Array
+        With the shape and dtype of ``a``. A Scalar gives a Scalar; ``wf.array(a)`` makes an array that can be written to.
+
+    Raises
+    ------
+    ValueError, TypeError
+        ``order`` is none of NumPy's.
+
+    >>> wf.copy(wf.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+    layout(order, "copy")
+    return like(a, node(a, "copy", "a"))
+
+
+def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
+    """Return a number as a Scalar of the dtype; return an array if ``x`` has dimensions."""
+    if imag is not None:
+        if dtype.kind != "c":
+            raise TypeError(f"{dtype.name}: takes one number, not two; complex64(real, imag) takes two")
+        x = asarray(x) + 1j * asarray(imag)
+    form = FROM_NUMPY[dtype]
+    if is_enabled() and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):
+        return wrap(input_leaf((), form, implementations.number(x, form)))
+    if x is None or isinstance(x, str | bytes):
+        x = array(x, dtype)
+    result = astype(x, dtype)
+    return result if result.ndim else result[()]
+
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # ml_dtypes' floats: no subclasses of np.floating
 
@@ -100,8 +191,6 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     DTypeError
         An argument is no dtype.
 
-    Examples
-    --------
     >>> wf.issubdtype(wf.float32, wf.floating), wf.issubdtype(wf.float32, wf.integer)
     (True, False)
     """
@@ -128,9 +217,6 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
     DTypeError
         An unknown dtype, or two that do not promote.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.promote_types(wf.int8, wf.float16)
     dtype('float16')
     """
@@ -149,8 +235,6 @@ def min_scalar_type(a: Any) -> np.dtype:
     DTypeError
         No dtype of weft holds the number.
 
-    Examples
-    --------
     >>> wf.min_scalar_type(300)
     dtype('uint16')
     """
@@ -187,8 +271,6 @@ def typename(char: str) -> str:
     KeyError
         An unknown code.
 
-    Examples
-    --------
     >>> wf.typename("f")
     'single precision'
     """
@@ -214,8 +296,6 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     DTypeError
         An element has no dtype.
 
-    Examples
-    --------
     >>> wf.mintypecode(["d", "f", "D"])
     'D'
     """
@@ -249,8 +329,6 @@ def common_type(*arrays: Any) -> Any:
     DTypeError
         An array holds bools.
 
-    Examples
-    --------
     >>> wf.common_type(wf.ones(2, dtype="float16"), wf.ones(2, dtype="float64")) == wf.float64
     True
     """
@@ -277,8 +355,6 @@ def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
     -------
     Info
 
-    Examples
-    --------
     >>> import weft as wf
     >>> wf.__array_namespace_info__().default_device()
     'cpu'
@@ -325,4 +401,4 @@ def _check_device(function: str, device: Any) -> None:
         raise ValueError(f"{function}: {error}") from None
 
 
-complete_each(issubdtype, min_scalar_type, typename, mintypecode, common_type)
+complete_module(globals())

@@ -46,10 +46,9 @@ def _exceeds_one(x: np.ndarray) -> Any:
     return np.abs(x) > 1
 
 
-def _extend(
-    name: str, function: Callable[[Any], Array], outside: Callable[[np.ndarray], Any], summary: str, example: str, output: str,
-) -> Callable[[Any], Array]:
-    """Make a function that casts its operand to complex if an element is ``outside`` the real domain."""
+def _extend(name: str, outside: Callable[[np.ndarray], Any], summary: str, example: str, output: str) -> Callable[[Any], Array]:
+    """Make the ufunc ``name`` cast its operand to complex if an element is ``outside`` the real domain."""
+    function = getattr(ufuncs, name)
 
     def extended(x: Any) -> Array:
         return function(_cast_if_outside(name, x, outside))
@@ -79,27 +78,13 @@ def _extend(
     return extended
 
 
-sqrt = _extend(
-    "sqrt", ufuncs.sqrt, _is_negative, "Compute the square root; imaginary for negative numbers.", "[-4.0, 9.0]", "[2j, (3+0j)]",
-)
-log = _extend(
-    "log", ufuncs.log, _is_negative, "Compute the logarithm; with imaginary part pi below zero.", "[1.0, wf.e]", "[0.0, 1.0]",
-)
-log10 = _extend(
-    "log10", ufuncs.log10, _is_negative, "Compute the logarithm to base 10; complex below zero.", "[1.0, 100.0]", "[0.0, 2.0]",
-)
-log2 = _extend(
-    "log2", ufuncs.log2, _is_negative, "Compute the logarithm to base 2; complex below zero.", "[1.0, 8.0]", "[0.0, 3.0]",
-)
-arccos = _extend(
-    "arccos", ufuncs.acos, _exceeds_one, "Compute the inverse cosine; complex outside -1 to 1.", "[1.0]", "[0.0]",
-)
-arcsin = _extend(
-    "arcsin", ufuncs.asin, _exceeds_one, "Compute the inverse sine; complex outside -1 to 1.", "[0.0]", "[0.0]",
-)
-arctanh = _extend(
-    "arctanh", ufuncs.atanh, _exceeds_one, "Compute the inverse hyperbolic tangent; complex outside -1 to 1.", "[0.0]", "[0.0]",
-)
+sqrt = _extend("sqrt", _is_negative, "Compute the square root; imaginary for negative numbers.", "[-4.0, 9.0]", "[2j, (3+0j)]")
+log = _extend("log", _is_negative, "Compute the logarithm; with imaginary part pi below zero.", "[1.0, wf.e]", "[0.0, 1.0]")
+log10 = _extend("log10", _is_negative, "Compute the logarithm to base 10; complex below zero.", "[1.0, 100.0]", "[0.0, 2.0]")
+log2 = _extend("log2", _is_negative, "Compute the logarithm to base 2; complex below zero.", "[1.0, 8.0]", "[0.0, 3.0]")
+arccos = _extend("arccos", _exceeds_one, "Compute the inverse cosine; complex outside -1 to 1.", "[1.0]", "[0.0]")
+arcsin = _extend("arcsin", _exceeds_one, "Compute the inverse sine; complex outside -1 to 1.", "[0.0]", "[0.0]")
+arctanh = _extend("arctanh", _exceeds_one, "Compute the inverse hyperbolic tangent; complex outside -1 to 1.", "[0.0]", "[0.0]")
 
 
 def logn(n: Any, x: Any) -> Array:

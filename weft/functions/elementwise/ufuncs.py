@@ -23,8 +23,7 @@ from weft.dtypes.parse import layout, parse_dtype
 from weft.eager.apply import bind
 from weft.errors import DTypeError, ShapeError
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
-from weft.functions.support.unbound import as_method
+from weft.functions.support.arguments import Node, as_method, broadcast, cast, finish, node, number, op, reshaped, sliced, whole
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives.call import call as call_primitive
 from weft.graph.primitives.elementwise import each, entry
@@ -101,8 +100,11 @@ def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
     return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else arguments.held(n, FLOAT64, "out", "x")) for n in nodes))
 
 
-def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
-    """Call a function with ``where=``, ``dtype=`` or ``casting=``."""
+def special(
+    ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str, order: str,
+) -> Array:
+    """Call a function with ``where=``, ``dtype=``, ``casting=`` or ``order=``."""
+    layout(order, name)
     arguments.refuse_promotion(name, casting, *xs)
     if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # masked negative powers are valid
         power = node(xs[1], name)
@@ -123,12 +125,7 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
             raise DTypeError(f"{name}: operands of {dtypes} give {result.node.dtype}, not dtype={form}; cast the result")
     else:
         result = asked(ask, xs, out)
-    if where is True:
-        return finish(result.node, out, name, casting)
-    mask = cast(node(where, name, "where"), BOOL)
-    old = number(0, result.node.dtype) if out is None else node(out, name, "out")
-    selected = op("where", mask, arguments.into(result.node, old.dtype, name, casting) if out is not None else result.node, old)
-    return finish(selected, out, name)
+    return arguments.finish_masked(result.node, out, name, where, casting)
 
 
 def _numpy_method(method: str, operation: Operation) -> Any:
@@ -183,8 +180,7 @@ def _fold_axes(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
     """Fold axes that are not empty, by repeated halving if no primitive folds the operation."""
     if all(value.shape[axis] == 1 for axis in axes):
         return value
-    monoid = _monoid(operation, value)
-    if monoid is not None:
+    if (monoid := _monoid(operation, value)) is not None:
         return op(f"reduce_{monoid}", value, axes=tuple(axes), keepdims=True)
     for axis in axes:
         while value.shape[axis] > 1:
@@ -239,8 +235,7 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     axis = arguments.axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(_fold_in_numpy("accumulate", operation, value, axis=axis), out, name)
-    monoid = _monoid(operation, value)
-    if monoid is not None:
+    if (monoid := _monoid(operation, value)) is not None:
         return finish(op(f"cumulative_{monoid}", value, axis=axis), out, name)
     distance = 1
     while distance < value.shape[axis]:
@@ -287,19 +282,19 @@ def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
 
 __all__ = ["Ufunc"]
 
-Unary = Ufunc
-Binary = Ufunc
-
 # ---- makers
 
 
 def _document(function: Any, name: str, summary: str, parameters: str, example: str, output: str, raises: str = "") -> Any:
+    """Finish a ufunc. The example's arguments begin with a list, which is shown as an array."""
+    equip(function, OPERATIONS[name])
     arguments.named(function, name)
+    listed, _, more = example.partition("]")
     function.__doc__ = f"""{summary}
 
     Parameters
     ----------
-{parameters}
+    {parameters} : array or number
     out : Array, optional
         The array that the result is written to, of the result's shape and a dtype that can hold it.
     where : array of bools, optional
@@ -324,13 +319,13 @@ def _document(function: Any, name: str, summary: str, parameters: str, example: 
     Examples
     --------
     >>> import weft as wf
-    >>> {example}
+    >>> wf.{name}(wf.array({listed}]){more}).tolist()
     {output}
     """
     return as_method(function)
 
 
-def unary(name: str, summary: str, example: str, output: str) -> Unary:
+def unary(name: str, summary: str, example: str, output: str) -> Ufunc:
     """Make an element-wise function of one operand, documented by an example: its arguments and its printed list."""
     ask, short = call(name, 1), native_operation(name)
 
@@ -339,23 +334,20 @@ def unary(name: str, summary: str, example: str, output: str) -> Unary:
         order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
-            layout(order, name)
-            return special(ask, name, (x,), out, where, dtype, casting)
+            return special(ask, name, (x,), out, where, dtype, casting, order)
         if out is not None:
             return finish(asked(ask, (x,), out).node, out, name)
         native = short.call
-        result = native(x)
-        if result is not None:
+        if (result := native(x)) is not None:
             return result
         if x is None:
             node(x, name)  # raises
         return ask(x)
 
-    equip(function, OPERATIONS[name])
-    return _document(function, name, summary, "    x : array or number", f"wf.{name}({example}).tolist()", output)
+    return _document(function, name, summary, "x", example, output)
 
 
-def binary(name: str, summary: str, example: str, output: str, raises: str = "") -> Binary:
+def binary(name: str, summary: str, example: str, output: str, raises: str = "") -> Ufunc:
     """Make an element-wise function of two operands, as :func:`unary`."""
     ask, short = call(name, 2), native_operation(name)
 
@@ -364,86 +356,69 @@ def binary(name: str, summary: str, example: str, output: str, raises: str = "")
         casting: str = "same_kind", order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
-            layout(order, name)
-            return special(ask, name, (x1, x2), out, where, dtype, casting)
+            return special(ask, name, (x1, x2), out, where, dtype, casting, order)
         if out is not None:
             return finish(asked(ask, (x1, x2), out).node, out, name)
         native = short.call
         result = native(x1, x2)
         return ask(x1, x2) if result is None else result
 
-    equip(function, OPERATIONS[name])
-    return _document(function, name, summary, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", output, raises)
+    return _document(function, name, summary, "x1, x2", example, output, raises)
 
 
 # ---- the table: arithmetic
 
-add = binary("add", "Add: ``x1 + x2``; for bools logical or.", "wf.array([1.0, 2.0]), 1.0", "[2.0, 3.0]")
-subtract = binary("subtract", "Subtract: ``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.0, 1.0]")
-multiply = binary("multiply", "Multiply: ``x1 * x2``; for bools logical and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]")
-divide = binary("divide", "Divide: ``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]")
+add = binary("add", "Add: ``x1 + x2``; for bools logical or.", "[1.0, 2.0], 1.0", "[2.0, 3.0]")
+subtract = binary("subtract", "Subtract: ``x1 - x2``.", "[1.0, 2.0], 1.0", "[0.0, 1.0]")
+multiply = binary("multiply", "Multiply: ``x1 * x2``; for bools logical and.", "[1.0, 2.0], 3.0", "[3.0, 6.0]")
+divide = binary("divide", "Divide: ``x1 / x2``; integers give float32.", "[1, 2], 2", "[0.5, 1.0]")
 floor_divide = binary(
-    "floor_divide", "Divide and round down: ``x1 // x2``; integers divided by zero give 0.", "wf.array([7, -7]), 2", "[3, -4]",
+    "floor_divide", "Divide and round down: ``x1 // x2``; integers divided by zero give 0.", "[7, -7], 2", "[3, -4]",
 )
-remainder = binary("remainder", "Compute the remainder ``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]")
+remainder = binary("remainder", "Compute the remainder ``x1 % x2``, with the sign of ``x2``.", "[7, -7], 4", "[3, 1]")
 pow = binary(
-    "pow", "Compute ``x1 ** x2``; integers stay integers and have no negative powers.", "wf.array([2.0, 3.0]), 2.0",
-    "[4.0, 9.0]",
+    "pow", "Compute ``x1 ** x2``; integers stay integers and have no negative powers.", "[2.0, 3.0], 2.0", "[4.0, 9.0]",
     "    ValueError\n        An integer is raised to a negative power that is known: a number or a computed array.\n",
 )
-maximum = binary("maximum", "Return the larger of two elements; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
-minimum = binary(
-    "minimum", "Return the smaller of two elements; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]",
-)
-fmax = binary(
-    "fmax", "Return the larger of two elements; NaN only if both are NaN.", "wf.array([1.0, wf.nan]), 3.0", "[3.0, 3.0]",
-)
-fmin = binary(
-    "fmin", "Return the smaller of two elements; NaN only if both are NaN.", "wf.array([1.0, wf.nan]), 3.0", "[1.0, 3.0]",
-)
-fmod = binary(
-    "fmod", "Compute the remainder of a truncated division, with the sign of ``x1``.", "wf.array([7, -7]), 4", "[3, -3]",
-)
-heaviside = binary(
-    "heaviside", "Return 0 below zero, 1 above it, ``x2`` at zero.", "wf.array([-1.0, 0.0, 2.0]), 0.5", "[0.0, 0.5, 1.0]",
-)
-negative = unary("negative", "Negate: ``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
-positive = unary("positive", "Return the numbers unchanged: ``+x``.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
-abs = unary("abs", "Return the absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
-sign = unary("sign", "Return the sign: -1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
-square = unary("square", "Compute ``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
-sqrt = unary("sqrt", "Compute the square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
-cbrt = unary("cbrt", "Compute the cube root, also of negative numbers.", "wf.array([8.0, -27.0])", "[2.0, -3.0]")
+maximum = binary("maximum", "Return the larger of two elements; NaN if either is NaN.", "[1.0, 5.0], 3.0", "[3.0, 5.0]")
+minimum = binary("minimum", "Return the smaller of two elements; NaN if either is NaN.", "[1.0, 5.0], 3.0", "[1.0, 3.0]")
+fmax = binary("fmax", "Return the larger of two elements; NaN only if both are NaN.", "[1.0, wf.nan], 3.0", "[3.0, 3.0]")
+fmin = binary("fmin", "Return the smaller of two elements; NaN only if both are NaN.", "[1.0, wf.nan], 3.0", "[1.0, 3.0]")
+fmod = binary("fmod", "Compute the remainder of a truncated division, with the sign of ``x1``.", "[7, -7], 4", "[3, -3]")
+heaviside = binary("heaviside", "Return 0 below zero, 1 above it, ``x2`` at zero.", "[-1.0, 0.0, 2.0], 0.5", "[0.0, 0.5, 1.0]")
+negative = unary("negative", "Negate: ``-x``.", "[1.0, -2.0]", "[-1.0, 2.0]")
+positive = unary("positive", "Return the numbers unchanged: ``+x``.", "[1.0, -2.0]", "[1.0, -2.0]")
+abs = unary("abs", "Return the absolute value.", "[1.0, -2.0]", "[1.0, 2.0]")
+sign = unary("sign", "Return the sign: -1, 0 or 1; NaN for NaN.", "[-3.0, 0.0, 2.0]", "[-1.0, 0.0, 1.0]")
+square = unary("square", "Compute ``x * x``.", "[-3.0, 2.0]", "[9.0, 4.0]")
+sqrt = unary("sqrt", "Compute the square root; NaN below zero.", "[4.0, 9.0]", "[2.0, 3.0]")
+cbrt = unary("cbrt", "Compute the cube root, also of negative numbers.", "[8.0, -27.0]", "[2.0, -3.0]")
 reciprocal = unary(
-    "reciprocal", "Compute ``1 / x``, truncated for integers: 1 and -1 stay, all others give 0.", "wf.array([4.0, 0.5])",
+    "reciprocal", "Compute ``1 / x``, truncated for integers: 1 and -1 stay, all others give 0.", "[4.0, 0.5]",
     "[0.25, 2.0]",
 )
-fabs = unary("fabs", "Return the absolute value as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
+fabs = unary("fabs", "Return the absolute value as a float.", "[1, -2]", "[1.0, 2.0]")
 
-conj = unary("conj", "Return the complex conjugates; real numbers unchanged.", "wf.array([1 + 2j])", "[(1-2j)]")
+conj = unary("conj", "Return the complex conjugates; real numbers unchanged.", "[1 + 2j]", "[(1-2j)]")
 
-stop_gradient = unary("stop_gradient", "Return x as a constant for gradients.", "wf.array([1.0])", "[1.0]")
+stop_gradient = unary("stop_gradient", "Return x as a constant for gradients.", "[1.0]", "[1.0]")
 
 ldexp = binary(
     "ldexp", "Compute ``x1 * 2**x2`` with integers ``x2``, where the power alone may overflow.",
-    "wf.array([0.75, 1.0]), [2, -1]", "[3.0, 0.5]",
+    "[0.75, 1.0], [2, -1]", "[3.0, 0.5]",
 )
 float_power = binary(
-    "float_power", "Compute ``x1 ** x2`` in float64, or complex128 for complex numbers.", "wf.array([2, 4]), -1", "[0.5, 0.25]",
+    "float_power", "Compute ``x1 ** x2`` in float64, or complex128 for complex numbers.", "[2, 4], -1", "[0.5, 0.25]",
 )
-gcd = binary(
-    "gcd", "Compute the greatest common divisor of integers, immediately and in NumPy.", "wf.array([12, 7]), 8", "[4, 1]",
-)
-lcm = binary(
-    "lcm", "Compute the least common multiple of integers, immediately and in NumPy.", "wf.array([12, 7]), 8", "[24, 56]",
-)
+gcd = binary("gcd", "Compute the greatest common divisor of integers, immediately and in NumPy.", "[12, 7], 8", "[4, 1]")
+lcm = binary("lcm", "Compute the least common multiple of integers, immediately and in NumPy.", "[12, 7], 8", "[24, 56]")
 
 # ---- rounding
 
-floor = unary("floor", "Round down.", "wf.array([1.5, -1.5])", "[1.0, -2.0]")
-ceil = unary("ceil", "Round up.", "wf.array([1.5, -1.5])", "[2.0, -1.0]")
-trunc = unary("trunc", "Round towards zero.", "wf.array([1.5, -1.5])", "[1.0, -1.0]")
-rint = unary("rint", "Round to the nearest integer, halves to even; return floats.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
+floor = unary("floor", "Round down.", "[1.5, -1.5]", "[1.0, -2.0]")
+ceil = unary("ceil", "Round up.", "[1.5, -1.5]", "[2.0, -1.0]")
+trunc = unary("trunc", "Round towards zero.", "[1.5, -1.5]", "[1.0, -1.0]")
+rint = unary("rint", "Round to the nearest integer, halves to even; return floats.", "[1.5, 2.5]", "[2.0, 2.0]")
 
 
 def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
@@ -509,68 +484,68 @@ def _round_integers(value: Node, digits: int) -> Node:
 
 # ---- exponentials and logarithms
 
-exp = unary("exp", "Compute e to the power x.", "wf.array([0.0])", "[1.0]")
-exp2 = unary("exp2", "Compute 2 to the power x.", "wf.array([3.0])", "[8.0]")
-expm1 = unary("expm1", "Compute ``exp(x) - 1``, accurate near zero.", "wf.array([0.0])", "[0.0]")
-log = unary("log", "Compute the natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
-log1p = unary("log1p", "Compute ``log(1 + x)``, accurate near zero.", "wf.array([0.0])", "[0.0]")
-log2 = unary("log2", "Compute the logarithm to base 2.", "wf.array([1.0])", "[0.0]")
-log10 = unary("log10", "Compute the logarithm to base 10.", "wf.array([1.0])", "[0.0]")
-logaddexp = binary("logaddexp", "Compute ``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
-logaddexp2 = binary("logaddexp2", "Compute ``log2(2**x1 + 2**x2)`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
+exp = unary("exp", "Compute e to the power x.", "[0.0]", "[1.0]")
+exp2 = unary("exp2", "Compute 2 to the power x.", "[3.0]", "[8.0]")
+expm1 = unary("expm1", "Compute ``exp(x) - 1``, accurate near zero.", "[0.0]", "[0.0]")
+log = unary("log", "Compute the natural logarithm; NaN below zero.", "[1.0]", "[0.0]")
+log1p = unary("log1p", "Compute ``log(1 + x)``, accurate near zero.", "[0.0]", "[0.0]")
+log2 = unary("log2", "Compute the logarithm to base 2.", "[1.0]", "[0.0]")
+log10 = unary("log10", "Compute the logarithm to base 10.", "[1.0]", "[0.0]")
+logaddexp = binary("logaddexp", "Compute ``log(exp(x1) + exp(x2))`` without overflow.", "[-wf.inf], 0.0", "[0.0]")
+logaddexp2 = binary("logaddexp2", "Compute ``log2(2**x1 + 2**x2)`` without overflow.", "[-wf.inf], 0.0", "[0.0]")
 
 # ---- trigonometry
 
-sin = unary("sin", "Compute the sine of x in radians.", "wf.array([0.0])", "[0.0]")
-cos = unary("cos", "Compute the cosine of x in radians.", "wf.array([0.0])", "[1.0]")
-tan = unary("tan", "Compute the tangent of x in radians.", "wf.array([0.0])", "[0.0]")
-asin = unary("asin", "Compute the inverse sine; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-acos = unary("acos", "Compute the inverse cosine; NaN outside -1 to 1.", "wf.array([1.0])", "[0.0]")
-atan = unary("atan", "Compute the inverse tangent.", "wf.array([0.0])", "[0.0]")
-atan2 = binary("atan2", "Compute the angle of the point (x2, x1), -pi to pi.", "wf.array([0.0]), 1.0", "[0.0]")
-sinh = unary("sinh", "Compute the hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-cosh = unary("cosh", "Compute the hyperbolic cosine.", "wf.array([0.0])", "[1.0]")
-tanh = unary("tanh", "Compute the hyperbolic tangent.", "wf.array([0.0])", "[0.0]")
-asinh = unary("asinh", "Compute the inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-acosh = unary("acosh", "Compute the inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
-atanh = unary("atanh", "Compute the inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-hypot = binary("hypot", "Compute ``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
-degrees = unary("degrees", "Convert radians to degrees.", "wf.array([0.0])", "[0.0]")
-radians = unary("radians", "Convert degrees to radians.", "wf.array([0.0])", "[0.0]")
+sin = unary("sin", "Compute the sine of x in radians.", "[0.0]", "[0.0]")
+cos = unary("cos", "Compute the cosine of x in radians.", "[0.0]", "[1.0]")
+tan = unary("tan", "Compute the tangent of x in radians.", "[0.0]", "[0.0]")
+asin = unary("asin", "Compute the inverse sine; NaN outside -1 to 1.", "[0.0]", "[0.0]")
+acos = unary("acos", "Compute the inverse cosine; NaN outside -1 to 1.", "[1.0]", "[0.0]")
+atan = unary("atan", "Compute the inverse tangent.", "[0.0]", "[0.0]")
+atan2 = binary("atan2", "Compute the angle of the point (x2, x1), -pi to pi.", "[0.0], 1.0", "[0.0]")
+sinh = unary("sinh", "Compute the hyperbolic sine.", "[0.0]", "[0.0]")
+cosh = unary("cosh", "Compute the hyperbolic cosine.", "[0.0]", "[1.0]")
+tanh = unary("tanh", "Compute the hyperbolic tangent.", "[0.0]", "[0.0]")
+asinh = unary("asinh", "Compute the inverse hyperbolic sine.", "[0.0]", "[0.0]")
+acosh = unary("acosh", "Compute the inverse hyperbolic cosine; NaN below 1.", "[1.0]", "[0.0]")
+atanh = unary("atanh", "Compute the inverse hyperbolic tangent; NaN outside -1 to 1.", "[0.0]", "[0.0]")
+hypot = binary("hypot", "Compute ``sqrt(x1**2 + x2**2)`` without overflow.", "[3.0], 4.0", "[5.0]")
+degrees = unary("degrees", "Convert radians to degrees.", "[0.0]", "[0.0]")
+radians = unary("radians", "Convert degrees to radians.", "[0.0]", "[0.0]")
 
-erf = unary("erf", "Compute the error function.", "wf.array([0.0])", "[0.0]")
+erf = unary("erf", "Compute the error function.", "[0.0]", "[0.0]")
 
 # ---- floating-point bits
 
-copysign = binary("copysign", "Return ``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
-nextafter = binary("nextafter", "Return the next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
-spacing = unary("spacing", "Return the distance to the next number away from zero.", "wf.array([2.0**23])", "[1.0]")
-signbit = unary("signbit", "Return whether the sign bit is set (True for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
-isnan = unary("isnan", "Return whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
-isinf = unary("isinf", "Return whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
-isfinite = unary("isfinite", "Return whether x is neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]")
+copysign = binary("copysign", "Return ``x1`` with the sign of ``x2``.", "[3.0], -0.0", "[-3.0]")
+nextafter = binary("nextafter", "Return the next number after ``x1`` towards ``x2``.", "[1.0], 1.0", "[1.0]")
+spacing = unary("spacing", "Return the distance to the next number away from zero.", "[2.0**23]", "[1.0]")
+signbit = unary("signbit", "Return whether the sign bit is set (True for -0.0).", "[-0.0, 1.0]", "[True, False]")
+isnan = unary("isnan", "Return whether x is NaN.", "[wf.nan, 1.0]", "[True, False]")
+isinf = unary("isinf", "Return whether x is infinite.", "[wf.inf, 1.0]", "[True, False]")
+isfinite = unary("isfinite", "Return whether x is neither NaN nor infinite.", "[wf.inf, 1.0]", "[False, True]")
 
 # ---- comparisons and logic
 
-equal = binary("equal", "Return ``x1 == x2``.", "wf.array([1, 2]), 2", "[False, True]")
-not_equal = binary("not_equal", "Return ``x1 != x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less = binary("less", "Return ``x1 < x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less_equal = binary("less_equal", "Return ``x1 <= x2``.", "wf.array([1, 3]), 2", "[True, False]")
-greater = binary("greater", "Return ``x1 > x2``.", "wf.array([1, 3]), 2", "[False, True]")
-greater_equal = binary("greater_equal", "Return ``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
-logical_and = binary("logical_and", "Return whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]")
-logical_or = binary("logical_or", "Return whether at least one is true (not zero).", "wf.array([1, 0]), 0", "[True, False]")
-logical_xor = binary("logical_xor", "Return whether exactly one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]")
-logical_not = unary("logical_not", "Return whether x is false (zero).", "wf.array([1, 0])", "[False, True]")
-bitwise_and = binary("bitwise_and", "Compute ``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]")
-bitwise_or = binary("bitwise_or", "Compute ``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
-bitwise_xor = binary("bitwise_xor", "Compute ``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
-bitwise_invert = unary("bitwise_invert", "Compute ``~x``; for bools logical not.", "wf.array([0, 1])", "[-1, -2]")
-bitwise_count = unary("bitwise_count", "Count the bits of the absolute value that are 1.", "wf.array([7, -8])", "[3, 1]")
+equal = binary("equal", "Return ``x1 == x2``.", "[1, 2], 2", "[False, True]")
+not_equal = binary("not_equal", "Return ``x1 != x2``.", "[1, 2], 2", "[True, False]")
+less = binary("less", "Return ``x1 < x2``.", "[1, 2], 2", "[True, False]")
+less_equal = binary("less_equal", "Return ``x1 <= x2``.", "[1, 3], 2", "[True, False]")
+greater = binary("greater", "Return ``x1 > x2``.", "[1, 3], 2", "[False, True]")
+greater_equal = binary("greater_equal", "Return ``x1 >= x2``.", "[1, 2], 2", "[False, True]")
+logical_and = binary("logical_and", "Return whether both are true (not zero).", "[1, 0], 1", "[True, False]")
+logical_or = binary("logical_or", "Return whether at least one is true (not zero).", "[1, 0], 0", "[True, False]")
+logical_xor = binary("logical_xor", "Return whether exactly one is true (not zero).", "[1, 0], 1", "[False, True]")
+logical_not = unary("logical_not", "Return whether x is false (zero).", "[1, 0]", "[False, True]")
+bitwise_and = binary("bitwise_and", "Compute ``x1 & x2``.", "[6, 3], 2", "[2, 2]")
+bitwise_or = binary("bitwise_or", "Compute ``x1 | x2``.", "[4, 3], 2", "[6, 3]")
+bitwise_xor = binary("bitwise_xor", "Compute ``x1 ^ x2``.", "[6, 3], 2", "[4, 1]")
+bitwise_invert = unary("bitwise_invert", "Compute ``~x``; for bools logical not.", "[0, 1]", "[-1, -2]")
+bitwise_count = unary("bitwise_count", "Count the bits of the absolute value that are 1.", "[7, -8]", "[3, 1]")
 bitwise_left_shift = binary(
-    "bitwise_left_shift", "Compute ``x1 << x2``; 0 if all bits are shifted out.", "wf.array([1, 3]), 2", "[4, 12]",
+    "bitwise_left_shift", "Compute ``x1 << x2``; 0 if all bits are shifted out.", "[1, 3], 2", "[4, 12]",
 )
-bitwise_right_shift = binary("bitwise_right_shift", "Compute ``x1 >> x2``, keeping the sign.", "wf.array([8, -8]), 2", "[2, -2]")
+bitwise_right_shift = binary("bitwise_right_shift", "Compute ``x1 >> x2``, keeping the sign.", "[8, -8], 2", "[2, -2]")
 
 # ---- NumPy's names
 
@@ -629,5 +604,5 @@ erfc = unary(
 
     After M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < inf,
     Mathematics of Computation 36, 1981.""",
-    "wf.array([0.0, 30.0])", "[1.0, 0.0]",
+    "[0.0, 30.0]", "[1.0, 0.0]",
 )

@@ -17,7 +17,7 @@ from weft.functions.shape.axes import roll
 from weft.functions.support import arguments
 from weft.functions.support.arguments import Node, cast, finish, floating, node, number, op, sliced
 from weft.graph.primitives.spectrum import INVERSE_NORMS, NORMS
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
@@ -48,8 +48,6 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
     ShapeError, DTypeError, ValueError
         ``n`` is not positive; ``dtype`` is not a float dtype; the device is unknown.
 
-    Examples
-    --------
     >>> wf.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -63,8 +61,6 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
     -------
     (n // 2 + 1,) Array
 
-    Examples
-    --------
     >>> wf.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
@@ -92,7 +88,6 @@ def fftshift(x: Any, axes: Any = None) -> Array:
 
     Parameters
     ----------
-    x : array_like
     axes : int or sequence of int, optional
         The shifted axes; all by default.
 
@@ -105,31 +100,27 @@ def fftshift(x: Any, axes: Any = None) -> Array:
     AxisError
         ``x`` has no such axis.
 
-    Examples
-    --------
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
-    value = node(x, "fftshift")
-    shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(arguments.axis_index(a, len(shape), "fftshift", "axes") for a in places)
-    return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
+    return _shift("fftshift", x, axes, 1)
 
 
 def ifftshift(x: Any, axes: Any = None) -> Array:
     """Undo :func:`fftshift`.
 
-    Examples
-    --------
     >>> wf.fft.ifftshift(wf.array([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
-    value = node(x, "ifftshift")
+    return _shift("ifftshift", x, axes, -1)
+
+
+def _shift(function: str, x: Any, axes: Any, sign: int) -> Array:
+    value = node(x, function)
     shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
-    places = tuple(arguments.axis_index(a, len(shape), "ifftshift", "axes") for a in places)
-    return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)
+    axes = range(len(shape)) if axes is None else to_tuple(axes)
+    places = tuple(arguments.axis_index(a, len(shape), function, "axes") for a in axes)
+    return roll(x, tuple(sign * (shape[a] // 2) for a in places), places) if places else wrap(value)
 
 
 Axes = Sequence[int] | None
@@ -202,8 +193,7 @@ def _transform(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: boo
     if not value.shape and s is None and not axes:
         return node(x, function, "a")
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         return _transform_in_turn(function, value, places[::-1], lengths[::-1], inverse, _parse_norm(function, norm))
     value = _resize(function, value, places, sizes)
     return op("fft", _to_complex(value), axes=places, inverse=inverse, norm=_parse_norm(function, norm))
@@ -214,8 +204,7 @@ def _transform_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node
     if value.dtype in COMPLEX:
         raise DTypeError(f"{function}: a is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         value = op("rfft", _resize(function, value, places[-1:], lengths[-1:]), axis=places[-1], norm=normalised)
         return _transform_in_turn(function, value, places[-2::-1], lengths[-2::-1], False, normalised)
     value = _resize(function, value, places, sizes)
@@ -227,8 +216,7 @@ def _transform_to_real(function: str, value: Node, s: Any, axes: Any, norm: Any)
     normalised = _parse_norm(function, norm)
     value = _to_complex(value)
     places, sizes = _parse_axes(function, value, s, axes)
-    lengths = _repeated_lengths(value, places, sizes)
-    if lengths is not None:
+    if (lengths := _repeated_lengths(value, places, sizes)) is not None:
         value = _transform_in_turn(function, value, places[:-1], lengths[:-1], True, normalised)
         sizes = [*sizes[:-1], 2 * (lengths[-1] - 1) if sizes[-1] is None else sizes[-1]]
     else:
@@ -252,7 +240,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 
     Parameters
     ----------
-    a : array_like
     n : int, optional
         Number of transformed elements; the axis is cut or filled with zeros.
     axis : int
@@ -269,8 +256,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
     ShapeError, AxisError, ValueError, DTypeError
         There are no elements to transform; a length, an axis or ``out`` does not fit; ``norm`` is unknown.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
@@ -280,8 +265,6 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, o
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fft`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifft(wf.array([3.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
@@ -295,8 +278,6 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j)]
     """
@@ -315,8 +296,6 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfft(wf.array([1.0, 1.0, 1.0])), 3).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
@@ -335,8 +314,6 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
@@ -353,8 +330,6 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the axis
 
-    Examples
-    --------
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
@@ -372,8 +347,6 @@ def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, 
     axes : sequence of int, optional
         The last two by default.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -383,8 +356,6 @@ def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, 
 def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fft2`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -398,8 +369,6 @@ def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None,
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -418,8 +387,6 @@ def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
@@ -434,8 +401,6 @@ def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out:
     axes : sequence of int, optional
         All axes by default, or the last ``len(s)``.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -445,8 +410,6 @@ def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out:
 def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """Compute the inverse of :func:`fftn`.
 
-    Examples
-    --------
     >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -460,8 +423,6 @@ def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out
     -------
     Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
 
-    Examples
-    --------
     >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -480,16 +441,13 @@ def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, ou
     -------
     Array of floats
 
-    Examples
-    --------
     >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     return finish(_transform_to_real("irfftn", _operand(a, "irfftn"), s, axes, norm), out, "irfftn")
 
 
-complete_docs(fftfreq, rfftfreq)
-complete_docs(fftshift, ifftshift)
-complete_docs(fft, ifft, rfft, irfft, hfft, ihfft, fft2)
-complete_docs(fft2, ifft2, rfft2, irfft2, fftn)
-complete_docs(fftn, ifftn, rfftn, irfftn)
+complete_module(
+    globals(), (fftfreq, rfftfreq), (fftshift, ifftshift), (fft, ifft, rfft, irfft, hfft, ihfft, fft2), (fft2, ifft2, rfft2,
+    irfft2, fftn), (fftn, ifftn, rfftn, irfftn),
+)

@@ -1,22 +1,27 @@
-"""Functions that add, delete or replace elements, in new arrays or in place."""
+"""Elements selected by conditions, appended, deleted, inserted, and written in place."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import array_operands, common, numpy_node
+from weft.array.convert import array_operands, common, numpy_node, operands
 from weft.array.indexing import broadcast_value, check_bounds, check_pending_indices
 from weft.dtypes.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.errors import DTypeError, ShapeError
+from weft.functions.creation.fill import zeros_like
+from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
-from weft.functions.shape.join_split import concat
+from weft.functions.shape.axes import concat
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, broadcast, cast, node, op, permuted, reshaped
-from weft.process.docstrings import complete_docs, complete_each
+from weft.functions.support.arguments import Node, arrays, broadcast, cast, finish, node, number, op, permuted, reshaped
+from weft.process.docstrings import complete_module
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -33,8 +38,6 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     ShapeError, AxisError
         The extents differ; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
@@ -57,18 +60,11 @@ def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np
     return np.asarray(places, np.int64)
 
 
-def _gather_positions(value: Node, places: np.ndarray, axis: int) -> Array:
-    """Return the slices of ``value`` at constant positions along an axis."""
-    slices = op("gather", value, numpy_node(places), axes=(axis,))
-    return wrap(permuted(slices, (*range(1, axis + 1), 0, *range(axis + 1, len(slices.shape)))))
-
-
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     """Return ``arr`` without some slices along an axis.
 
     Parameters
     ----------
-    arr : array
     obj : int, slice, or array of integers or bools
         The slices to delete; computed at once, since the shape depends on it.
     axis : int, optional
@@ -80,18 +76,14 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
         A position is out of range; the axis does not exist; shapes do not fit; ``obj`` holds no integers; the content of ``obj``
         is not available inside a traced function.
 
-    Examples
-    --------
     >>> wf.delete(wf.array([1, 2, 3]), 1).tolist()
     [1, 3]
     """
     value = node(arr, "delete", "arr")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "delete")
+    value, axis = arguments.flat_axis(value, axis, "delete")
     extent = value.shape[axis]
     gone = _positions("delete", obj, axis, extent, extent - 1)
-    return _gather_positions(value, np.delete(np.arange(extent), gone), axis)
+    return wrap(arguments.gathered(value, numpy_node(np.delete(np.arange(extent), gone)), axis))
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
@@ -104,15 +96,11 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     values : array
         Converted to the dtype of ``arr``.
 
-    Examples
-    --------
     >>> wf.insert(wf.array([1, 2, 3]), 1, 9).tolist()
     [1, 9, 2, 3]
     """
     value = node(arr, "insert", "arr")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "insert")
+    value, axis = arguments.flat_axis(value, axis, "insert")
     extent, shape = value.shape[axis], value.shape
     at = _positions("insert", obj, axis, extent, extent)
     if at.ndim > 1:
@@ -130,7 +118,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     except ShapeError:
         raise ShapeError(f"insert: values have shape {inserted.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
-    return _gather_positions(op("concat", value, inserted, axis=axis), order, axis)
+    return wrap(arguments.gathered(op("concat", value, inserted, axis=axis), numpy_node(order), axis))
 
 
 def resize(a: Any, new_shape: Any) -> Array:
@@ -138,7 +126,6 @@ def resize(a: Any, new_shape: Any) -> Array:
 
     Parameters
     ----------
-    a : array
     new_shape : int or tuple of int
 
     Returns
@@ -150,8 +137,6 @@ def resize(a: Any, new_shape: Any) -> Array:
     ShapeError
         An extent is negative.
 
-    Examples
-    --------
     >>> wf.resize(wf.array([1, 2]), (2, 3)).tolist()
     [[1, 2, 1], [2, 1, 2]]
     """
@@ -181,8 +166,6 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     ValueError, TraceError
         Another ``trim``; called inside a traced function.
 
-    Examples
-    --------
     >>> wf.trim_zeros(wf.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
@@ -224,8 +207,6 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     DTypeError, ShapeError
         ``a`` is no weft Array; it has no diagonal.
 
-    Examples
-    --------
     >>> x = wf.zeros((2, 2))
     >>> wf.fill_diagonal(x, 5)
     >>> x.tolist()
@@ -269,8 +250,6 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     DTypeError, ShapeError, ValueError
         ``dst`` is no weft Array, or ``casting`` forbids the conversion; shapes do not broadcast; another ``casting``.
 
-    Examples
-    --------
     >>> x = wf.zeros(3)
     >>> wf.copyto(x, [1.0, 2.0, 3.0], where=[True, False, True])
     >>> x.tolist()
@@ -336,8 +315,6 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
     DTypeError, ShapeError
         ``a`` is no weft Array, or cannot hold ``values`` safely; the mask has another size.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.putmask(x, x > 1, 0)
     >>> x.tolist()
@@ -369,8 +346,6 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
         ``arr`` is no weft Array, or cannot hold ``vals`` safely; the mask has another size; ``vals`` is empty and a mask element
         is true.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.place(x, x > 0, [7, 8])
     >>> x.tolist()
@@ -408,8 +383,6 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     DTypeError, ValueError, IndexError
         ``a`` is no weft Array, or ``ind`` holds no integers; another ``mode``; an index is out of range.
 
-    Examples
-    --------
     >>> x = wf.arange(4)
     >>> wf.put(x, [0, -1], 9)
     >>> x.tolist()
@@ -427,6 +400,157 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a[...] = wrap(reshaped(flat, value.shape))
 
 
-complete_each(append, resize, trim_zeros, fill_diagonal, copyto)
-complete_docs(delete, insert)
-complete_docs(putmask, place, put)
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
+    """Return, for each element, the element of the first choice whose condition holds.
+
+    Parameters
+    ----------
+    condlist : sequence of arrays of bools
+    choicelist : sequence of arrays
+        As many as conditions.
+    default : number or array
+        Used where no condition holds.
+
+    Returns
+    -------
+    Array of the shape that all broadcast to, and the dtype they promote to
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        There is no condition, the numbers of conditions and choices differ, or shapes do not broadcast; a condition is not bool.
+
+    >>> x = wf.arange(5)
+    >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
+    [0, 1, -1, 30, 40]
+    """
+    conditions, choices = arguments.several(condlist, "select", "condlist"), arguments.several(choicelist, "select", "choicelist")
+    if len(conditions) != len(choices) or not conditions:
+        raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; give equally many, and at least one")
+    for k, c in enumerate(conditions):
+        if node(c, "select", f"condlist[{k}]").dtype != BOOL:
+            raise DTypeError(f"select: condlist[{k}] must hold bools, but has dtype {node(c, 'select').dtype}")
+    *values, last = operands(*choices, default)
+    result = wrap(last)
+    for condition, value in zip(reversed(conditions), reversed(values), strict=True):
+        result = where(condition, wrap(value), result)
+    return result
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Array:
+    """Evaluate a function that is defined in pieces. Every piece is computed everywhere; of several true conditions the last
+    counts.
+
+    Parameters
+    ----------
+    condlist : array of bools, or a sequence of them
+    funclist : sequence of callables and numbers
+        One per condition, and optionally one more for elements without a true condition (0 by default). A callable receives all
+        of ``x``; an array of numbers has one per selected element.
+    args, kw
+        Passed to the callables.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError, IndexError
+        The number of functions does not fit; a condition has another shape than ``x``.
+
+    >>> x = wf.array([-2.0, 3.0])
+    >>> wf.piecewise(x, [x < 0, x >= 0], [-1, lambda x: x * x]).tolist()
+    [-1.0, 9.0]
+    """
+    (value,) = arrays("piecewise", x=x)
+    listed = isinstance(condlist, list | tuple) or getattr(condlist, "ndim", 0) > 0
+    many = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
+    conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if many else [condlist])]
+    pieces = arguments.several(funclist, "piecewise", "funclist")
+    if len(pieces) not in (len(conditions), len(conditions) + 1):
+        raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
+
+    def evaluate(piece: Any) -> Any:
+        return piece(value, *args, **kw) if callable(piece) else piece
+
+    masks = []
+    for k, c in enumerate(conditions):
+        if c.shape != value.shape[: len(c.shape)]:
+            raise IndexError(f"piecewise: condlist[{k}] has shape {c.shape}, but x has shape {value.shape}")
+        masks.append(reshaped(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
+    if len(pieces) > len(conditions):
+        any_mask = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
+        masks.append(op("logical_not", any_mask))
+    result = zeros_like(value)
+    for mask, piece in zip(masks, pieces, strict=True):
+        part = arguments.held(evaluate(piece), value.node.dtype, "piecewise", "funclist")
+        if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
+            result = where(wrap(mask), wrap(part), result)
+        else:  # one number per selected element
+            result[wrap(broadcast(mask, value.shape))] = wrap(part)
+    return result
+
+
+def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
+    """Return, for each element of ``a``, the element of the choice with that number.
+
+    Parameters
+    ----------
+    a : array of integers
+    choices : sequence of arrays
+        They broadcast with ``a``.
+    mode : "raise", "clip" or "wrap"
+        The treatment of numbers out of range, as in :func:`take`.
+
+    Raises
+    ------
+    DTypeError, ShapeError, ValueError, IndexError
+        ``a`` holds no integers; there is no choice, or shapes do not broadcast; another ``mode``, or a negative number; a number
+        is out of range.
+
+    >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
+    [10, 2, 30]
+    """
+    index = arguments.integer_node(a, "choose", "a", bools=True)
+    values = operands(*list(choices)) if len(choices) else ()
+    if not values:
+        raise ShapeError("choose: choices is empty; give at least one array")
+    if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
+        raise ValueError("choose: a holds a negative number")
+    if mode == "raise" and index.dtype.kind == "signed":  # negative numbers are out of range
+        index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
+    shape = arguments.broadcast_shapes("choose", index.shape, *(v.shape for v in values))
+    index = broadcast(check_bounds("choose", a, index, len(values), 0, mode), shape)
+    result = broadcast(values[0], shape)
+    for k, value in enumerate(values[1:], 1):
+        result = op("where", op("equal", index, cast(node(k, "choose"), index.dtype)), value, result)
+    return finish(result, out, "choose")
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, out: Array | None = None) -> Array:
+    """Return the slices along an axis where a condition holds. The condition is computed at once, since the shape depends on it.
+
+    Parameters
+    ----------
+    condition : (N,) array of bools
+        May be shorter than the axis.
+    axis : int, optional
+        None: use the flattened array.
+
+    Raises
+    ------
+    ShapeError, AxisError, IndexError, TraceError
+        ``condition`` is no vector; the axis does not exist; a true element lies beyond the end; the content of ``condition`` is
+        not available inside a traced function.
+
+    >>> wf.compress([True, False, True], wf.array([1, 2, 3])).tolist()
+    [1, 3]
+    """
+    mask = arguments.looked(condition, "compress", "condition")
+    if mask.ndim != 1:
+        raise ShapeError(f"compress: condition has shape {mask.shape}; a vector is needed")
+    return take(a, np.flatnonzero(mask), axis, out)
+
+
+complete_module(globals(), (delete, insert), (putmask, place, put))

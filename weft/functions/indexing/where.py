@@ -8,6 +8,7 @@ from weft.array.convert import operands
 from weft.dtypes.formats import BOOL
 from weft.functions.indexing.take_scatter import nonzero
 from weft.functions.support.arguments import cast, finish, node, op
+from weft.process.docstrings import complete_module
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
@@ -31,9 +32,6 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     ValueError
         Only one of ``x1`` and ``x2`` is given.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> x = wf.array([-1.0, 2.0])
     >>> wf.where(x > 0, x, 0.0).tolist()
     [0.0, 2.0]
@@ -44,3 +42,6 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
         raise ValueError("where: give both x1 and x2, or neither")
     a, b = operands(x1, x2)
     return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
+
+
+complete_module(globals())

@@ -1,4 +1,4 @@
-"""``wf.linalg``: products of matrices, norms, and functions that need LAPACK; these are imported at their first use."""
+"""``wf.linalg``: products of matrices, norms, and functions that need LAPACK, all imported at their first use."""
 
 from __future__ import annotations
 
@@ -7,23 +7,16 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from weft.functions.linalg.diagonals import diag
-from weft.functions.linalg.einsum import einsum
-from weft.functions.linalg.norms import matrix_norm, norm, vector_norm
-from weft.functions.linalg.products import diagonal, dot, inner, matmul, outer, tensordot, trace, vdot, vecdot
-
 _LAZY = {
-    "weft.functions.linalg.solvers": "det expm inv lstsq pinv slogdet solve tensorinv tensorsolve",
-    "weft.functions.linalg.factorise": "cholesky cond eig eigh eigvals eigvalsh matrix_rank qr svd svdvals",
-    "weft.functions.linalg.powers": "cross matrix_power multi_dot",
+    "weft.functions.linalg.decompositions": """
+        cholesky cond cross det diagonal eig eigh eigvals eigvalsh expm inv lstsq matrix_norm matrix_power matrix_rank multi_dot
+        norm pinv qr slogdet solve svd svdvals tensorinv tensorsolve trace vector_norm""",
+    "weft.functions.linalg.products": "diag dot einsum inner matmul outer tensordot vdot vecdot",
     "weft.functions.shape.axes": "matrix_transpose",
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names.split()}
 
-__all__ = [
-    "LinAlgError", "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace",
-    "vdot", "vecdot", "vector_norm",
-]
+__all__ = ["LinAlgError"]
 __all__ += _HOME
 
 

@@ -12,8 +12,9 @@ from weft.array.views import follow
 from weft.dtypes.formats import INT64
 from weft.dtypes.parse import to_tuple
 from weft.errors import ShapeError
-from weft.functions.shape.broadcasting import broadcast_arrays, broadcast_shapes, broadcast_to
+from weft.functions.shape.axes import broadcast_arrays, broadcast_shapes, broadcast_to
 from weft.functions.support.arguments import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
+from weft.process.docstrings import complete_module
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]
 
@@ -25,12 +26,9 @@ def sliding_window_view(
 
     Parameters
     ----------
-    x : array_like
     window_shape : int or tuple of int
     axis : int or tuple of int, optional
         The axes along which the windows slide; by default all of them, in order.
-    subok : bool
-        Ignored: weft's arrays have no subclasses.
     writeable : bool
         Must be False: the result is a copy.
 
@@ -44,9 +42,6 @@ def sliding_window_view(
         ``window_shape`` and ``axis`` have different lengths, or the window is larger than the array; the axis does not exist;
         ``writeable=True``.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.lib.stride_tricks.sliding_window_view(wf.arange(5), 3).tolist()
     [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
     """
@@ -87,7 +82,6 @@ def as_strided(
 
     Parameters
     ----------
-    x : array_like
     shape : int or tuple of int, optional
         That of ``x`` by default.
     strides : tuple of int, optional
@@ -105,9 +99,6 @@ def as_strided(
         ``shape`` and ``strides`` have different lengths; strides are no multiples of the item size, or lead outside of the
         memory.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> x = wf.arange(4)
     >>> wf.lib.stride_tricks.as_strided(x, (3, 2), (8, 8)).tolist()
     [[0, 1], [1, 2], [2, 3]]
@@ -143,3 +134,6 @@ def _memory(value: Array) -> tuple[Node, int]:
     numbers = wrap(op("iota", shape=(math.prod(node.shape),), dtype=INT64, axis=0)).reshape(node.shape)
     elements = wrap(follow(numbers.node, value._path)).numpy()
     return reshaped(node, (node.size,)), int(elements.flat[0]) if elements.size else 0
+
+
+complete_module(globals())

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from weft.functions.random import basic_draws, distributions, generators
-from weft.functions.random.basic_draws import *  # noqa: F403
+from weft.functions.random import distributions, generators
 from weft.functions.random.distributions import *  # noqa: F403
+from weft.functions.random.distributions import choice, permutation, shuffle
 from weft.functions.random.generators import *  # noqa: F403
-from weft.functions.random.permute_choose import choice, permutation, shuffle
 from weft.functions.random.state import get_state, key, seed, set_state, split
-from weft.functions.support.unbound import unbind
+from weft.functions.support.arguments import unbind
 
 __all__ = [
     "choice", "get_state", "key", "permutation", "random_sample", "ranf", "sample", "seed", "set_state", "shuffle", "split",
 ]
-__all__ += basic_draws.__all__
 __all__ += distributions.__all__
 __all__ += generators.__all__
 

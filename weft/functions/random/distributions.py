@@ -1,4 +1,4 @@
-"""Further distributions, with NumPy's names and parameters.
+"""Draws from distributions, random orders and choices.
 
 A distribution whose inverse is a formula is drawn lazily; its draws are differentiable and work under jit. The others consume a
 random number of words: NumPy draws them immediately, with its own Philox seeded from weft's sequence.
@@ -8,33 +8,327 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, MutableSequence
+from operator import add, mul
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array.convert import number_node
-from weft.dtypes.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
+from weft.array.convert import number_node, operands
+from weft.dtypes.formats import BOOL, DEFAULT, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.dtypes.parse import parse_dtype
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.eager.materialise import look
+from weft.eager.peek import leaf, peek
+from weft.errors import DTypeError, ShapeError, TraceError, name_called_function
 from weft.functions.elementwise.ufuncs import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.indexing.where import where
-from weft.functions.random.basic_draws import refuse_all
-from weft.functions.random.state import Words, draw_int, drawn, normal_node, open_words, uniform_node, wide
+from weft.functions.random import state
+from weft.functions.random.state import Words, draw_int, drawn, integer, open_words, scale_to_range, uniform_node, wide
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, Shape, cast, node, number, op
+from weft.functions.support.arguments import Node, Shape, axis_index, cast, floating, gathered, node, number, op, shape_tuple
 from weft.graph.source_lines import user_frame, user_line
-from weft.process.docstrings import complete_docs
+from weft.kernel.summation import running
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
-from weft.runtime.traced_int import computed
+from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
 
-__all__ = [
+DISTRIBUTIONS = [
     "beta", "binomial", "bytes", "chisquare", "dirichlet", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace",
     "logistic", "lognormal", "logseries", "multinomial", "multivariate_hypergeometric", "multivariate_normal",
     "negative_binomial", "noncentral_chisquare", "noncentral_f", "pareto", "poisson", "power", "rayleigh", "standard_cauchy",
     "standard_exponential", "standard_gamma", "standard_t", "triangular", "vonmises", "wald", "weibull", "zipf",
 ]
+__all__ = [
+    "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",
+    *DISTRIBUTIONS,
+]
+
+_NUMBERS = frozenset((int, float))
+
+
+def _float_dtype(dtype: Any, function: str) -> Format:
+    form = DEFAULT.real if dtype is None else parse_dtype(dtype)
+    if form not in FLOATS:
+        raise DTypeError(f"{function}: dtype={form} must be a float dtype; use wf.random.integers for integers")
+    return form
+
+
+def _size(size: Any, function: str, *parameters: Any) -> Shape:
+    if all([type(p) in _NUMBERS or type(p) is TracedInt for p in parameters]):
+        return () if size is None else arguments.shape_tuple(size, function, "size")
+    shapes = [arguments.shape_of(p, function) for p in parameters]
+    shape = arguments.broadcast_shapes(function, *shapes)
+    if size is None:
+        return shape
+    result = arguments.shape_tuple(size, function, "size")
+    if arguments.broadcast_shapes(function, shape, result) != result:
+        raise ShapeError(f"{function}: size={result} does not fit parameters of shape {shape}")
+    return result
+
+
+def _scale_unit(unit: Array, offset: Any, scale: Any) -> Array:
+    """Return ``offset + scale * unit`` in the dtype of the draw."""
+    if not (arguments.is_number(scale) and scale == 1):
+        unit = _combine(unit, mul, "multiply", scale)
+    if not (arguments.is_number(offset) and offset == 0):
+        unit = _combine(unit, add, "add", offset)
+    return unit
+
+
+def _combine(unit: Array, operation: Any, name: str, x: Any) -> Array:
+    drawn_node = unit.node
+    if arguments.is_number(x) and drawn_node.value is not None and not drawn_node.dtype.narrow:  # a small array
+        return operation(unit, float(x))
+    return wrap(op(name, drawn_node, _parameter(x, drawn_node.dtype)))
+
+
+def _parameter(x: Any, dtype: Format) -> Node:
+    return number_node(computed(float, x), dtype) if arguments.is_number(x) else arguments.held(x, dtype, "random", "parameter")
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw numbers distributed uniformly over [low, high).
+
+    Parameters
+    ----------
+    low, high : number or array
+    size : int or tuple of int, optional
+        The shape of the result; by default the shape that the other parameters broadcast to.
+    dtype : dtype, optional
+        A float dtype, float32 by default.
+
+    Returns
+    -------
+    Array of that shape and dtype
+
+    Raises
+    ------
+    DTypeError, ShapeError, ValueError
+        ``dtype`` is not a float dtype or ``key`` is not a key; ``size`` does not fit the parameters; a parameter is out of range.
+
+    >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
+    >>> x.shape, bool((abs(x) <= 1).all())
+    ((2, 3), True)
+    """
+    form = _float_dtype(dtype, "uniform")
+    shape = _size(size, "uniform", low, high)
+    unit = state.drawn(state.uniform_node, key, "uniform", shape, form)
+    are_numbers = arguments.is_number(low) and arguments.is_number(high)
+    width = high - low if are_numbers else wrap(op("subtract", _parameter(high, form), _parameter(low, form)))
+    return _scale_unit(unit, low, width)
+
+
+def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw uniform numbers in [0, 1).
+
+    >>> wf.random.random((2, 2)).shape
+    (2, 2)
+    """
+    return uniform(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw normally distributed numbers (Box and Muller).
+
+    Parameters
+    ----------
+    loc, scale : number or array
+        Mean and standard deviation; ``scale`` must not be negative.
+
+    >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
+    True
+    """
+    form = _float_dtype(dtype, "normal")
+    shape = _size(size, "normal", loc, scale)
+    refuse("normal", "scale", scale, NOT_NEGATIVE)
+    return _scale_unit(state.drawn(state.normal_node, key, "normal", shape, form), loc, scale)
+
+
+def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw normal numbers of mean 0 and standard deviation 1.
+
+    >>> wf.random.standard_normal(3).shape
+    (3,)
+    """
+    return normal(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """Draw like :func:`standard_normal`, with the extents as arguments.
+
+    Parameters
+    ----------
+    shape : int
+        The extents of the result, one per argument.
+
+    >>> wf.random.randn(2, 3).shape
+    (2, 3)
+    """
+    return normal(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """Draw like :func:`random`, with the extents as arguments.
+
+    Parameters
+    ----------
+    shape : int
+        The extents of the result, one per argument.
+
+    >>> wf.random.rand(2, 3).shape
+    (2, 3)
+    """
+    return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw exponentially distributed numbers.
+
+    Parameters
+    ----------
+    scale : number or array
+        The mean; it must not be negative.
+
+    >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
+    True
+    """
+    form = _float_dtype(dtype, "exponential")
+    shape = _size(size, "exponential", scale)
+    refuse("exponential", "scale", scale, NOT_NEGATIVE)
+    return _scale_unit(state.drawn(state.decay, key, "exponential", shape, form), 0.0, scale)
+
+
+def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
+    """Draw True with probability ``p``, else False.
+
+    Parameters
+    ----------
+    p : number or array
+        The probability, from 0 to 1; an array is not checked.
+
+    Returns
+    -------
+    Array of bool
+
+    >>> wf.random.bernoulli(0.3, size=4).dtype
+    dtype('bool')
+    """
+    shape = _size(size, "bernoulli", p)
+    unit = state.drawn(state.uniform_node, key, "bernoulli", shape, FLOAT32)
+    if arguments.is_number(p) and not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
+    return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
+
+
+def integers(
+    low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False, key: Any = None, dtype: Any = None
+) -> Array:
+    """Draw integers from ``low`` up to but not including ``high``, all equally likely.
+
+    Each is the upper half of the product of 64 random bits and the width: its probability is exact to 1 part in 2**64 / width.
+
+    Parameters
+    ----------
+    low, high : int or array of integers
+        If ``high`` is missing: from 0 up to ``low``.
+    endpoint : bool
+        Include ``high``.
+    dtype : dtype, optional
+        An integer dtype or bool, int64 by default.
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        The range is empty, or ``dtype`` cannot hold it; ``dtype`` is not an integer dtype; else as :func:`uniform`.
+
+    >>> x = wf.random.integers(6, size=100) + 1
+    >>> int(x.min()) >= 1 and int(x.max()) <= 6
+    True
+    """
+    if low is None:
+        raise DTypeError("integers: low is None; an integer or an array of them is needed")
+    if high is None:
+        low, high = 0, low
+    form = INT64 if dtype is None else parse_dtype(dtype)
+    if form not in INTEGERS and form is not BOOL:
+        raise DTypeError(f"integers: dtype={form} must be an integer dtype")
+    shape = _size(size, "integers", low, high)
+    if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
+        first, width = int(low), int(high) - int(low) + bool(endpoint)
+        if width < 1:
+            raise ValueError(name_called_function(f"integers: there is no integer from low={low} to high={high}"))
+        least, greatest = (0, 1) if form is BOOL else (form.least, form.greatest)
+        if first < least or first + width - 1 > greatest:
+            raise ValueError(
+                name_called_function(f"integers: low={low}, high={high} do not fit into {form}; choose another dtype")
+            )
+        if (word := None if shape else state.draw_int(key, "integers")) is not None:
+            return wrap(state.integer(first + (word * width >> 64), form))
+        return wrap(state.scale_to_range(state.wide(state.open_words(key, "integers"), shape), width, first, form))
+    start, stop = (cast(n, INT64) for n in operands(low, high))
+    span = op("subtract", stop, start)
+    if endpoint:
+        span = op("add", span, number(1, INT64))
+    offset = state.high_product(wrap(state.wide(state.open_words(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    return wrap(cast(op("add", cast(offset.node, INT64), start), form))
+
+
+def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Draw like :func:`integers`, under NumPy's older name.
+
+    >>> wf.random.randint(10, size=3).shape
+    (3,)
+    """
+    return integers(low, high, size, key=key, dtype=dtype)
+
+
+Rule = tuple[str, Callable[[Any], Any]]  # the text of the error, and whether a value breaks the rule
+
+NOT_NEGATIVE: Rule = "must not be negative", lambda x: x < 0
+POSITIVE: Rule = "must be above 0", lambda x: np.logical_not(x > 0)
+CHANCE: Rule = "must be above 0 and at most 1", lambda x: np.logical_not((x > 0) & (x <= 1))
+
+RULES = {
+    ("laplace", "scale"): NOT_NEGATIVE, ("logistic", "scale"): NOT_NEGATIVE, ("gumbel", "scale"): NOT_NEGATIVE,
+    ("lognormal", "sigma"): NOT_NEGATIVE, ("rayleigh", "scale"): NOT_NEGATIVE, ("weibull", "a"): NOT_NEGATIVE,
+    ("pareto", "a"): POSITIVE, ("power", "a"): POSITIVE, ("wald", "mean"): POSITIVE, ("wald", "scale"): POSITIVE,
+    ("geometric", "p"): CHANCE,
+}
+
+
+def refuse(function: str, parameter: str, value: Any, rule: Rule) -> None:
+    """Raise ValueError if a parameter breaks its rule. Pending and traced values are not checked."""
+    current = value if type(value) in (int, float) else _current_value(value)
+    broken = current is not None and rule[1](current)
+    if bool(broken) if type(broken) in TRACED_TYPES else broken is not False and np.any(broken):
+        argument = f"{parameter}={value}" if current is value else parameter
+        raise ValueError(name_called_function(f"{function}: {argument} {rule[0]}"))
+
+
+def refuse_all(function: str, parameters: Iterable[str], values: Iterable[Any]) -> None:
+    """Check all parameters of a distribution."""
+    by_name = dict(zip(parameters, values, strict=True))
+    for name, value in by_name.items():
+        if (function, name) in RULES:
+            refuse(function, name, value, RULES[function, name])
+    if function == "triangular":
+        left, mode, right = (_current_value(x) for x in by_name.values())
+        if left is None or mode is None or right is None:
+            return
+        if np.any((left > mode) | (mode > right) | (left == right)):
+            raise ValueError(name_called_function("triangular: left <= mode <= right and left < right are needed"))
+
+
+def _current_value(value: Any) -> Any:
+    """Return the value that a parameter has now, or None if it is pending or traced."""
+    if isinstance(value, Array):
+        arrays = None if value.weak else peek(value.node)
+        return None if arrays is None else arrays[0]
+    if isinstance(value, list | tuple):
+        return None if any([isinstance(x, Array) for x in value]) else np.asarray(value)
+    return value if isinstance(value, int | float | np.ndarray | np.generic) else None
 
 
 class Draw:
@@ -54,13 +348,13 @@ class Draw:
         return wrap(op("maximum", drawn, number(2.0 ** -(self.dtype.mantissa + 3), self.dtype)))
 
     def normal(self) -> Any:
-        return wrap(normal_node(self.words, self.shape, self.dtype))
+        return wrap(state.normal_node(self.words, self.shape, self.dtype))
 
 
 Formula = Callable[..., Any]
 
 
-def _parameter(x: Any, dtype: Format) -> Any:
+def _parameter_array(x: Any, dtype: Format) -> Any:
     return wrap(number_node(computed(float, x), dtype)) if arguments.is_number(x) else wrap(cast(node(x, "random"), dtype))
 
 
@@ -80,7 +374,7 @@ def _draw_by_formula(
     within = FLOAT64 if is_integer else form.computed
 
     def numbers(words: Words, shape: Shape, result: Format) -> Node:
-        result_array = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
+        result_array = formula(Draw(words, shape, within), *(_parameter_array(v, within) for v in values))
         return cast(result_array.node, result)
 
     all_numbers = all([type(v) in (int, float) for v in values])
@@ -113,8 +407,10 @@ def _draw_by_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any
     return arguments.from_numpy(result)
 
 
-def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formula | None = None, is_integer: bool = False) -> Any:
+def _define(name: str, summary: str, text: str, formula: Formula | None = None, is_integer: bool = False) -> Any:
     """Make the public function of a distribution from its parameters; without ``formula`` NumPy draws."""
+    pairs = [part.partition("=") for part in text.split(", ") if part]
+    parameters = {p: float(default) if default else inspect.Parameter.empty for p, _, default in pairs}
     kinds = [inspect.Parameter(p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=d) for p, d in parameters.items()]
     size = inspect.Parameter("size", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     only = [inspect.Parameter(p, inspect.Parameter.KEYWORD_ONLY, default=None) for p in ("key", "dtype")]
@@ -170,7 +466,6 @@ def _define(name: str, summary: str, parameters: dict[str, Any], formula: Formul
     return function
 
 
-_NEEDED = inspect.Parameter.empty
 _EXAMPLE = {
     "a": "2.0", "b": "3.0", "shape": "2.0", "df": "4.0", "dfnum": "4.0", "dfden": "5.0", "nonc": "1.0", "n": "5", "p": "0.5",
     "pvals": "[0.5, 0.5]", "alpha": "[1.0, 2.0]", "mu": "0.0", "kappa": "1.0", "mean": "1.0", "scale": "1.0", "left": "0.0",
@@ -196,74 +491,58 @@ def _wald(d: Draw, mean: Any, scale: Any) -> Any:
 
 
 laplace = _define(
-    "laplace", "Draw from the Laplace distribution: two exponential distributions back to back.", {"loc": 0.0, "scale": 1.0},
+    "laplace", "Draw from the Laplace distribution: two exponential distributions back to back.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc + scale * (d.exponential() - d.exponential()),
 )
 logistic = _define(
-    "logistic", "Draw from the logistic distribution.", {"loc": 0.0, "scale": 1.0},
+    "logistic", "Draw from the logistic distribution.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc + scale * (log(d.exponential()) - log(d.exponential())),
 )
 gumbel = _define(
-    "gumbel", "Draw from Gumbel's distribution of largest values.", {"loc": 0.0, "scale": 1.0},
+    "gumbel", "Draw from Gumbel's distribution of largest values.", "loc=0.0, scale=1.0",
     lambda d, loc, scale: loc - scale * log(d.exponential()),
 )
 lognormal = _define(
-    "lognormal", "Draw numbers whose logarithms are normally distributed.", {"mean": 0.0, "sigma": 1.0},
+    "lognormal", "Draw numbers whose logarithms are normally distributed.", "mean=0.0, sigma=1.0",
     lambda d, mean, sigma: exp(mean + sigma * d.normal()),
 )
-standard_exponential = _define("standard_exponential", "Draw exponential numbers of mean 1.", {}, lambda d: d.exponential())
+standard_exponential = _define("standard_exponential", "Draw exponential numbers of mean 1.", "", lambda d: d.exponential())
 standard_cauchy = _define(
-    "standard_cauchy", "Draw from the Cauchy distribution.", {}, lambda d: tan(math.pi * (d.uniform() - 0.5)),
+    "standard_cauchy", "Draw from the Cauchy distribution.", "", lambda d: tan(math.pi * (d.uniform() - 0.5)),
 )
 rayleigh = _define(
-    "rayleigh", "Draw lengths of normally distributed vectors of a plane.", {"scale": 1.0},
+    "rayleigh", "Draw lengths of normally distributed vectors of a plane.", "scale=1.0",
     lambda d, s: s * sqrt(2.0 * d.exponential()),
 )
-weibull = _define(
-    "weibull", "Draw from the Weibull distribution of scale 1.", {"a": _NEEDED}, lambda d, a: d.exponential() ** (1.0 / a),
-)
-pareto = _define(
-    "pareto", "Draw from the Pareto II (Lomax) distribution.", {"a": _NEEDED}, lambda d, a: expm1(d.exponential() / a),
-)
+weibull = _define("weibull", "Draw from the Weibull distribution of scale 1.", "a", lambda d, a: d.exponential() ** (1.0 / a))
+pareto = _define("pareto", "Draw from the Pareto II (Lomax) distribution.", "a", lambda d, a: expm1(d.exponential() / a))
 power = _define(
-    "power", "Draw numbers from 0 to 1 with density ``a * x**(a - 1)``.", {"a": _NEEDED},
+    "power", "Draw numbers from 0 to 1 with density ``a * x**(a - 1)``.", "a",
     lambda d, a: exp(-d.exponential() / a),
 )
-triangular = _define(
-    "triangular", "Draw from the triangular distribution.", {"left": _NEEDED, "mode": _NEEDED, "right": _NEEDED}, _triangular,
-)
-wald = _define("wald", "Draw from the inverse Gaussian (Wald) distribution.", {"mean": _NEEDED, "scale": _NEEDED}, _wald)
+triangular = _define("triangular", "Draw from the triangular distribution.", "left, mode, right", _triangular)
+wald = _define("wald", "Draw from the inverse Gaussian (Wald) distribution.", "mean, scale", _wald)
 geometric = _define(
-    "geometric", "Draw the number of trials up to the first success of probability ``p``.", {"p": _NEEDED},
+    "geometric", "Draw the number of trials up to the first success of probability ``p``.", "p",
     lambda d, p: maximum(ceil(d.exponential() / -log(1.0 - p)), 1.0), True,
 )
-gamma = _define("gamma", "Draw from the gamma distribution.", {"shape": _NEEDED, "scale": 1.0})
-standard_gamma = _define("standard_gamma", "Draw from the gamma distribution of scale 1.", {"shape": _NEEDED})
-beta = _define("beta", "Draw from the beta distribution.", {"a": _NEEDED, "b": _NEEDED})
-chisquare = _define("chisquare", "Draw sums of ``df`` squared normal numbers.", {"df": _NEEDED})
-noncentral_chisquare = _define(
-    "noncentral_chisquare", "Draw from the noncentral chi-square distribution.", {"df": _NEEDED, "nonc": _NEEDED},
-)
-f = _define("f", "Draw from the F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED})
-noncentral_f = _define(
-    "noncentral_f", "Draw from the noncentral F distribution.", {"dfnum": _NEEDED, "dfden": _NEEDED, "nonc": _NEEDED},
-)
-standard_t = _define("standard_t", "Draw from Student's t distribution.", {"df": _NEEDED})
-vonmises = _define("vonmises", "Draw angles around ``mu``.", {"mu": _NEEDED, "kappa": _NEEDED})
-poisson = _define("poisson", "Draw numbers of events, ``lam`` on average.", {"lam": 1.0})
-binomial = _define("binomial", "Draw numbers of successes in ``n`` trials.", {"n": _NEEDED, "p": _NEEDED})
-negative_binomial = _define(
-    "negative_binomial", "Draw numbers of failures before ``n`` successes.", {"n": _NEEDED, "p": _NEEDED},
-)
-hypergeometric = _define(
-    "hypergeometric", "Draw numbers of good items in a sample.", {"ngood": _NEEDED, "nbad": _NEEDED, "nsample": _NEEDED},
-)
-logseries = _define("logseries", "Draw from the logarithmic series distribution.", {"p": _NEEDED})
-zipf = _define("zipf", "Draw from Zipf's distribution.", {"a": _NEEDED})
-multinomial = _define(
-    "multinomial", "Draw how often each outcome occurs in ``n`` trials.", {"n": _NEEDED, "pvals": _NEEDED},
-)
-dirichlet = _define("dirichlet", "Draw vectors of positive numbers that sum to 1.", {"alpha": _NEEDED})
+gamma = _define("gamma", "Draw from the gamma distribution.", "shape, scale=1.0")
+standard_gamma = _define("standard_gamma", "Draw from the gamma distribution of scale 1.", "shape")
+beta = _define("beta", "Draw from the beta distribution.", "a, b")
+chisquare = _define("chisquare", "Draw sums of ``df`` squared normal numbers.", "df")
+noncentral_chisquare = _define("noncentral_chisquare", "Draw from the noncentral chi-square distribution.", "df, nonc")
+f = _define("f", "Draw from the F distribution.", "dfnum, dfden")
+noncentral_f = _define("noncentral_f", "Draw from the noncentral F distribution.", "dfnum, dfden, nonc")
+standard_t = _define("standard_t", "Draw from Student's t distribution.", "df")
+vonmises = _define("vonmises", "Draw angles around ``mu``.", "mu, kappa")
+poisson = _define("poisson", "Draw numbers of events, ``lam`` on average.", "lam=1.0")
+binomial = _define("binomial", "Draw numbers of successes in ``n`` trials.", "n, p")
+negative_binomial = _define("negative_binomial", "Draw numbers of failures before ``n`` successes.", "n, p")
+hypergeometric = _define("hypergeometric", "Draw numbers of good items in a sample.", "ngood, nbad, nsample")
+logseries = _define("logseries", "Draw from the logarithmic series distribution.", "p")
+zipf = _define("zipf", "Draw from Zipf's distribution.", "a")
+multinomial = _define("multinomial", "Draw how often each outcome occurs in ``n`` trials.", "n, pvals")
+dirichlet = _define("dirichlet", "Draw vectors of positive numbers that sum to 1.", "alpha")
 
 
 def multivariate_normal(
@@ -285,8 +564,6 @@ def multivariate_normal(
         The tolerance of that check.
     method : "svd", "eigh" or "cholesky"
         The factorisation that NumPy uses.
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
     dtype : dtype, optional
         A float dtype, float32 by default.
 
@@ -299,8 +576,6 @@ def multivariate_normal(
     ValueError, TraceError
         ``mean`` and ``cov`` do not fit each other; inside a traced function.
 
-    Examples
-    --------
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """
@@ -333,8 +608,6 @@ def multivariate_hypergeometric(
     ValueError, TraceError
         ``nsample`` exceeds the number of items, or a count is negative; inside a traced function.
 
-    Examples
-    --------
     >>> int(wf.random.default_rng(0).multivariate_hypergeometric([3, 5, 2], 4).sum())
     4
     """
@@ -349,8 +622,6 @@ def bytes(length: int, *, key: Any = None) -> Any:
     Parameters
     ----------
     length : int
-    key : Array, optional
-        The key to draw from, instead of the hidden state.
 
     Returns
     -------
@@ -361,18 +632,234 @@ def bytes(length: int, *, key: Any = None) -> Any:
     ShapeError, DTypeError, TraceError
         ``length`` is negative; ``key`` is not a key; inside a traced function.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> len(wf.random.bytes(5))
     5
     """
-    count = arguments.whole(length, "bytes", "length")
-    if count < 0:
-        raise ShapeError(f"bytes: length={count} must not be negative")
+    count = arguments.count_from_zero(length, "bytes", "length")
     _refuse_in_trace("bytes")
     words = arguments.looked(wrap(cast(wide(open_words(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 
 
-complete_docs(multivariate_normal, multivariate_hypergeometric)
+def _random_order(key: Any, function: str, count: int) -> Node:
+    bits = wide(open_words(key, function), (count,))
+    known_bits = peek(bits)
+    return op("argsort", bits, axis=0) if known_bits is None else leaf(np.argsort(known_bits[0], kind="stable"), INT64)
+
+
+def _as_count(x: Any) -> int | None:
+    """Return an integer, also one in an array without dimensions, as int; None for other arguments."""
+    if isinstance(x, Array | np.ndarray) and not x.ndim and x.dtype.kind in "iu":
+        return operator.index(x)  # type: ignore[arg-type]
+    return operator.index(x) if isinstance(x, (int, np.integer)) else None
+
+
+def _read_slices(x: Any, function: str, argument: str) -> Node | np.ndarray:
+    """Return the array to choose from or permute: a node, or a NumPy array of strings and other objects that weft cannot hold."""
+    try:
+        return node(x, function, argument)
+    except (TypeError, ValueError):
+        if (objects := _object_array(x)) is None:
+            raise
+        return objects
+
+
+def _object_array(x: Any) -> np.ndarray | None:
+    if not isinstance(x, list | tuple | np.ndarray):
+        return None
+    try:
+        array = np.asarray(x)
+    except ValueError:  # rows of different lengths
+        return None
+    return array if array.dtype.kind in "OUSTMm" else None
+
+
+def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
+    """Return the integers below ``x``, or the slices of an array along an axis, in random order.
+
+    Parameters
+    ----------
+    x : int or array
+        A list of strings or other objects is possible as well.
+    axis : int
+        The axis along which slices of an array are permuted.
+
+    Returns
+    -------
+    Array
+        (x,) of int64 for a number, else of the shape and dtype of ``x``; for strings and other objects a NumPy array.
+
+    Raises
+    ------
+    AxisError, ShapeError, DTypeError
+        ``x`` has no such axis; it is a negative number; ``key`` is not a key.
+
+    >>> sorted(wf.random.permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    if (count := _as_count(x)) is not None:
+        return wrap(_random_order(key, "permutation", shape_tuple(count, "permutation", "x")[0]))
+    value = _read_slices(x, "permutation", "x")
+    axis = axis_index(axis, len(value.shape), "permutation")
+    order = _random_order(key, "permutation", value.shape[axis])
+    if isinstance(value, np.ndarray):
+        return np.take(value, wrap(order).numpy(), axis)
+    return wrap(_take_slices(value, order, axis))
+
+
+def _take_slices(value: Node, index: Node, axis: int) -> Node:
+    """Take slices along an axis; the dimensions of ``index`` replace that axis."""
+    rest = value.nbytes // max(1, value.shape[axis])
+    if (operands := peek(value, index) if rest * index.size <= CONTEXT.max_eager_bytes else None) is not None:
+        return leaf(np.asarray(operands[0].take(operands[1], axis)), value.dtype)
+    return gathered(value, index, axis)
+
+
+def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
+    """Permute the slices of ``x`` along an axis in place.
+
+    Parameters
+    ----------
+    x : Array, NumPy array or list
+        Written in place.
+    axis : int
+        The axis along which slices of an array are permuted.
+
+    Raises
+    ------
+    DTypeError, AxisError
+        ``x`` cannot be written in place, or ``key`` is not a key; ``x`` has no such axis.
+
+    >>> x = wf.arange(4)
+    >>> wf.random.shuffle(x)
+    >>> sorted(x.tolist())
+    [0, 1, 2, 3]
+    """
+    if isinstance(x, Array):
+        x[...] = permutation(x, axis, key=key)
+    elif isinstance(x, np.ndarray):
+        x[...] = np.take(x, _random_places(key, x.shape[axis_index(axis, x.ndim, "shuffle")]), axis)
+    elif isinstance(x, MutableSequence):
+        before = list(x)
+        for k, place in enumerate(_random_places(key, len(before))):
+            x[k] = before[place]
+    else:
+        raise DTypeError(f"shuffle: x must be an array or a list, not a {type(x).__name__}: it is written to; see permutation")
+
+
+def _random_places(key: Any, count: int) -> list[int]:
+    places: list[int] = permutation(count, key=key).tolist()
+    return places
+
+
+def choice(
+    a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int | None = None, *, key: Any = None
+) -> Any:
+    """Choose elements of ``a``, or integers below it, at random.
+
+    Parameters
+    ----------
+    a : int or array
+        A list of strings or other objects is possible as well.
+    size : int or tuple of int, optional
+        The shape of the choices; one element by default.
+    replace : bool
+        Whether an element may be chosen more than once.
+    p : array, optional
+        The probabilities, scaled to a sum of 1. Without replacement they apply to each choice among the remaining elements.
+    axis : int, optional
+        The axis along which slices of ``a`` are chosen; required if ``a`` has several dimensions.
+
+    Returns
+    -------
+    Array
+        Of the shape ``size``, followed by the other axes of ``a`` for slices. For strings and other objects one of them, or a
+        NumPy array.
+
+    Raises
+    ------
+    ValueError, ShapeError, AxisError, DTypeError
+        There are too few elements, or too few of positive probability; ``a`` has several dimensions and no ``axis`` is given;
+        ``p`` has another shape, or negative, NaN or infinite elements (not checked in ``wf.jit``, gradients and the like); ``a``
+        has no such axis; ``key`` is not a key.
+
+    >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
+    [0, 1, 2]
+    """
+    number = _as_count(a)
+    value = None if number is not None else _read_slices(a, "choice", "a")
+    if value is not None:
+        if axis is None and len(value.shape) != 1:
+            raise ValueError(
+                name_called_function(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows")
+            )
+        axis = axis_index(axis or 0, len(value.shape), "choice")
+    count = number if value is None else value.shape[axis or 0]
+    assert count is not None
+    shape = () if size is None else shape_tuple(size, "choice", "size")
+    total = math.prod(shape)
+    if count < 1 and total:
+        raise ValueError("choice: a has no element to choose")
+    if not replace and total > count:
+        raise ValueError(f"choice: {total} different elements of {count} cannot be chosen; use replace=True")
+    weights = None if p is None else floating(node(p, "choice", "p"))
+    if weights is not None and weights.shape != (count,):
+        raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
+    if weights is not None and count < 1:
+        raise ValueError("choice: p is empty; at least one element must be above 0")
+    index = _choose_indices(key, count, shape, replace, weights)
+    if value is None or axis is None:
+        return wrap(index)
+    if isinstance(value, np.ndarray):
+        return np.take(value, wrap(index).numpy(), axis)
+    return wrap(_take_slices(value, index, axis))
+
+
+def _choose_indices(key: Any, count: int, shape: arguments.Shape, replace: bool, weights: Node | None) -> Node:
+    total = math.prod(shape)
+    if weights is None and replace:
+        if (word := None if shape else draw_int(key, "choice")) is not None:
+            return integer(word * count >> 64, INT64)
+        return scale_to_range(wide(open_words(key, "choice"), shape), count, 0, INT64)
+    if weights is not None and not CONTEXT.transform_depth:
+        _check_weights(look(weights), total if not replace else min(total, 1))
+    if weights is not None and replace:
+        return _choose_by_weight(drawn(uniform_node, key, "choice", shape, FLOAT64).node, weights, count)
+    if weights is None:
+        order = _random_order(key, "choice", count)
+    else:  # the largest values of log p + Gumbel noise are successive choices without replacement
+        unit = op("subtract", number(1.0, FLOAT64), uniform_node(open_words(key, "choice"), (count,), FLOAT64))
+        noise = op("log", op("negative", op("log", unit)))
+        order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
+    first = op("slice", order, start=(0,), step=(1,), shape=(total,))
+    return first if shape == (total,) else op("reshape", first, shape=shape)
+
+
+def _check_weights(p: np.ndarray, least: int) -> None:
+    """Raise ValueError for weights by which nothing can be chosen; ``least``: how many elements need a positive one."""
+    if not (p >= 0).all():
+        raise ValueError("choice: p has numbers that are negative or NaN")
+    count = np.count_nonzero(p)
+    if count < least:
+        raise ValueError(f"choice: {count} of the {p.size} numbers in p are above 0, but {least} elements are chosen")
+    if not np.isfinite(p.sum(dtype=np.float64)):
+        raise ValueError("choice: p or its sum is infinite")
+
+
+def _choose_by_weight(unit: Node, weights: Node, count: int) -> Node:
+    """Return the number of running sums of the weights that each random number exceeds."""
+    if (operands := peek(unit, weights)) is not None:
+        sums_now = running(operands[1].astype(np.float64), "sum", np.dtype(np.float64))
+        index = np.minimum(sums_now.searchsorted(operands[0] * sums_now[-1], "right"), count - 1)  # rounding may give `count`
+        return leaf(index, INT64) if unit.shape else integer(int(index), INT64)
+    sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
+    last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
+    target = op("multiply", unit, op("reshape", last, shape=()))
+    passed = arguments.count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), target))
+    return op("minimum", passed, number(count - 1, INT64))
+
+
+complete_module(
+    globals(), (uniform, random, normal, standard_normal, randn, rand, exponential, bernoulli, integers), (integers, randint),
+    (multivariate_normal, multivariate_hypergeometric), (permutation, choice),
+)

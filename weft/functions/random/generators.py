@@ -11,10 +11,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.dtypes.formats import INT64
 from weft.functions.random import distributions, state
-from weft.functions.random import permute_choose as order
-from weft.functions.random.basic_draws import exponential, integers, normal, standard_normal, uniform
+from weft.functions.random.distributions import exponential, integers, normal, standard_normal, uniform
 from weft.functions.support.arguments import axis_index, finish, named, node, op
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
 
 __all__ = [
     "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence", "default_rng",
@@ -70,9 +69,6 @@ class BitGenerator:
     TypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.random.Generator(wf.random.Philox(7)).random(2).shape
     (2,)
     """
@@ -88,24 +84,10 @@ class BitGenerator:
         return f"{type(self).__name__}(entropy={self.seed_seq.entropy!r})"
 
 
-class Philox(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class PCG64(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class PCG64DXSM(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class MT19937(BitGenerator):
-    __doc__ = BitGenerator.__doc__
-
-
-class SFC64(BitGenerator):
-    __doc__ = BitGenerator.__doc__
+Philox, PCG64, PCG64DXSM, MT19937, SFC64 = (
+    type(name, (BitGenerator,), {"__doc__": BitGenerator.__doc__, "__module__": __name__})
+    for name in ("Philox", "PCG64", "PCG64DXSM", "MT19937", "SFC64")
+)
 
 
 class Generator:
@@ -123,9 +105,6 @@ class Generator:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> rng = wf.random.Generator(0)
     >>> rng.normal(0.0, 1.0, (2, 3)).shape, rng.integers(5, size=2).shape
     ((2, 3), (2,))
@@ -138,7 +117,7 @@ class Generator:
 
     uniform, normal = _draw_method(uniform, "uniform"), _draw_method(normal, "normal")
     exponential, integers = _draw_method(exponential, "exponential"), _draw_method(integers, "integers")
-    permutation, shuffle = _draw_method(order.permutation, "permutation"), _draw_method(order.shuffle, "shuffle")
+    permutation, shuffle = _draw_method(distributions.permutation, "permutation"), _draw_method(distributions.shuffle, "shuffle")
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Draw uniform numbers in [0, 1)."""
@@ -152,7 +131,7 @@ class Generator:
         self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
     ) -> Any:
         """Draw like ``wf.random.choice``; from an array of several dimensions choose slices. ``shuffle`` has no effect."""
-        return order.choice(a, size, replace, p, axis, key=self._stream)
+        return distributions.choice(a, size, replace, p, axis, key=self._stream)
 
     def permuted(self, x: Any, axis: int | None = None, out: Any = None) -> Array:
         """Permute each row along an axis independently; without an axis, all elements."""
@@ -193,7 +172,7 @@ def _size_of_out(size: Any, out: Any) -> Any:
     return out.shape if size is None and out is not None else size
 
 
-for _name in distributions.__all__:
+for _name in distributions.DISTRIBUTIONS:
     setattr(Generator, _name, _draw_method(getattr(distributions, _name), _name))
 
 
@@ -211,7 +190,7 @@ class RandomState(Generator):
         """Restart the sequence."""
         self._stream = Generator(seed)._stream
 
-    choice = _draw_method(order.choice, "choice")
+    choice = _draw_method(distributions.choice, "choice")
 
     def rand(self, *shape: int) -> Any:
         """Draw uniform numbers in [0, 1), with the extents as arguments."""
@@ -250,8 +229,6 @@ def default_rng(seed: Any = None) -> Generator:
     -------
     Generator
 
-    Examples
-    --------
     >>> a, b = wf.random.default_rng(7), wf.random.default_rng(7)
     >>> bool((a.random(3) == b.random(3)).all())
     True
@@ -259,4 +236,4 @@ def default_rng(seed: Any = None) -> Generator:
     return seed if isinstance(seed, Generator) else Generator(seed)
 
 
-complete_docs(Generator, RandomState, default_rng)
+complete_module(globals(), (Generator, RandomState, default_rng))

@@ -1,4 +1,13 @@
-"""The hidden random state, keys, and the basic formulas: random words, uniform, exponential and normal numbers."""
+"""Seeds, keys, and streams of random words; numbers made of them, and stochastic rounding.
+
+Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base) comes from the
+hidden state, and a draw advances ``base``; a jitted function therefore draws new numbers at every call, the same as without jit.
+With ``key=`` the numbers depend on the key alone.
+
+A draw takes blocks of four words, as many as its numbers need, once or several times. The numbers of all draws of one kind and
+length, at any position, are therefore one formula over the words of the next blocks: a few operations compute hundreds of draws,
+with the bits that each would have alone, and a draw then reads a slice.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +22,132 @@ import numpy as np
 
 from weft.array import Array, own, wrap
 from weft.array.convert import numpy_node
-from weft.dtypes.formats import FLOAT64, UINT64, Format
+from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, FLOATS, UINT32, UINT64, Format, holds
+from weft.eager import policy
 from weft.eager.peek import leaf, peek
 from weft.errors import DTypeError, name_called_function
-from weft.functions.random.stream import Stream
 from weft.functions.support.arguments import Node, Shape, cast, node, number, op, shape_tuple
+from weft.process.docstrings import complete_module
 from weft.runtime.cell import WRITE_LOCK, inside_trace
 from weft.runtime.context import CONTEXT
 from weft.runtime.traced_int import TRACED_TYPES, computed
+
+PREPARED_BLOCKS = 1024  # positions (blocks) prepared at a time
+MAX_PREPARED_ELEMENTS = 128  # largest number of elements of a prepared draw
+MAX_DRAW_BLOCKS = 2 * MAX_PREPARED_ELEMENTS  # of a prepared draw: its formula takes words, four a block, at most eight times
+
+_PositionFormula = Callable[[Any, Shape], Node]  # (source of words, shape) -> numbers
+
+
+class Stream:
+    """Key and base of a sequence; a draw advances ``base``.
+
+    Prepared draws are valid while both arrays still have the nodes that the draws were computed from.
+    """
+
+    __slots__ = ("_base", "_key", "_place", "_prepared", "_seen_kinds", "_words", "base", "key")
+
+    def __init__(self, key: Array, base: Array) -> None:
+        self.key, self.base = key, base
+        self._key: Node | None = None
+        self._base: Node | None = None
+        self._place = PREPARED_BLOCKS
+        self._words: Node | None = None
+        self._prepared: dict[Hashable, tuple[Any, int]] = {}  # four numbers per position, blocks per draw
+        self._seen_kinds: set[Hashable] = set()  # kinds drawn since the sequence was last moved from outside
+
+    def move(self, blocks: int) -> None:
+        """Advance by ``blocks``. To be called outside of traces, with ``WRITE_LOCK`` held."""
+        in_step = self.base._node is self._base
+        if policy.is_enabled():
+            self.base += _step(blocks)
+        else:  # a computed number: pending additions would form an endless chain
+            self.base._set(numpy_node(np.asarray((int(self.base.numpy()) + blocks) % 2**64, np.uint64)))
+        if in_step:
+            self._base = self.base._node
+            self._place += blocks
+
+    def next(self, kind: Hashable, formula: _PositionFormula, shape: Shape) -> Array | None:
+        """Return the next small draw, or None if it has to be computed alone.
+
+        None is returned inside traces, gradients and the like, and for the first draw of a kind after the sequence was moved or
+        restarted from outside, since that may happen before every draw.
+        """
+        count = math.prod(shape)
+        if not 0 < count <= MAX_PREPARED_ELEMENTS:
+            return None
+        blocks = (count + 3) // 4
+        prepared = self._next((kind, blocks), blocks, lambda words: _as_arrays(formula(words, (4 * PREPARED_BLOCKS,))))
+        if prepared is None:
+            return None
+        (numbers, memory), place = prepared
+        if not shape:
+            return numbers[4 * place]
+        return wrap(leaf(memory[4 * place : 4 * place + count].reshape(shape), numbers.node.dtype))
+
+    def next_word(self, formula: _PositionFormula) -> int | None:
+        """Return the next draw of one integer as a Python int; None as in :meth:`next`."""
+        prepared = self._next(formula, 1, lambda words: _as_ints(formula(words, (4 * PREPARED_BLOCKS,))))
+        return None if prepared is None else prepared[0][prepared[1]]
+
+    def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+        """Return the prepared draws of a kind and the position of the next one, and advance the sequence past it."""
+        if not policy.is_enabled():
+            return None
+        with WRITE_LOCK:  # no other thread may take the same words
+            if self.base._node is not self._base or self.key._node is not self._key:
+                self._base, self._key, self._place = self.base._node, self.key._node, PREPARED_BLOCKS
+                self._seen_kinds.clear()
+            prepared = self._prepared.get(kind)
+            if prepared is None or self._place + prepared[1] > PREPARED_BLOCKS:
+                if kind not in self._seen_kinds:
+                    self._seen_kinds.add(kind)
+                    return None
+                if (prepared := self._fill(kind, blocks, make)) is None:
+                    return None
+            place = self._place
+            self.move(prepared[1])
+            return prepared[0], place
+
+    def _fill(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+        """Compute the draws of a kind for all positions, on new words if the present ones are nearly used up."""
+        if self._words is None or self._place + MAX_DRAW_BLOCKS > PREPARED_BLOCKS:
+            self._prepared.clear()
+            self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (PREPARED_BLOCKS + MAX_DRAW_BLOCKS),))
+            self._place = 0
+        words = _Ahead(self._words, blocks)
+        if (numbers := make(words)) is None:
+            return None
+        prepared = self._prepared[kind] = numbers, blocks * words.taken
+        return prepared
+
+
+class _Ahead:
+    """The words of the draws at all positions: each ``take`` reads the next ``blocks`` blocks of every draw."""
+
+    def __init__(self, words: Node, blocks: int) -> None:
+        self.words, self.blocks, self.taken = words, blocks, 0
+
+    def take(self, shape: Shape) -> Node:
+        start, self.taken = 4 * self.blocks * self.taken, self.taken + 1
+        return op("slice", self.words, start=(start,), step=(1,), shape=shape)
+
+
+def _as_arrays(node: Node) -> tuple[Array, np.ndarray] | None:
+    if node.value is None:
+        return None
+    array = wrap(node)
+    return array, array.numpy()
+
+
+def _as_ints(node: Node) -> list[int] | None:
+    return None if node.value is None else wrap(node).numpy()[::4].tolist()
+
+
+@lru_cache(maxsize=256)
+def _step(blocks: int) -> Array:
+    return wrap(numpy_node(np.asarray(blocks, np.uint64)))
+
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # first word used for split keys; draws never get that far
@@ -88,9 +215,6 @@ def seed(seed: Any = None) -> None:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.random.seed(0)
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.seed(0)
@@ -113,9 +237,6 @@ def get_state() -> tuple[int, int]:
     -------
     (key, position) : two ints
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> state = wf.random.get_state()
     >>> a = wf.random.uniform(size=3).tolist()
     >>> wf.random.set_state(state)
@@ -137,9 +258,6 @@ def set_state(state: tuple[int, int], /) -> None:
     ValueError
         ``state`` is not a pair of 64-bit ints.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.random.seed(3)
     >>> state = wf.random.get_state()
     >>> wf.random.seed(4)
@@ -174,9 +292,6 @@ def key(seed: int, /) -> Array:
     DTypeError, ValueError
         ``seed`` is not an integer; it is negative.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
@@ -202,9 +317,6 @@ def split(key: Any, num: int = 2, /) -> Array:
     DTypeError, ShapeError
         ``key`` is not a key; ``num`` is negative.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> one, two = wf.random.split(wf.random.key(1))
     >>> bool(one == two)
     False
@@ -293,16 +405,14 @@ def integer(value: int, dtype: Format) -> Node:
 def wide(words: Words, shape: Shape) -> Node:
     """Return 64 random bits per element, from two words."""
     high, low = words.take(shape), words.take(shape)
-    halves = peek(high, low)
-    if halves is not None:
+    if (halves := peek(high, low)) is not None:
         return leaf(np.asarray(halves[0].astype(np.uint64) << np.uint64(32) | halves[1]), UINT64)
     return op("bitwise_or", op("bitwise_left_shift", cast(high, UINT64), number(32, UINT64)), cast(low, UINT64))
 
 
 def scale_to_range(bits: Node, width: int, first: int, dtype: Format) -> Node:
     """Return ``first`` plus integers below ``width``: the upper half of ``bits * width``."""
-    values = peek(bits)
-    if values is None:
+    if (values := peek(bits)) is None:
         offset = bits if width == 2**64 else high_product(wrap(bits), wrap(number(width, UINT64)), width < 2**32).node
         return cast(op("add", offset, number(first & _MASK, UINT64)) if first else offset, dtype)
     x = values[0] if width == 2**64 else high_product(values[0], np.uint64(width), width < 2**32)
@@ -325,8 +435,7 @@ def uniform_node(words: Words, shape: Shape, dtype: Format) -> Node:
     """Return uniform numbers in [0, 1), from as many of the top bits as the dtype holds exactly."""
     bits = wide(words, shape) if dtype == FLOAT64 else words.take(shape)
     kept_bits, word_bits = dtype.mantissa + 1, 8 * bits.dtype.bytes
-    values = None if dtype.narrow else peek(bits)
-    if values is not None:
+    if (values := None if dtype.narrow else peek(bits)) is not None:
         unit = (values[0] >> (word_bits - kept_bits)).astype(dtype.numpy) * dtype.numpy.type(2.0**-kept_bits)
         return leaf(np.asarray(unit), dtype)
     bits = op("bitwise_right_shift", bits, number(word_bits - kept_bits, bits.dtype))
@@ -348,3 +457,58 @@ def normal_node(words: Words, shape: Shape, dtype: Format) -> Node:
     angle = op("multiply", uniform_node(words, shape, form), number(2 * math.pi, form))
     radius = op("sqrt", op("multiply", op("log", unit), number(-2.0, form)))
     return cast(op("multiply", radius, op("cos", angle)), dtype)
+
+
+ROUNDING_MODES = ("nearest", "stochastic", "toward zero", "up", "down")
+
+
+def rounded(value: Node, form: Format, rounding: str, key: Any) -> Node:
+    """Cast ``value`` to a float format with the given rounding. The derivative is that of a plain cast."""
+    if rounding not in ROUNDING_MODES:
+        raise ValueError(f"astype: rounding={rounding!r} must be one of {', '.join(map(repr, ROUNDING_MODES))}")
+    if form not in FLOATS or value.dtype in COMPLEX:
+        raise DTypeError(f"astype: rounding={rounding!r} is for casts to floats, not of {value.dtype} to {form}")
+    if rounding == "nearest" or holds(form, value.dtype):
+        return cast(value, form)
+    wide = value.dtype.computed if value.dtype in FLOATS else FLOAT32 if holds(FLOAT32, value.dtype) else FLOAT64
+    x = cast(value, wide)
+    constant = op("stop_gradient", x)
+    size = op("abs", constant)
+    low, high, part = _find_neighbours(size, wide, form)
+    if rounding == "stochastic":
+        rounds_up = op("less", open_words(key, "astype").take(value.shape), part)
+    else:
+        low = op("minimum", low, number(form.largest, wide))  # only rounding away from zero gives infinity
+        rounds_up = op("less", low, size)
+    if rounding in ("up", "down"):
+        rounds_up = op("logical_and", rounds_up, op("greater" if rounding == "up" else "less", constant, number(0.0, wide)))
+    result = low if rounding == "toward zero" else op("where", rounds_up, high, low)
+    result = op("copysign", result, constant)
+    result = op("subtract", result, op("subtract", constant, x))  # subtracts 0; carries the derivative of x
+    return cast(op("where", op("isfinite", constant), result, x), form)
+
+
+def _find_neighbours(size: Node, wide: Format, form: Format) -> tuple[Node, Node, Node]:
+    """Return the neighbours in ``form`` of magnitudes in ``wide``, and the distance from the lower one in units of 2**-32."""
+    bits = wide.integer
+    word = op("bitcast", size, dtype=bits)
+    if form.bias == wide.bias:  # the cut bits are the last ones, of subnormal numbers as well
+        drop = wide.mantissa - form.mantissa
+        rest = op("bitwise_and", word, number((1 << drop) - 1, bits))
+        lower = op("subtract", word, rest)
+        low, high = (op("bitcast", n, dtype=wide) for n in (lower, op("add", lower, number(1 << drop, bits))))
+        return low, high, op("bitwise_left_shift", cast(rest, UINT32), number(32 - drop, UINT32))
+    least, most = ((e + wide.bias) << wide.mantissa for e in (1 - form.bias, form.bias + 2))
+    power = op("bitwise_and", word, number(((1 << wide.exponent) - 1) << wide.mantissa, bits))
+    power = op("minimum", op("maximum", power, number(least, bits)), number(most, bits))
+    one = op("subtract", power, number(form.mantissa << wide.mantissa, bits))  # the bits of the last digit's weight
+    weight = op("bitcast", one, dtype=wide)
+    inverse = op("bitcast", op("subtract", number(2 * wide.bias << wide.mantissa, bits), one), dtype=wide)
+    count = op("multiply", size, inverse)
+    whole = op("trunc", count)
+    low, high = (op("multiply", n, weight) for n in (whole, op("add", whole, number(1.0, wide))))
+    part = op("multiply", op("subtract", count, whole), number(2.0**32, wide))
+    return low, high, cast(op("where", op("isfinite", part), part, number(0.0, wide)), UINT32)
+
+
+complete_module(globals())

@@ -1,6 +1,7 @@
-"""Sums, products, extremes and their positions, and cumulative sums and products.
+"""Sums, products, extremes, means and variances along axes.
 
-``axis`` is None (all axes), an integer or a tuple. Integers are summed in 64 bits, as in NumPy.
+``axis`` is None (all axes), an integer or a tuple. Integers are summed in 64 bits, as in NumPy. They are averaged in float64 and
+rounded to float32 once; float16 and bfloat16 are averaged in float32.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
-from weft.dtypes.formats import BOOL, INT64, Format, holds, summed
-from weft.dtypes.parse import parse_dtype
+from weft.array import Array, ndarray, wrap
+from weft.array.convert import common, convert_operand
+from weft.dtypes import formats
+from weft.dtypes.formats import BOOL, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format, floating, holds, promote, summed, weak
+from weft.dtypes.parse import parse_dtype, to_tuple
+from weft.eager.apply import bind
 from weft.eager.native import NativeShaped, call_after_views
 from weft.eager.peek import leaf, peek
 from weft.errors import AxisError, DTypeError, ShapeError, name_called_function, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, broadcast, cast, finish, node, number, op, reduced, reshaped
+from weft.functions.support.arguments import Axis, Shape, broadcast, cast, finish, node, number, op, permuted, reduced, reshaped
 from weft.graph.node import Node
-from weft.process.docstrings import complete_docs
+from weft.graph.primitives.rules import broadcast as two_shapes
+from weft.graph.primitives.table import TABLE
+from weft.process.docstrings import complete_module
+from weft.runtime.context import CONTEXT
 
 
 def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
@@ -27,52 +34,48 @@ def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
     return summed(value.dtype) if out is None else arguments.accumulation_format(value.dtype, out)
 
 
-def _fold(
-    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False,
-    initial: Any = None, where: Any = True,
-) -> Array:
-    value = node(x, function, "a")
-    if initial is not None or where is not True:
-        return _fold_from(function, value, axis, keepdims, out, dtype, initial, where)
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of bools is any, a product is all
-        return _fold_bools("any" if function == "sum" else "all", value, axis, keepdims, out)
-    if additive:
-        value = cast(value, _sum_dtype(value, dtype, out))
-    elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
-        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
-    return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
-
-
-_NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
-_BOOL_FOLDS = {
-    "sum": ("reduce_max", "logical_or"), "max": ("reduce_max", "logical_or"), "prod": ("reduce_min", "logical_and"),
-    "min": ("reduce_min", "logical_and"),
+_FOLDS: dict[str, tuple[str, Any]] = {  # how two results combine, and the result of no element
+    "sum": ("add", 0), "prod": ("multiply", 1), "max": ("maximum", None), "min": ("minimum", None), "any": ("logical_or", False),
+    "all": ("logical_and", True),
 }
-_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def _fold_from(
-    function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
+def _fold(
+    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, initial: Any = None,
+    where: Any = True,
 ) -> Array:
-    """Fold with an initial value, over the elements that a mask selects."""
-    value = cast(
-        value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else arguments.accumulation_format(value.dtype, out)
-    )
-    start = _NEUTRAL.get(function) if initial is None else initial
-    if start is None:
+    """Fold along axes, from an initial value, over the elements that a mask selects. A sum of bools is any, a product is all."""
+    value = node(x, function, "a")
+    (combine, nothing), is_plain = _FOLDS[function], initial is None and where is True
+    if function in ("any", "all"):
+        value = cast(value, BOOL)
+    elif nothing is not None:
+        value = cast(value, _sum_dtype(value, dtype, out))
+    elif not is_plain:
+        value = cast(value, arguments.accumulation_format(value.dtype, out))
+    primitive = f"reduce_{function}"
+    if value.dtype is BOOL:
+        is_any = function in ("sum", "max", "any")
+        primitive, combine = ("reduce_max", "logical_or") if is_any else ("reduce_min", "logical_and")
+    start = nothing if initial is None else initial
+    if start is None and not is_plain:
         raise ValueError(name_called_function(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
+    axes = arguments.reduction_axes(axis, value.shape, function)
+    is_empty = 0 in [value.shape[a] for a in axes]
+    if is_empty and start is None:
+        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
+    if is_plain and not (is_empty and value.dtype is BOOL):
+        return finish(reduced(primitive, value, axes, keepdims), out, function)
     initial_node = arguments.held(start, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else initial_node
+        neutral = initial_node if nothing is None else number(nothing, value.dtype)
         value = op("where", broadcast(mask, value.shape), value, neutral)
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
+    if is_empty and (nothing is None or value.dtype is BOOL):
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(initial_node, shape), out, function)
-    fold, combine = _BOOL_FOLDS[function] if value.dtype is BOOL else (f"reduce_{function}", _COMBINE[function])
-    return finish(op(combine, reduced(fold, value, axes, keepdims), initial_node), out, function)
+    result = reduced(primitive, value, axes, keepdims)
+    return finish(result if function in ("any", "all") else op(combine, result, initial_node), out, function)
 
 
 def sum(
@@ -83,15 +86,10 @@ def sum(
 
     Parameters
     ----------
-    a : array
     axis : int or tuple of int, optional
         The reduced axes; None for all.
     dtype : dtype, optional
         The dtype of the result; by default 64-bit integers for integers and bools, else the dtype of ``a``.
-    out : Array, optional
-        The array that the result is written to.
-    keepdims : bool
-        Keep the reduced axes with extent 1.
     initial : number, optional
         The value to start from.
     where : array of bools, optional
@@ -107,8 +105,6 @@ def sum(
     AxisError, DTypeError
         ``a`` has no such axis, or one is named twice; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
@@ -116,16 +112,14 @@ def sum(
         dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _AXIS_TYPES
         or type(keepdims) is not bool
     ):
-        return _fold("sum", a, axis, keepdims, out, dtype, True, initial, where)
-    shaped = _SUMS.get((axis, keepdims))
-    if shaped is None:
+        return _fold("sum", a, axis, keepdims, out, dtype, initial, where)
+    if (shaped := _SUMS.get((axis, keepdims))) is None:
         shaped = _SUMS[axis, keepdims] = NativeShaped(lambda value: _sum_node(value, axis, keepdims))
     native = shaped.call
-    result = native(a)
-    if result is None:
+    if (result := native(a)) is None:
         result = call_after_views(native, a)
     if result is None:
-        result = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
+        result = _fold("sum", a, axis, keepdims, out, dtype)
         if isinstance(a, Array):
             shaped.did(result.node, a.node)
     return result
@@ -147,12 +141,10 @@ def prod(
 ) -> Array:
     """Compute the product along axes.
 
-    Examples
-    --------
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
-    return _fold("prod", a, axis, keepdims, out, dtype, True, initial, where)
+    return _fold("prod", a, axis, keepdims, out, dtype, initial, where)
 
 
 def max(
@@ -175,12 +167,10 @@ def max(
     ShapeError, AxisError, ValueError
         There is no element; ``a`` has no such axis; ``where`` is given without ``initial``.
 
-    Examples
-    --------
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
-    return _fold("max", a, axis, keepdims, out, None, False, initial, where)
+    return _fold("max", a, axis, keepdims, out, None, initial, where)
 
 
 def min(
@@ -193,12 +183,10 @@ def min(
     initial : number, optional
         The largest possible result; required with ``where``.
 
-    Examples
-    --------
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
-    return _fold("min", a, axis, keepdims, out, None, False, initial, where)
+    return _fold("min", a, axis, keepdims, out, None, initial, where)
 
 
 def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -209,8 +197,6 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
     ShapeError, AxisError
         There is no element; ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.ptp(wf.array([1.0, 5.0, 3.0])).tolist()
     4.0
     """
@@ -220,19 +206,6 @@ def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = Fa
         raise renamed(error, "ptp") from None
     high, low = (cast(n, arguments.accumulation_format(n.dtype, out)) for n in (high, low))
     return finish(op("subtract", high, low), out, "ptp")
-
-
-def _fold_bools(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
-    value = cast(node(x, function, "a"), BOOL)
-    if where is not True:
-        mask = cast(node(where, function, "where"), BOOL)
-        value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
-    axes = arguments.reduction_axes(axis, value.shape, function)
-    if 0 in (value.shape[a] for a in axes):
-        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
-        return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
-    name = "reduce_min" if function == "all" else "reduce_max"
-    return finish(reduced(name, value, axes, keepdims), out, function)
 
 
 def all(
@@ -249,12 +222,10 @@ def all(
     AxisError
         ``a`` has no such axis.
 
-    Examples
-    --------
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
-    return _fold_bools("all", a, axis, keepdims, out, where)
+    return _fold("all", a, axis, keepdims, out, where=where)
 
 
 def any(
@@ -262,12 +233,10 @@ def any(
 ) -> Array:
     """Return whether an element along axes is true (not zero); False if there are none.
 
-    Examples
-    --------
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
-    return _fold_bools("any", a, axis, keepdims, out, where)
+    return _fold("any", a, axis, keepdims, out, where=where)
 
 
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -277,8 +246,6 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     -------
     Array of int64, without the reduced axes
 
-    Examples
-    --------
     >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
     2
     """
@@ -308,11 +275,8 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: the index in the flattened array.
-    out : Array, optional
-        The array that the result is written to.
     keepdims : bool
         Keep the axis with extent 1.
 
@@ -325,8 +289,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     ShapeError, AxisError, DTypeError
         There is no element; ``a`` has no such axis; ``out`` cannot hold int64.
 
-    Examples
-    --------
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
@@ -336,8 +298,6 @@ def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
 def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the index of the smallest element: the first of equal ones; NaN counts as smallest.
 
-    Examples
-    --------
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
@@ -349,13 +309,7 @@ def _accumulate(
 ) -> Array:
     """Compute a cumulative sum or product; ``flat``: without ``axis``, an array of several dimensions is flattened."""
     value = node(x, function, "a")
-    form = (
-        parse_dtype(dtype)
-        if dtype is not None
-        else summed(value.dtype)
-        if out is None
-        else arguments.accumulation_format(value.dtype, out)
-    )
+    form = _sum_dtype(value, dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
         raise ValueError(f"{function}: x has shape {value.shape}: with more than one dimension, axis= must be given")
     value = cast(cast(value, BOOL), INT64) if form == BOOL else cast(value, form.computed)
@@ -377,13 +331,10 @@ def cumulative_sum(
 
     Parameters
     ----------
-    x : array
     axis : int, optional
         May be omitted for one dimension.
     dtype : dtype, optional
         The dtype of the result; by default as for :func:`sum`.
-    out : Array, optional
-        The array that the result is written to.
     include_initial : bool
         Begin with the neutral element (0 for sums, 1 for products), which makes the axis one longer.
 
@@ -397,8 +348,6 @@ def cumulative_sum(
     AxisError, DTypeError, ValueError
         ``x`` has no such axis; ``dtype`` is unknown; ``axis`` is missing for several dimensions.
 
-    Examples
-    --------
     >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
     [1, 3, 6]
     """
@@ -410,8 +359,6 @@ def cumulative_prod(
 ) -> Array:
     """Compute the cumulative product along an axis.
 
-    Examples
-    --------
     >>> wf.cumulative_prod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
@@ -423,7 +370,6 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: the array is flattened.
 
@@ -437,8 +383,6 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
     AxisError, DTypeError
         ``a`` has no such axis; ``dtype`` is unknown.
 
-    Examples
-    --------
     >>> wf.cumsum(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 3, 6, 10]
     """
@@ -448,18 +392,235 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative product along an axis, or of the flattened array without one.
 
-    Examples
-    --------
     >>> wf.cumprod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
     return _accumulate("cumprod", a, axis, dtype, out, True)
 
 
-complete_docs(sum, prod, max, all)
-complete_docs(max, min, ptp)
-complete_docs(all, any, count_nonzero)
-complete_docs(argmax, argmin)
-complete_docs(cumulative_sum, cumulative_prod, cumsum)
-complete_docs(cumsum, cumprod)
+def _cast_for_mean(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
+    """Cast the operand to the dtype a mean is computed in; return it and the dtype of the result."""
+    result = floating(value.dtype) if out is None else floating(arguments.accumulation_format(value.dtype, out))
+    if dtype is not None:
+        result = parse_dtype(dtype)
+        if result not in INEXACT:
+            raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
+    return cast(value, _mean_dtype(value.dtype, result)), result
+
+
+def _mean_dtype(have: Format, result: Format) -> Format:
+    """Return the dtype in which a mean of ``have`` with the given result dtype is computed."""
+    return FLOAT64 if have not in INEXACT and result in FLOATS else result.computed
+
+
+def _read_mask(function: str, where: Any, value: Node) -> Node | None:
+    """Return the mask broadcast to the operand's shape, or None if all elements are included."""
+    return None if where is True else broadcast(cast(node(where, function, "where"), BOOL), value.shape)
+
+
+def _mean_node(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None = None) -> Node:
+    if mask is not None:
+        count = reduced("reduce_sum", cast(mask, value.dtype), axes, keepdims)
+        total = reduced("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
+        return bind(TABLE["divide"], total, count)
+    total = reduced("reduce_sum", value, axes, keepdims)
+    return bind(TABLE["divide"], total, number(arguments.extent_of(value.shape, axes), total.dtype))
+
+
+def _integer_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
+    """Compute a mean in an integer dtype: the sum, which may overflow as in NumPy, divided by the count."""
+    axes, mask, value = arguments.reduction_axes(axis, value.shape, "mean"), _read_mask("mean", where, value), cast(value, dtype)
+    counted = value if mask is None else op("where", mask, value, number(0, dtype))
+    total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
+    count = number(arguments.extent_of(value.shape, axes), FLOAT64)
+    if mask is not None:
+        count = reduced("reduce_sum", cast(mask, FLOAT64), axes, keepdims)
+    return cast(bind(TABLE["divide"], total, count), dtype)
+
+
+def _count_if_native(a: Any, axis: Any, keepdims: Any) -> int:
+    """Return the number of averaged elements if the native sum can compute this mean directly, else 0."""
+    if type(a) is not ndarray or a._base is not None or type(keepdims) is not bool:
+        return 0
+    content = a._node
+    if content.value is None or content.dtype not in (formats.FLOAT32, FLOAT64) or content.nbytes > CONTEXT.eager_limit:
+        return 0
+    if axis is None:
+        return content.size
+    shape = content.shape
+    return shape[axis] if type(axis) is int and -len(shape) <= axis < len(shape) else 0
+
+
+def mean(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+) -> Array:
+    """Compute the arithmetic mean along axes.
+
+    Parameters
+    ----------
+    axis : int or tuple of int, optional
+        The reduced axes; None for all.
+    dtype : float or integer dtype, optional
+        By default the dtype of ``a``, and float32 for integers and bools. With an integer dtype the elements are summed in it and
+        the quotient is truncated towards zero, as in NumPy.
+    where : array of bools, optional
+        The elements to include.
+
+    Returns
+    -------
+    Array without the reduced axes; NaN where there is no element
+
+    Raises
+    ------
+    AxisError, DTypeError
+        ``a`` has no such axis; ``dtype`` cannot hold a mean.
+
+    >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
+    [2.0, 3.0]
+    """
+    if dtype is None and out is None and where is True and (count := _count_if_native(a, axis, keepdims)):
+        return sum(a, axis, keepdims=keepdims) / count
+    if dtype is not None and parse_dtype(dtype) in INTEGERS:
+        return finish(_integer_mean(node(a, "mean", "a"), axis, parse_dtype(dtype), bool(keepdims), where), out, "mean")
+    value, result = _cast_for_mean("mean", node(a, "mean", "a"), dtype, out)
+    axes = (
+        arguments.axis_tuple(axis, len(value.shape), "mean")
+        if where is True
+        else arguments.reduction_axes(axis, value.shape, "mean")
+    )
+    arguments.warn_of_empty_mean("mean", value.shape, arguments.extent_of(value.shape, axes))
+    mean_node = _mean_node(value, axes, arguments.flag(keepdims, "mean"), _read_mask("mean", where, value))
+    return finish(cast(mean_node, result), out, "mean")
+
+
+def _variance(
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any, given_mean: Any = None,
+) -> tuple[Node, Format]:
+    value, result = _cast_for_mean(function, node(x, function, "a"), dtype, out)
+    result = result.part if dtype is None else result
+    shape = value.shape
+    axes = arguments.axis_tuple(axis, len(shape), function) if where is True else arguments.reduction_axes(axis, shape, function)
+    arguments.warn_of_freedom(function, arguments.extent_of(shape, axes), ddof)
+    mask = _read_mask(function, where, value)
+    centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
+    if given_mean is not None and two_shapes(centre.shape, shape) != shape:
+        raise ShapeError(
+            f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True"
+        )
+    distance = arguments.magnitude(bind(TABLE["subtract"], value, centre))
+    if mask is not None:
+        zero = number(0, distance.dtype)
+        total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
+        count = reduced("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
+        return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result
+    total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
+    freedom = arguments.extent_of(shape, axes) - ddof
+    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
+
+
+def var(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, where: Any = True, mean: Any = None, correction: float | None = None,
+) -> Array:
+    """Compute the variance along axes: the mean squared distance from the mean, in two passes.
+
+    Parameters
+    ----------
+    dtype : float or complex dtype, optional
+        By default the dtype of ``a``, and float32 for integers and bools.
+    ddof, correction : float
+        Subtracted from the count before the division: 1 for the estimate from a sample. Both names have the same meaning.
+    mean : array, optional
+        The known means along the axes, computed with ``keepdims=True``.
+
+    Returns
+    -------
+    Array without the reduced axes
+
+    Raises
+    ------
+    AxisError, DTypeError, ShapeError
+        As :func:`mean`; ``mean`` does not fit ``a``.
+
+    >>> wf.var(wf.array([1.0, 3.0])).tolist()
+    1.0
+    """
+    value, result = _variance("var", a, axis, dtype, arguments.check_ddof("var", ddof, correction), keepdims, where, out, mean)
+    return finish(cast(value, result), out, "var")
+
+
+def std(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, where: Any = True, mean: Any = None, correction: float | None = None,
+) -> Array:
+    """Compute the standard deviation along axes: the square root of :func:`var`.
+
+    >>> wf.std(wf.array([1.0, 5.0])).tolist()
+    2.0
+    """
+    value, result = _variance("std", a, axis, dtype, arguments.check_ddof("std", ddof, correction), keepdims, where, out, mean)
+    return finish(cast(arguments.norm_root(value), result), out, "std")
+
+
+def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:
+    """Reshape weights to broadcast with an array of ``shape``: they have its shape, or that of the named axes."""
+    if weight.shape == shape:
+        return weight
+    if axis is None:
+        raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
+    axes = [arguments.axis_index(k, len(shape), function) for k in to_tuple(axis)]
+    if weight.shape != tuple(shape[k] for k in axes):
+        raise ShapeError(f"{function}: weights have shape {weight.shape}; that of a, {shape}, or of its axis={axis} is needed")
+    turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
+    return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
+
+
+def average(
+    a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
+) -> Any:
+    """Compute the weighted mean along axes.
+
+    Parameters
+    ----------
+    weights : array, optional
+        Of the shape of ``a``, or of the axes named by ``axis``. None: :func:`mean`.
+    returned : bool
+        Return the sum of the weights as well.
+
+    Returns
+    -------
+    Array without the reduced axes, or a pair of it and the sums of the weights
+
+    Raises
+    ------
+    ShapeError, TypeError, AxisError
+        ``weights`` has another shape, or the shape of some axes without ``axis``; ``a`` has no such axis.
+
+    >>> wf.average(wf.array([1.0, 4.0]), weights=wf.array([2.0, 1.0])).tolist()
+    2.0
+    """
+    if weights is None:
+        averaged = mean(a, axis, keepdims=keepdims)
+        if not returned:
+            return averaged
+        shape = node(a, "average", "a").shape
+        total_weight = number(arguments.extent_of(shape, arguments.axis_tuple(axis, len(shape), "average")), averaged.node.dtype)
+        return averaged, wrap(broadcast(total_weight, averaged.shape))
+    pair, dtype = common((a, weights), promote, weak)
+    value, weight = (n if isinstance(n, Node) else convert_operand(n, dtype) for n in pair)
+    result = floating(dtype)
+    within = _mean_dtype(dtype, result)
+    value, weight = cast(value, within), cast(weight, within)
+    axes = arguments.axis_tuple(axis, len(value.shape), "average")
+    weight = op("broadcast_to", weights_along("average", weight, value.shape, axis), shape=value.shape)
+    total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
+    count = reduced("reduce_sum", weight, axes, keepdims)
+    averaged = wrap(cast(op("divide", total, count), result))
+    return (averaged, wrap(cast(count, result))) if returned else averaged
+
+
+complete_module(
+    globals(), (sum, prod, max, all), (max, min, ptp), (all, any, count_nonzero), (argmax, argmin), (cumulative_sum,
+    cumulative_prod, cumsum), (cumsum, cumprod), (mean, var, average), (var, std),
+)
 amax, amin = arguments.alias(max, "amax"), arguments.alias(min, "amin")

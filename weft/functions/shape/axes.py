@@ -1,4 +1,4 @@
-"""Reshape arrays; reorder, add and remove axes.
+"""Other shapes and orders of axes, broadcasting, joining, splitting and repeating.
 
 Results are views where NumPy's are: writing to ``wf.reshape(x, ...)`` writes to ``x``.
 """
@@ -11,16 +11,90 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, like, own, wrap
-from weft.array.convert import number_node
+from weft.array import Array, like, ndarray, own, wrap
+from weft.array.convert import array_operands, exact_operands, leaves, number_node, numpy_node
+from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes.formats import INT64
-from weft.dtypes.parse import to_tuple
-from weft.errors import AxisError, DTypeError, ShapeError
+from weft.dtypes.parse import parse_dtype, to_tuple
+from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, Node, arrays, node, number, op, permuted, reshaped, sliced
-from weft.functions.support.try_numpy import try_numpy
-from weft.process.docstrings import complete_docs, complete_each
+from weft.functions.support.arguments import Axis, Node, arrays, broadcast, cast, node, op, reshaped, sliced, try_numpy
+from weft.functions.support.arguments import broadcast_shapes as _broadcast_shapes
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import TRACED_TYPES, TracedInt, computed
+
+
+def broadcast_shapes(*shapes: Any) -> arguments.Shape:
+    """Return the shape that shapes broadcast to.
+
+    Parameters
+    ----------
+    shapes : tuples of int
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast.
+
+    >>> wf.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    return _broadcast_shapes("broadcast_shapes", *(arguments.shape_tuple(s, "broadcast_shapes") for s in shapes))
+
+
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
+    """Return ``array`` broadcast to a shape, without a copy.
+
+    Parameters
+    ----------
+    array : array_like
+    shape : int or tuple of int
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    ShapeError
+        The array does not broadcast to that shape.
+
+    >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    value, extents = node(array, "broadcast_to", "array"), arguments.shape_tuple(shape, "broadcast_to")
+    if _broadcast_shapes("broadcast_to", value.shape, extents) != extents:
+        raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {extents}")
+    return own(broadcast(value, extents))
+
+
+def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
+    """Return arrays broadcast to their common shape.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    tuple of Array
+        With one shape, each with its own dtype.
+
+    Raises
+    ------
+    ShapeError
+        The shapes do not broadcast.
+
+    >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
+    shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
+    return tuple(own(broadcast(n, shape)) for n in nodes)
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -35,7 +109,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Parameters
     ----------
-    a : array
     shape : int or tuple of int
         One extent may be -1; it is computed from the number of elements.
     order : "C", "F" or "A"
@@ -52,8 +125,6 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     ShapeError, ValueError
         The numbers of elements differ; a copy is needed and ``copy`` is False.
 
-    Examples
-    --------
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
@@ -69,15 +140,12 @@ def ravel(a: Any, order: str = "C") -> Array:
 
     Parameters
     ----------
-    a : array_like
     order : "C", "F", "A" or "K"
 
     Returns
     -------
     (a.size,) Array
 
-    Examples
-    --------
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
@@ -92,7 +160,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
 
     Parameters
     ----------
-    a : array_like
     axis : int or tuple of int
         The positions of the new axes in the result.
 
@@ -105,8 +172,6 @@ def expand_dims(a: Any, axis: Any) -> Array:
     AxisError, DTypeError
         An axis is out of range; an axis is no integer.
 
-    Examples
-    --------
     >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
@@ -132,8 +197,6 @@ def squeeze(a: Any, axis: Axis = None) -> Array:
     AxisError, ShapeError
         An axis is out of range; its extent is not 1.
 
-    Examples
-    --------
     >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
     (3, 1)
     """
@@ -156,7 +219,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
 
     Parameters
     ----------
-    a : array
     axes : sequence of int, optional
         Axis ``axes[i]`` of ``a`` becomes axis i.
 
@@ -169,8 +231,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     AxisError
         An axis does not exist or is given twice, or ``axes`` is no permutation.
 
-    Examples
-    --------
     >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
@@ -186,8 +246,6 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     axes : sequence of int
         Axis ``axes[i]`` of ``a`` becomes axis i.
 
-    Examples
-    --------
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
@@ -205,8 +263,6 @@ def matrix_transpose(x: Any, /) -> Array:
     -------
     (..., N, M) Array, a view
 
-    Examples
-    --------
     >>> wf.matrix_transpose(wf.ones((5, 2, 3))).shape
     (5, 3, 2)
     """
@@ -220,8 +276,6 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     ----------
     axis1, axis2 : int
 
-    Examples
-    --------
     >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -245,8 +299,6 @@ def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
     AxisError
         An axis is out of range; ``source`` and ``destination`` have different lengths.
 
-    Examples
-    --------
     >>> wf.moveaxis(wf.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -268,7 +320,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 
     Parameters
     ----------
-    m : array_like
     axis : int or tuple of int, optional
         All axes by default.
 
@@ -281,8 +332,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
     """
@@ -294,8 +343,6 @@ def flip(m: Any, axis: Axis = None) -> Array:
 def flipud(m: Any) -> Array:
     """Return a view with the rows in reverse order: ``flip(m, 0)``.
 
-    Examples
-    --------
     >>> wf.flipud(wf.array([1, 2])).tolist()
     [2, 1]
     """
@@ -305,8 +352,6 @@ def flipud(m: Any) -> Array:
 def fliplr(m: Any) -> Array:
     """Return a view with the columns in reverse order: ``flip(m, 1)``.
 
-    Examples
-    --------
     >>> wf.fliplr(wf.array([[1, 2]])).tolist()
     [[2, 1]]
     """
@@ -318,7 +363,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
 
     Parameters
     ----------
-    a : array
     shift : int or tuple of int
     axis : int or tuple of int, optional
         None: shift the flattened array by the sum of all shifts.
@@ -332,12 +376,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     ShapeError, AxisError
         ``shift`` and ``axis`` have different lengths; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    if (result := try_numpy(np.roll, a, shift, axis=axis)) is not None:
+    if (result := arguments.try_numpy(np.roll, a, shift, axis=axis)) is not None:
         return result
     value = node(a, "roll", "a")
     shifts = to_tuple(shift)
@@ -364,10 +406,9 @@ def _rolled(value: Node, shift: Any, axis: int) -> Node:
     cut: Any = (-shift) % extent if extent else 0
     if type(cut) is TracedInt:
         place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
-        beyond = op("greater_equal", place, number(extent, INT64))
-        place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
-        gathered = op("gather", value, place, axes=(axis,))  # moves the axis to the front
-        return permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(value.shape))))
+        beyond = op("greater_equal", place, arguments.number(extent, INT64))
+        place = op("where", beyond, op("subtract", place, arguments.number(extent, INT64)), place)
+        return arguments.gathered(value, place, axis)
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
@@ -392,8 +433,6 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     AxisError, ShapeError
         An axis does not exist, or is given twice; ``axes`` are not two.
 
-    Examples
-    --------
     >>> wf.rot90(wf.array([[1, 2], [3, 4]])).tolist()
     [[2, 4], [1, 3]]
     """
@@ -421,8 +460,6 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     start : int
         The axis in front of which ``axis`` is moved.
 
-    Examples
-    --------
     >>> wf.rollaxis(wf.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
@@ -432,7 +469,471 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Array:
     return moveaxis(value, place, first - 1 if place < first else first)
 
 
-complete_each(reshape, ravel, roll, rot90)
-complete_docs(expand_dims, squeeze)
-complete_docs(transpose, permute_dims, matrix_transpose, swapaxes, moveaxis, rollaxis)
-complete_docs(flip, flipud, fliplr)
+MAX_PARTS = 1 << 20  # more parts than this and than elements are refused: most of them would be empty
+
+
+def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None) -> tuple[Node, ...]:
+    if out is not None:
+        if dtype is not None:
+            raise TypeError(f"{function}: out has a dtype of its own; give out or dtype, not both")
+        dtype = getattr(out, "dtype", None)
+    if isinstance(arrays, Array):
+        arrays = list(arrays)
+    if not isinstance(arrays, (tuple, list, np.ndarray)):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(arrays).__name__}")
+    if len(arrays) == 0:
+        raise ShapeError(f"{function}: there is nothing to join; give at least one array")
+    if dtype is None and casting == "same_kind":
+        return array_operands(*arrays)
+    operands = [x if arguments.is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
+    form = array_operands(*operands)[0].dtype if dtype is None else parse_dtype(dtype)
+    return tuple([
+        arguments.cast_by(casting, n, form, function, f"arrays[{k}]") if isinstance(n, Node) else cast(node(n, function), form)
+        for k, n in enumerate(operands)
+    ])
+
+
+def concat(
+    arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
+    """Join arrays along an existing axis.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+        With equal extents along the other axes; dtypes are promoted.
+    axis : int, optional
+        None: flatten the arrays first.
+    dtype : dtype, optional
+        The dtype of the result.
+    casting : str
+        The conversions to ``dtype``, or to that of ``out``, that are allowed: "no", "equiv", "safe", "same_kind" or "unsafe".
+
+    Returns
+    -------
+    Array
+        With the promoted dtype.
+
+    Raises
+    ------
+    ShapeError, AxisError, DTypeError
+        The extents differ, or there is no array; the axis does not exist; ``arrays`` is no sequence, or the dtype is unknown or
+        not allowed by ``casting``.
+    TypeError
+        Both ``out`` and ``dtype`` are given.
+
+    >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if out is None and dtype is None and (result := try_numpy(np.concatenate, arrays, axis=axis)) is not None:
+        return result
+    nodes = _nodes(arrays, "concat", dtype, casting, out)
+    if axis is None:
+        nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
+    axis = arguments.axis_index(axis, len(nodes[0].shape), "concat")
+    first = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
+            raise ShapeError(f"concat: arrays[0] has shape {first} and arrays[{k}] {n.shape}: only axis {axis} may differ")
+    return arguments.finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
+
+
+def stack(
+    arrays: Any, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
+    """Join arrays of equal shape along a new axis.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+        With equal shapes; dtypes are promoted.
+    axis : int
+        The position of the new axis in the result.
+
+    >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+    if out is None and dtype is None and (result := try_numpy(np.stack, arrays, axis=axis)) is not None:
+        return result
+    nodes = _nodes(arrays, "stack", dtype, casting, out)
+    shape = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if n.shape != shape:
+            raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
+    place = arguments.axis_index(axis, len(shape) + 1, "stack")
+    rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
+    return arguments.finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
+
+
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """Join arrays along axis 0; vectors are rows.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    Returns
+    -------
+    Array with two or more dimensions
+
+    >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
+    """
+    if dtype is None and (result := try_numpy(np.vstack, tup)) is not None:
+        return result
+    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
+    return _concat("vstack", rows, 0)
+
+
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+    """Join arrays along axis 1, vectors along axis 0.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    Returns
+    -------
+    Array with one or more dimensions
+
+    >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if dtype is None and (result := try_numpy(np.hstack, tup)) is not None:
+        return result
+    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
+    return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _concat(function: str, parts: list[Array], axis: int) -> Array:
+    try:
+        return concat(parts, axis)
+    except (ShapeError, DTypeError, AxisError) as error:
+        raise renamed(error, function) from None
+
+
+def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
+    value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
+    axis = arguments.axis_index(axis, value.ndim, function)
+    extent = value.shape[axis]
+    sections = resolve_scalar_indices(sections)
+    if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
+        cuts = [arguments.whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
+        edges = [0, *cuts, extent]
+    else:
+        count = arguments.whole(sections, function, "indices_or_sections")
+        if count < 1:
+            raise ShapeError(f"{function}: sections={count} must be at least 1")
+        if count >= 1 << 31:
+            raise MemoryError(f"{function}: a list of {count:,} arrays does not fit into memory")
+        if even and extent % count:
+            raise ShapeError(f"{function}: {count} equal parts do not divide axis {axis} of {value.shape}; use wf.array_split")
+        if count > max(extent, MAX_PARTS):
+            raise ShapeError(f"{function}: sections={count}, but axis {axis} of {value.shape} has {extent} elements to divide")
+        size, more = divmod(extent, count)
+        edges = [k * size + min(k, more) for k in range(count + 1)]
+    head = (slice(None),) * axis
+    return [value[(*head, slice(low, high))] for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Split an array along an axis into equal parts or at given positions; the parts are views.
+
+    Parameters
+    ----------
+    indices_or_sections : int or sequence of int
+        The number of equal parts, or the positions of the cuts.
+    axis : int
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError, AxisError
+        The array has too few dimensions, or the extent cannot be divided evenly; the axis does not exist.
+    MemoryError
+        There would be 2**31 parts or more.
+
+    >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    return _parts("split", ary, indices_or_sections, axis, True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
+    """Split an array along an axis into parts whose lengths differ by at most one, or at given positions; the parts are views.
+
+    Raises
+    ------
+    ShapeError, AxisError
+        The number of parts is below 1, or far above the extent; the axis does not exist.
+
+    >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return _parts("array_split", ary, indices_or_sections, axis, False)
+
+
+def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
+    """Return the slices along an axis, without that axis; the slices are views.
+
+    Parameters
+    ----------
+    axis : int
+
+    Returns
+    -------
+    tuple of Array, with one dimension fewer
+
+    Raises
+    ------
+    AxisError
+        The axis does not exist.
+
+    >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
+    [[1, 3], [2, 4]]
+    """
+    value = x if isinstance(x, Array) else wrap(node(x, "unstack"))
+    axis = arguments.axis_index(axis, value.ndim, "unstack")
+    return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
+
+
+def tile(A: Any, reps: Any) -> Array:
+    """Return ``A`` repeated along its axes.
+
+    Parameters
+    ----------
+    A : array
+    reps : int, or iterable of int
+        The repetitions along each axis, aligned at the last axis; additional ones make new axes in front.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A number of repetitions is negative; it is no integer.
+
+    >>> wf.tile(wf.array([1, 2]), 2).tolist()
+    [1, 2, 1, 2]
+    """
+    value, counts = node(A, "tile", "A"), arguments.shape_tuple(reps, "tile", "reps")
+    ndim = max(len(counts), len(value.shape))
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - len(value.shape)) + value.shape
+    apart = tuple(n for extent in shape for n in (1, extent))
+    wide = tuple(n for count, extent in zip(counts, shape, strict=True) for n in (count, extent))
+    spread = broadcast(reshaped(value, apart), wide)
+    return wrap(reshaped(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
+    """Return an array with each element repeated.
+
+    Parameters
+    ----------
+    repeats : int or sequence of int
+        For all elements, or one number per element; an array is computed at once, since the shape depends on it.
+    axis : int, optional
+        None: use the flattened array.
+
+    Returns
+    -------
+    Array
+        With the shape of ``a``, but longer along the axis.
+
+    Raises
+    ------
+    ShapeError, DTypeError, AxisError
+        ``repeats`` is negative or has another length than the axis; it holds no integers; the axis does not exist.
+
+    >>> wf.repeat(wf.array([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    """
+    if type(repeats) is int and type(a) is ndarray:
+        if (result := try_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)) is not None:
+            return result
+    value = node(a, "repeat", "a")
+    value, axis = arguments.flat_axis(value, axis, "repeat", numbers=True)
+    extent = value.shape[axis]
+    if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
+        counts = wrap(arguments.integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
+        if counts.shape != (extent,) or (counts < 0).any():
+            raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
+        return wrap(arguments.gathered(value, numpy_node(np.repeat(np.arange(extent), counts)), axis))
+    if not isinstance(repeats, int):
+        repeats = arguments.looked(repeats, "repeat", "repeats").reshape(-1).tolist()
+    (count,) = arguments.shape_tuple(repeats, "repeat", "repeats")
+    head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
+    apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
+    return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
+
+
+def column_stack(tup: Any) -> Array:
+    """Join vectors as the columns of a matrix, and matrices along axis 1.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
+    [[1, 3], [2, 4]]
+    """
+    parts = [wrap(n) for n in exact_operands(*_sequence("column_stack", tup))]
+    return concat([p if p.ndim > 1 else p.reshape(-1, 1) for p in parts], 1)
+
+
+def _sequence(function: str, argument: Any) -> list[Any]:
+    if not hasattr(argument, "__iter__"):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(argument).__name__}")
+    return list(argument)
+
+
+def dstack(tup: Any) -> Array:
+    """Join arrays along a third axis.
+
+    Parameters
+    ----------
+    tup : sequence of arrays
+
+    Returns
+    -------
+    Array with three or more dimensions
+
+    >>> wf.dstack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
+    [[[1, 3], [2, 4]]]
+    """
+    return concat([atleast_3d(wrap(n)) for n in exact_operands(*_sequence("dstack", tup))], 2)
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        if isinstance(arrays, tuple):
+            raise TypeError("block: rows are lists, not tuples")
+        return 0
+    depths = {_depth(a) for a in arrays}
+    if not depths:
+        raise ShapeError("block: an empty list is no row; every list needs at least one block")
+    if len(depths) != 1:
+        raise ShapeError("block: lists are nested to different depths")
+    return 1 + depths.pop()
+
+
+def block(arrays: Any) -> Array:
+    """Assemble an array from blocks that are arranged as nested lists.
+
+    Parameters
+    ----------
+    arrays : nested lists of arrays
+        The innermost lists run along the last axis.
+
+    Raises
+    ------
+    ShapeError, TypeError
+        Blocks do not fit, a list is empty, or lists are nested to different depths; a tuple is given.
+
+    >>> wf.block([[wf.eye(1), wf.zeros((1, 2))], [wf.ones((1, 3))]]).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    depth = _depth(arrays)
+    blocks = exact_operands(*(leaves(arrays) if isinstance(arrays, list) else (arrays,)))
+    ndim = max([depth, *(len(n.shape) for n in blocks)])
+    left = iter(blocks)
+
+    def put(rows: Any, level: int) -> Array:
+        if not isinstance(rows, list):
+            value = wrap(next(left))
+            return value.reshape((1,) * (ndim - value.ndim) + value.shape)
+        return concat([put(r, level + 1) for r in rows], ndim - depth + level)
+
+    return put(arrays, 0)
+
+
+def _split_with_rank(function: str, x: Any, sections: Any, axis: int, least: int) -> list[Array]:
+    (value,) = arrays(function, ary=x)
+    if value.ndim < least:
+        raise ShapeError(f"{function}: ary has shape {value.shape}; at least {least} dimensions are needed")
+    return split(value, sections, axis=axis)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Split an array along axis 1, a vector along axis 0; the parts are views.
+
+    >>> [p.tolist() for p in wf.hsplit(wf.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    (value,) = arrays("hsplit", ary=ary)
+    return _split_with_rank("hsplit", value, indices_or_sections, 1 if value.ndim > 1 else 0, 1)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Split an array with two or more dimensions along axis 0; the parts are views.
+
+    >>> [p.tolist() for p in wf.vsplit(wf.arange(4).reshape(2, 2), 2)]
+    [[[0, 1]], [[2, 3]]]
+    """
+    return _split_with_rank("vsplit", ary, indices_or_sections, 0, 2)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
+    """Split an array with three or more dimensions along axis 2; the parts are views.
+
+    >>> [p.tolist() for p in wf.dsplit(wf.arange(2).reshape(1, 1, 2), 2)]
+    [[[[0]]], [[[1]]]]
+    """
+    return _split_with_rank("dsplit", ary, indices_or_sections, 2, 3)
+
+
+def atleast_1d(*arrays: Any) -> Any:
+    """Return arrays with at least one dimension.
+
+    Parameters
+    ----------
+    arrays : array_like
+
+    Returns
+    -------
+    Array
+        Unchanged if it has the dimensions. For several arrays: a tuple.
+
+    >>> wf.atleast_1d(3.0).shape
+    (1,)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_1d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_1d")
+    return value if value.ndim else value.reshape((1,))
+
+
+def atleast_2d(*arrays: Any) -> Any:
+    """Return arrays with at least two dimensions; new ones are in front.
+
+    >>> wf.atleast_2d(wf.ones(3)).shape
+    (1, 3)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_2d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_2d")
+    return value if value.ndim >= 2 else value.reshape((1,) * (2 - value.ndim) + value.shape)
+
+
+def atleast_3d(*arrays: Any) -> Any:
+    """Return arrays with at least three dimensions, as NumPy does: shape (N,) becomes (1, N, 1) and (M, N) becomes (M, N, 1).
+
+    >>> wf.atleast_3d(wf.ones(3)).shape
+    (1, 3, 1)
+    """
+    if len(arrays) != 1:
+        return tuple([atleast_3d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_3d")
+    shape = {0: (1, 1, 1), 1: (1, *value.shape, 1), 2: (*value.shape, 1)}
+    return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
+
+
+complete_module(
+    globals(), (broadcast_to, broadcast_arrays), (expand_dims, squeeze), (transpose, permute_dims, matrix_transpose, swapaxes,
+    moveaxis, rollaxis), (flip, flipud, fliplr), (concat, stack, vstack, hstack), (vstack, column_stack, dstack), (split,
+    array_split, hsplit, vsplit, dsplit), (atleast_1d, atleast_2d, atleast_3d),
+)
+concatenate = arguments.alias(concat, "concatenate")
+row_stack = arguments.alias(vstack, "row_stack")  # copies the completed docstring

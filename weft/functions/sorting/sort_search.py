@@ -20,10 +20,8 @@ from weft.errors import DTypeError, ShapeError, short
 from weft.functions.elementwise.ufuncs import equal, isnan, less, less_equal
 from weft.functions.indexing.take_scatter import take_along_axis
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, arrays, cast, node, number, op, reshaped
-from weft.functions.support.binary_search import MAX_COMPARED, count_leading
-from weft.functions.support.comparison_operands import lossless_operands
-from weft.process.docstrings import complete_docs, complete_each
+from weft.functions.support.arguments import Node, cast, count_leading, lossless_operands, node, number, op, reshaped
+from weft.process.docstrings import complete_module
 from weft.runtime.traced_int import is_int
 
 
@@ -34,7 +32,6 @@ def argsort(
 
     Parameters
     ----------
-    a : array
     axis : int, optional
         None: sort the flattened array.
     descending : bool
@@ -51,15 +48,11 @@ def argsort(
     AxisError
         The axis does not exist.
 
-    Examples
-    --------
     >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
     value = node(a, "argsort", "a")
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    return wrap(_argsort(value, arguments.axis_index(axis, len(value.shape), "argsort"), descending))
+    return wrap(_argsort(*arguments.flat_axis(value, axis, "argsort", numbers=True), descending))
 
 
 def _argsort(value: Node, axis: int, descending: bool) -> Node:
@@ -85,15 +78,11 @@ def sort(
     -------
     Array of the shape and dtype of ``a``
 
-    Examples
-    --------
     >>> wf.sort(wf.array([3.0, 1.0, 2.0]), descending=True).tolist()
     [3.0, 2.0, 1.0]
     """
     value = node(a, "sort", "a")
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), "sort")
+    value, axis = arguments.flat_axis(value, axis, "sort")
     if 0 in value.shape:
         return wrap(value)
     ascending = op("sort", value, axis=axis)
@@ -106,7 +95,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     Parameters
     ----------
     a : 1-D array, ascending
-    v : array
     side : "left" or "right"
         Whether the position is before or after elements that are equal.
     sorter : 1-D array of integers, optional
@@ -121,8 +109,6 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
     ShapeError, ValueError, IndexError
         ``a`` is no vector, or ``sorter`` has another shape; another ``side``; an index in ``sorter`` is out of range.
 
-    Examples
-    --------
     >>> wf.searchsorted(wf.array([1.0, 2.0, 3.0]), [2.0, 9.0]).tolist()
     [1, 3]
     """
@@ -138,10 +124,9 @@ def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
         places = check_bounds("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
-    contents = _peek_comparable(line, value)
-    if contents is not None:
+    if (contents := _peek_comparable(line, value)) is not None:
         return wrap(leaf(np.asarray(contents[0].searchsorted(contents[1], side)), INT64))
-    if line.size <= MAX_COMPARED:
+    if line.size <= arguments.MAX_COMPARED:
         passed = _is_before(line, _column(value), side)
         return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
     values = wrap(value) if type(value) is Node else value
@@ -189,17 +174,14 @@ def isin(
     DTypeError
         An operand is no array.
 
-    Examples
-    --------
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
     a, b = lossless_operands(element, test_elements)
     a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
-    contents = _peek_comparable(a, b)
-    if contents is not None:
+    if (contents := _peek_comparable(a, b)) is not None:
         return wrap(leaf(np.isin(contents[0], contents[1], invert=invert), BOOL))
-    if type(b) is Node and b.size > MAX_COMPARED:
+    if type(b) is Node and b.size > arguments.MAX_COMPARED:
         hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
         return wrap(op("logical_not", hits) if invert else hits)
     hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
@@ -255,8 +237,6 @@ def unique(
     TraceError, AxisError
         Called inside a traced function, since the shape of the result depends on values; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.unique(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -269,10 +249,6 @@ def unique(
 def unique_values(x: Any, /) -> Array:
     """Return the distinct elements, sorted. Computes at once.
 
-    Parameters
-    ----------
-    x : array_like
-
     Returns
     -------
     (K,) Array, sorted
@@ -282,8 +258,6 @@ def unique_values(x: Any, /) -> Array:
     TraceError
         Called inside a traced function, since the shape of the result depends on values.
 
-    Examples
-    --------
     >>> wf.unique_values(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
@@ -298,8 +272,6 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     UniqueCounts
         ``values`` (K,) and ``counts`` (K,) int64.
 
-    Examples
-    --------
     >>> wf.unique_counts(wf.array([3, 1, 3])).counts.tolist()
     [1, 2]
     """
@@ -314,8 +286,6 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     UniqueInverse
         ``values`` (K,), and ``inverse_indices`` with the shape of ``x``, int64.
 
-    Examples
-    --------
     >>> wf.unique_inverse(wf.array([3, 1, 3])).inverse_indices.tolist()
     [1, 0, 1]
     """
@@ -331,8 +301,6 @@ def unique_all(x: Any, /) -> UniqueAll:
     UniqueAll
         ``values``, ``indices``, ``inverse_indices`` and ``counts``; all but the first are int64.
 
-    Examples
-    --------
     >>> wf.unique_all(wf.array([3, 1, 3])).indices.tolist()
     [1, 0]
     """
@@ -343,9 +311,7 @@ def unique_all(x: Any, /) -> UniqueAll:
 def _check_kth(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, int]:
     """Return the array, flattened if ``axis`` is None, and the axis. Check that each ``kth`` is a position along it."""
     value = node(a, function, "a")
-    if axis is None or (not value.shape and axis in (0, -1)):
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = arguments.axis_index(axis, len(value.shape), function)
+    value, axis = arguments.flat_axis(value, axis, function, numbers=True)
     extent = value.shape[axis]
     positions = arguments.looked(kth, function, "kth").reshape(-1)
     if positions.dtype.kind not in "iu":
@@ -361,7 +327,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
 
     Parameters
     ----------
-    a : array
     kth : int or sequence of int
     axis : int, optional
         None: use the flattened array.
@@ -379,8 +344,6 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     DTypeError
         ``kth`` holds no integers.
 
-    Examples
-    --------
     >>> wf.partition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -394,8 +357,6 @@ def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introsele
     -------
     int64 Array of the shape of ``a``
 
-    Examples
-    --------
     >>> wf.argpartition(wf.array([3, 1, 2]), 0).tolist()[0]
     1
     """
@@ -420,15 +381,13 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     ShapeError, AxisError
         There is no key, or shapes differ; the axis does not exist.
 
-    Examples
-    --------
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
     rows = arguments.several(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: keys is empty; give at least one key")
-    parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
+    parts = [arguments.arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]
     shape = parts[0].shape
     for k, p in enumerate(parts):
         if p.shape != shape:
@@ -474,8 +433,6 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     TraceError
         Called inside a traced function.
 
-    Examples
-    --------
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
@@ -497,8 +454,6 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     -------
     (K,) Array, or a tuple of it and two int64 Arrays
 
-    Examples
-    --------
     >>> wf.intersect1d(wf.array([3, 1, 2]), [1, 3]).tolist()
     [1, 3]
     """
@@ -522,8 +477,6 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     -------
     (K,) Array of the dtype of ``ar1``
 
-    Examples
-    --------
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
@@ -539,16 +492,13 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     assume_unique : bool
         Whether the elements of each array are known to be distinct.
 
-    Examples
-    --------
     >>> wf.setxor1d(wf.array([3, 1]), [1, 2]).tolist()
     [2, 3]
     """
     return _to_promoted(np.setxor1d(*_read_operands("setxor1d", ar1, ar2), assume_unique), ar1, ar2)
 
 
-complete_each(searchsorted, isin, unique, lexsort)
-complete_docs(argsort, sort)
-complete_docs(unique_values, unique_counts, unique_inverse, unique_all)
-complete_docs(partition, argpartition)
-complete_docs(union1d, intersect1d, setdiff1d, setxor1d)
+complete_module(
+    globals(), (argsort, sort), (unique_values, unique_counts, unique_inverse, unique_all), (partition, argpartition), (union1d,
+    intersect1d, setdiff1d, setxor1d),
+)

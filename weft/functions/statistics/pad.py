@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.array.assignment import stored
-from weft.array.convert import number_node, numpy_node, warn_of_overflow
+from weft.array.convert import number_node, numpy_node, stored, warn_of_overflow
 from weft.dtypes.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.errors import ShapeError
-from weft.functions.reductions.averages import mean
+from weft.functions.reductions.folds import mean
 from weft.functions.shape.axes import moveaxis
-from weft.functions.statistics.quantiles import median
+from weft.functions.statistics.samples import median
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Node, broadcast, cast, node, op, permuted, reduced, reshaped, sliced
+from weft.functions.support.arguments import Node, broadcast, cast, node, op, reduced, reshaped, sliced
+from weft.process.docstrings import complete_module
 from weft.runtime.context import CONTEXT
 
 _REPEATING_MODES = ("edge", "reflect", "symmetric", "wrap")
@@ -86,9 +86,6 @@ def pad(
         Widths do not fit; there is no element to repeat; ``mode`` or ``reflect_type`` is unknown; an argument does not belong to
         the mode.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
     [0, 1, 2, 0, 0]
     >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
@@ -153,8 +150,7 @@ def _pad_repeated(value: Node, widths: list[tuple[int, int]], mode: str) -> Node
         if not extent:
             raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
         place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
-        gathered = op("gather", value, numpy_node(place), axes=(axis,))
-        value = permuted(gathered, (*range(1, axis + 1), 0, *range(axis + 1, len(gathered.shape))))
+        value = arguments.gathered(value, numpy_node(place), axis)
     return value
 
 
@@ -209,10 +205,6 @@ def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:
     return sliced(value, axis, 0, count) if first else sliced(value, axis, extent - count, extent)
 
 
-def _repeat_line(line: Node, axis: int, width: int) -> Node:
-    return broadcast(line, tuple(width if a == axis else n for a, n in enumerate(line.shape)))
-
-
 def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
     """Return even steps from the end value (outermost) to the edge; integers are rounded down."""
     dtype = value.dtype if value.dtype in INEXACT else FLOAT64
@@ -236,7 +228,7 @@ def _statistic(value: Node, axis: int, width: int, mode: str, length: Any, first
         exact = wrap(cast(part, FLOAT64) if is_exact else part)
         line = (mean if mode == "mean" else median)(exact, axis=axis, keepdims=True).node
         line = cast(op("round", line) if is_exact and part.dtype is not BOOL else line, value.dtype)
-    return _repeat_line(line, axis, width)
+    return broadcast(line, tuple(width if a == axis else n for a, n in enumerate(line.shape)))
 
 
 def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
@@ -255,3 +247,6 @@ def _pad_constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node
     inside = reshaped(inside, ())
     mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
     return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
+
+
+complete_module(globals())

@@ -1,40 +1,91 @@
-"""Helpers of the array functions: nodes from arguments, dtypes of results, axes, sizes, ``out=``."""
+"""Helpers of the array functions: nodes from arguments, dtypes of results, axes, sizes, ``out=``, computing in NumPy."""
 
 from __future__ import annotations
 
 import math
 import operator
+import types
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from weft.array import Array, wrap
-from weft.array.assignment import assigned
-from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
+from weft import errors
+from weft.array import Array, convert, ndarray, own, wrap
+from weft.array.convert import NUMBERS as PYTHON_NUMBERS
+from weft.array.convert import as_node, assigned, cast, common, convert_operand, numpy_node, operands, refuse_subclass
+from weft.array.indexing import resolve_scalar_indices
 from weft.dtypes import formats
-from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FROM_NUMPY, INEXACT, INT64, INTEGERS, Format
-from weft.dtypes.parse import read_integers, to_tuple
+from weft.dtypes.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT32, INT64, INTEGERS, Format
+from weft.dtypes.parse import layout, parse_dtype, read_integers, to_tuple
 from weft.eager.apply import bind
-from weft.errors import (
-    AxisError,
-    DeviceError,
-    DTypeError,
-    ShapeError,
-    TraceError,
-    find_argument,
-    name_called_function,
-    short,
-    warn,
-)
+from weft.eager.peek import leaf
+from weft.eager.policy import can_run_now, is_enabled
+from weft.errors import AxisError, DTypeError, ShapeError, TraceError, find_argument, name_called_function, short, warn
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.graph.primitives.table import TABLE, constant
+from weft.graph.primitives.table import TABLE
+from weft.graph.primitives.table import constant as number
 from weft.runtime import execute
 from weft.runtime.context import CONTEXT
+from weft.runtime.traced_int import TracedInt, is_int
 
-__all__ = ["Node", "Shape", "cast"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Library:
+    """The object that library methods are bound to. It has their names as attributes, so that they can be pickled."""
+
+    def __getattr__(self, name: str) -> Any:
+        import weft
+
+        return getattr(weft, name)
+
+    def __reduce__(self) -> str:
+        return "LIBRARY"
+
+    def __repr__(self) -> str:
+        return "weft"
+
+
+LIBRARY = _Library()
+
+
+def as_method(function: Callable[..., Any]) -> Any:
+    """Return a function, whose first parameter is unused, as a method of the library.
+
+    A method is not bound again, and its call takes 2 ns more than the function's. A call through :func:`unbound` takes 50 ns
+    more, a fifth of a small elementwise operation.
+    """
+    return types.MethodType(function, LIBRARY)
+
+
+if TYPE_CHECKING:
+
+    def unbound(function: F) -> F: ...
+
+else:
+
+    class unbound(staticmethod):  # noqa: N801  a decorator
+        """Decorate a function so that it does not bind: ``class Layer: init = wf.zeros`` allows ``self.init((3, 3))``."""
+
+        def __reduce__(self) -> str:
+            return self.__qualname__
+
+        def __repr__(self) -> str:
+            return f"<function {self.__qualname__}>"
+
+
+def unbind(names: dict[str, Any], listed: list[str]) -> None:
+    """Decorate functions that a module imported from others with :func:`unbound`, given the module's globals."""
+    for name in listed:
+        if isinstance(names.get(name), types.FunctionType):
+            names[name] = unbound(names[name])
+            names[name].__module__ = names["__name__"]
+
+
+__all__ = ["Node", "Shape", "cast", "number"]
 
 Axis = int | Sequence[int] | None
 NUMBERS = (bool, int, float)
@@ -80,16 +131,11 @@ def conjugate(node: Node) -> Node:
     return op("conj", node) if node.dtype in COMPLEX else node
 
 
-def number(value: Any, dtype: Format) -> Node:
-    """Return a constant of a formula, such as the exponent in ``x**2``."""
-    return constant(value, dtype)
-
-
 def check_device(function: str, device: Any) -> str:
     """Return the name of a device; raise the error of ``function`` if it does not exist or cannot be used."""
     try:
         return execute.get_device(device).name
-    except (TypeError, ValueError, DeviceError) as error:
+    except (TypeError, ValueError, errors.DeviceError) as error:
         raise type(error)(name_called_function(f"{function}: {error}")) from None
 
 
@@ -132,6 +178,14 @@ def integer_from(least: int, value: Any, function: str, argument: str) -> int:
     if number < least:
         raise ValueError(f"{function}: {argument} must be at least {least}, not {number}")
     return number
+
+
+def count_from_zero(value: Any, function: str, argument: str, error: type[Exception] = ShapeError) -> int:
+    """Return an argument that must be an integer that is not negative."""
+    count = whole(value, function, argument)
+    if count < 0:
+        raise error(f"{function}: {argument}={count} must not be negative")
+    return count
 
 
 def is_number(x: Any) -> bool:
@@ -187,6 +241,13 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
     return number % ndim
 
 
+def flat_axis(value: Node, axis: Any, function: str, numbers: bool = False) -> tuple[Node, int]:
+    """Return ``value`` and an axis of it; flattened if ``axis`` is None, or, with ``numbers``, for axes 0 and -1 of a number."""
+    if axis is None or (numbers and not value.shape and axis in (0, -1)):
+        return reshaped(value, (value.size,)), 0
+    return value, axis_index(axis, len(value.shape), function)
+
+
 def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "axis") -> tuple[int, ...]:
     """Return axes as a sorted tuple; None means all of them."""
     if axis is None:
@@ -213,6 +274,14 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
     if casting == "safe":
         return formats.holds(target, source) or bool(np.can_cast(source.numpy, target.numpy))  # NumPy calls int64 to float64 safe
     return casting == "same_kind" and formats.same_kind(source, target)
+
+
+def cast_by(casting: str, source: Node, target: Format, function: str, argument: str) -> Node:
+    """Cast an operand, if the rule ``casting`` allows it."""
+    if not may_cast(source.dtype, target, casting, function):
+        refused = f"{argument} is {source.dtype}, not cast to {target} by casting={casting!r}"
+        raise DTypeError(f"{function}: {refused}; cast it with .astype, or use casting='unsafe'")
+    return cast(source, target)
 
 
 def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
@@ -253,8 +322,7 @@ def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
     """Return the shape that shapes broadcast to; if they do not, raise a ShapeError that names all of them."""
     out: Shape = ()
     for shape in shapes:
-        both = two_shapes(out, shape)
-        if both is None:
+        if (both := two_shapes(out, shape)) is None:
             raise ShapeError(
                 f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
             )
@@ -283,6 +351,12 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
     return op("slice", node, start=tuple(start if a == axis else 0 for a in range(ndim)), step=(1,) * ndim, shape=shape)
 
 
+def gathered(value: Node, places: Node, axis: int) -> Node:
+    """Return the slices of ``value`` at ``places`` of an axis, which the axes of ``places`` replace."""
+    slices, lead = op("gather", value, places, axes=(axis,)), len(places.shape)
+    return permuted(slices, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(slices.shape))))
+
+
 def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     """Apply a reduction; without axes return the node itself."""
     keepdims = flag(keepdims, name.removeprefix("reduce_"))
@@ -291,9 +365,7 @@ def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False
 
 def norm_root(total: Node, degree: float = 2) -> Node:
     """Return ``total ** (1 / degree)`` of a sum of powers. Its derivative is 0 where the sum is 0, as in PyTorch."""
-    if degree == 2:
-        return op("root_of_squares", total)
-    return _flat_at_zero(total, 1 / degree)
+    return op("root_of_squares", total) if degree == 2 else _flat_at_zero(total, 1 / degree)
 
 
 def powers(value: Node, degree: float) -> Node:
@@ -343,6 +415,17 @@ def finish(node: Node, out: Any = None, function: str = "out", casting: str = "s
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
     out[...] = wrap(into(node, out.node.dtype, function, casting))
     return out
+
+
+def finish_masked(result: Node, out: Any, function: str, where: Any, casting: str = "same_kind") -> Array:
+    """Finish a result that is wanted where a mask holds; the other elements are those of ``out``, or zero without it."""
+    if where is True:
+        return finish(result, out, function, casting)
+    mask, old = cast(node(where, function, "where"), formats.BOOL), number(0, result.dtype)
+    if out is not None:
+        old = node(out, function, "out")
+        result = into(result, old.dtype, function, casting)
+    return finish(op("where", mask, result, old), out, function)
 
 
 def into(node: Node, target: Format, function: str, casting: str = "same_kind") -> Node:
@@ -424,10 +507,188 @@ def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
 def integer_node(x: Any, function: str, argument: str = "indices", bools: bool = False) -> Node:
     """Return an argument that must hold integers; with ``bools``, bools count as 0 and 1."""
     value = node(x, function, argument)
-    if bools and value.dtype is BOOL:
+    if bools and value.dtype is formats.BOOL:
         return cast(value, INT64)
     if value.dtype not in INTEGERS:
         if 0 in value.shape and not isinstance(x, Array):  # an empty list is float by default
             return cast(value, INT64)
         raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
     return value
+
+
+MAX_COMPARED = 32  # up to this length, comparing with every element is faster than the dependent reads of a search
+
+
+def count_leading(length: int, is_passed: Callable[[Node], Node]) -> Node:
+    """Return, for each element of the result of ``is_passed``, how many of the positions 0 to ``length - 1`` fulfil it, as int64.
+
+    ``is_passed`` maps a node of positions to a bool node and holds for a prefix of the positions. It receives positions inside
+    of the vector only, so its reads need no bounds check.
+    """
+    dtype = INT32 if length <= INT32.greatest else INT64
+    count = number(0, dtype)
+    while length > 1:  # invariant: count <= result <= count + length
+        half = length // 2
+        behind = op("add", count, number(half, dtype))
+        count = op("where", is_passed(op("subtract", behind, number(1, dtype))), behind, count)
+        length -= half
+    return op("add", cast(count, INT64), cast(is_passed(count), INT64))
+
+
+def lossless_operands(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return both operands as nodes for a comparison, which chooses the dtype itself.
+
+    A Python int beside integers stays an int, since it may exceed every dtype. NumPy makes arrays of numbers and lists first,
+    so a narrow dtype of the other operand does not round them. Here they get the precision of the default dtype, so that 0.1
+    matches an array that stores it as float32; they become float64 if the default dtype would turn a number into an infinity
+    or a zero, or change an integer.
+    """
+    (a, b), dtype = common((x, y), formats.compared, formats.weak_compared)
+    return _keep_value(a, dtype), _keep_value(b, dtype)
+
+
+def _keep_value(x: Any, dtype: Format) -> Any:
+    """Return an operand as a node whose dtype keeps its values, or unchanged if the comparison handles it."""
+    if type(x) is Node or (is_int(x) and (dtype in INTEGERS or dtype.alone)):
+        return x
+    if dtype not in INEXACT or dtype.alone:
+        return convert_operand(x, dtype)
+    work_form = formats.promote(dtype, DEFAULT.real)
+    widest = FLOAT64 if work_form in FLOATS else COMPLEX128
+    is_converted = type(x) in (*PYTHON_NUMBERS, np.ndarray)
+    if work_form is not widest and (type(x) is TracedInt or (is_converted and _loses_value(x, work_form))):
+        work_form = widest
+    return convert_operand(x, work_form)
+
+
+def _loses_value(x: Any, dtype: Format) -> bool:
+    """Return whether ``dtype`` turns a number into an infinity or a zero, or changes an integer."""
+    if type(x) is int:
+        return abs(x) > 65504 and (abs(x) > dtype.largest or int(np.asarray(x, dtype.part.numpy)) != x)
+    if type(x) is float and _fits_all_floats(x):
+        return False
+    parts = np.asarray(x, np.complex128 if dtype.part is not dtype else np.float64).reshape(-1).view(np.float64)
+    if parts.size <= 16 and all([_fits_all_floats(part) for part in parts.tolist()]):
+        return False
+    with np.errstate(all="ignore"):
+        rounded = formats.converted(parts, dtype.part.numpy)
+    return bool(((np.isfinite(parts) & ~np.isfinite(rounded)) | ((parts != 0) & (rounded == 0))).any())
+
+
+def _fits_all_floats(x: float) -> bool:
+    """Return whether every float dtype of 16 bits or more has a number close to ``x``."""
+    return x == 0 or 1e-4 < abs(x) <= 65504
+
+
+Core = Callable[[Node, Node], Node]
+DIMENSIONS = {"matmul": (2, 2, 2), "vecdot": (1, 1, 0), "matvec": (2, 1, 1), "vecmat": (1, 2, 1)}  # of operands and result
+
+
+def call_gufunc(
+    function: str, order: str, core: Core, x1: Any, x2: Any, out: Any, dtype: Any = None, casting: str = "same_kind",
+    axes: Any = None, axis: Any = None, keepdims: bool = False,
+) -> Array:
+    """Apply ``core``, whose vector or matrix dimensions come last, to operands whose dimensions are given by ``axes`` or
+    ``axis``."""
+    layout(order, function)
+    if dtype is None:
+        a, b = (convert.array_operands if function == "vecdot" else operands)(x1, x2)
+    else:
+        named_operands = (("x1", x1), ("x2", x2))
+        a, b = (cast_by(casting, node(x, function, name), parse_dtype(dtype), function, name) for name, x in named_operands)
+    if axis is not None:
+        if axes is not None:
+            raise TypeError(f"{function}: axis={axis} and axes={axes} exclude each other; give one of them")
+        axes = [(axis,), (axis,), ()]
+    if axes is None:
+        result = core(a, b)
+        kept_axis = -1
+    else:
+        *inner, outer = _axes(function, axes)
+        a, b = (_move_to_end(function, n, at) for n, at in zip((a, b), inner, strict=True))
+        result, kept_axis = core(a, b), -1
+        if outer:
+            result = _move_from_end(function, result, outer)
+        elif inner[0]:
+            kept_axis = inner[0][0]
+    if flag(keepdims, function):
+        ndim = len(result.shape) + 1
+        place = axis_index(kept_axis, ndim, function, "axis")
+        return finish(wrap(result).reshape(*result.shape[:place], 1, *result.shape[place:]).node, out, function)
+    return finish(result, out, function)
+
+
+def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
+    """Return the axes of the operands and of the result, each as a tuple."""
+    listed = map(resolve_scalar_indices, several(axes, function, "axes"))
+    axes_of_each = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
+    want = DIMENSIONS[function]
+    if len(axes_of_each) == 2 and not want[2]:
+        axes_of_each.append(())
+    if [len(g) for g in axes_of_each] != list(want):
+        raise ValueError(f"{function}: axes={axes!r} must hold tuples of {want[0]}, {want[1]} and {want[2]} (the result's) axes")
+    return axes_of_each
+
+
+def _move_to_end(function: str, n: Node, at: Sequence[int]) -> Node:
+    """Move the axes ``at`` to the end."""
+    ndim = len(n.shape)
+    places = [axis_index(a, ndim, function, "axes") for a in at]
+    return permuted(n, (*(d for d in range(ndim) if d not in places), *places))
+
+
+def _move_from_end(function: str, result: Node, at: Sequence[int]) -> Node:
+    """Move the last dimensions to the axes ``at``."""
+    ndim = len(result.shape)
+    places = [axis_index(a, ndim, function, "axes") for a in at]
+    rest = iter(range(ndim - len(places)))
+    last_at = dict(zip(places, range(ndim - len(places), ndim), strict=True))
+    return permuted(result, [last_at[d] if d in last_at else next(rest) for d in range(ndim)])
+
+
+_MANY = 64  # arrays in a list from which on a graph takes longer than their copies
+RISKY_INT = 1 << 30  # integers of this size are not passed to NumPy's C code
+
+
+def try_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
+    """Return NumPy's result for small materialised arrays and integers, or None if the function must compute it otherwise.
+
+    ``numpys`` moves elements or rounds once, so its result has the same bits. ``most`` is the largest size of the result, by
+    default that of the operands; a long list of arrays may have a larger result, because its graph would cost more than the
+    copies.
+
+    NumPy's C code negates and adds integers without a check (``diag(x, -2**31)`` of NumPy 2.4 ends the process), so calls with
+    a large integer argument or ``axis`` return None.
+    """
+    axis = options.get("axis")
+    if not is_enabled() or (type(axis) is int and abs(axis) >= RISKY_INT):
+        return None
+    operands: list[Any] = []
+    size = 0
+    for x in args:
+        kind = type(x)
+        if kind is ndarray:
+            if (content := x._peek()) is None:
+                return None
+            size += content.size
+            operands.append(content)
+        elif kind is int and abs(x) < RISKY_INT:
+            operands.append(x)
+        elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
+            parts = [part._peek() for part in x]
+            if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
+                return None
+            sizes = [part.size for part in parts]
+            size += sum(sizes) if len(sizes) < _MANY else max(sizes)
+            operands.append(parts)
+        else:
+            return None
+    if not can_run_now(8 * (size if most is None else most)):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            result = numpys(*operands, **options)
+    except (TypeError, ValueError, IndexError):
+        return None
+    node = leaf(result, FROM_NUMPY[result.dtype])
+    return wrap(node) if isinstance(result, np.generic) else own(node)

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's files and from bytes, text and iterators. For weight files see ``wf.io``."""
+"""Files and text of arrays, in NumPy's formats."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, own
+from weft.array import Array, Scalar, own
 from weft.dtypes.formats import DEFAULT
 from weft.dtypes.parse import check_like, parse_any_byte_order, stored
 from weft.errors import DTypeError, name_numpy_errors
-from weft.functions.support.arguments import from_numpy, looked, node
-from weft.functions.support.unbound import unbound
-from weft.process.docstrings import complete_docs
+from weft.functions.support.arguments import from_numpy, looked, node, unbound, whole
+from weft.process.docstrings import complete_module
 
 
 def _read_storable(function: str, x: Any, argument: str) -> np.ndarray:
@@ -44,7 +43,6 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     ----------
     file : path or file
         ``.npy`` is appended to a path without it.
-    arr : array
     allow_pickle : bool
         Ignored: weft's arrays hold numbers only.
 
@@ -53,8 +51,6 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     DTypeError, OSError, TraceError
         The dtype is bfloat16 or an 8-bit float; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.save(file, wf.array([1, 2]))
@@ -83,8 +79,6 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     DTypeError, ValueError, OSError, TraceError
         The dtype is bfloat16 or an 8-bit float; a name occurs twice; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez(file, x=wf.array([1, 2]))
@@ -92,16 +86,12 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
     >>> wf.load(file)["x"].tolist()
     [1, 2]
     """
-    named_arrays: dict[str, Any] = {k: _read_storable("savez", a, k) for k, a in kwds.items()}
-    _check_file(file, "savez")
-    np.savez(file, *(_read_storable("savez", a, "args") for a in args), **named_arrays)
+    _save_archive("savez", np.savez, file, args, kwds)
 
 
 def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write several arrays to a compressed ``.npz`` file. Computes at once.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez_compressed(file, wf.array([1, 2]))
@@ -109,9 +99,13 @@ def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: A
     >>> wf.load(file).files
     ['arr_0']
     """
-    named_arrays: dict[str, Any] = {k: _read_storable("savez_compressed", a, k) for k, a in kwds.items()}
-    _check_file(file, "savez_compressed")
-    np.savez_compressed(file, *(_read_storable("savez_compressed", a, "args") for a in args), **named_arrays)
+    _save_archive("savez_compressed", np.savez_compressed, file, args, kwds)
+
+
+def _save_archive(function: str, save_archive: Any, file: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> None:
+    named_arrays = {k: _read_storable(function, a, k) for k, a in kwds.items()}
+    _check_file(file, function)
+    save_archive(file, *(_read_storable(function, a, "args") for a in args), **named_arrays)
 
 
 class Archive(Mapping[str, Array]):
@@ -121,8 +115,6 @@ class Archive(Mapping[str, Array]):
     ----------
     archive : numpy.lib.npyio.NpzFile
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.savez(file, x=wf.array([1, 2]))
@@ -184,8 +176,6 @@ def load(
     ValueError, DTypeError, OSError
         The file holds pickles; weft does not have its dtype; it cannot be read.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.BytesIO()
     >>> wf.save(file, wf.array([1.5]))
@@ -228,8 +218,6 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     ValueError, OSError, TraceError
         ``X`` has more dimensions; the file cannot be written; called inside a traced function.
 
-    Examples
-    --------
     >>> import weft as wf, io
     >>> file = io.StringIO()
     >>> wf.savetxt(file, wf.array([[1, 2], [3, 4]]), fmt="%d", delimiter=",")
@@ -267,8 +255,6 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     ValueError, DTypeError, OSError
         A line is no row of numbers; the dtype is unknown; the file cannot be read.
 
-    Examples
-    --------
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
@@ -294,8 +280,6 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     Array
         NaN stands for missing numbers.
 
-    Examples
-    --------
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
@@ -318,8 +302,6 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
         The number of elements; -1: all.
     offset : int
         The first byte to read.
-    like : array, optional
-        Ignored: the result is always an Array.
 
     Returns
     -------
@@ -330,9 +312,6 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     ValueError, DTypeError
         The sizes do not fit; the dtype is unknown, or ``buffer`` has no buffer.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
@@ -366,8 +345,6 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     DTypeError, OSError
         The dtype is unknown; the file cannot be read.
 
-    Examples
-    --------
     >>> import weft as wf, tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     wf.array([1, 2], dtype="int16").tofile(file.name)
@@ -407,8 +384,6 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     ValueError, DTypeError
         ``sep`` is empty (see :func:`frombuffer`), or the string has fewer numbers; the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
     [1, 2]
     """
@@ -449,8 +424,6 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     ValueError, DTypeError
         The iterable has fewer elements; the dtype is unknown.
 
-    Examples
-    --------
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
@@ -469,7 +442,233 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
         raise type(error)(f"fromiter: {error}") from None
 
 
-complete_docs(save, savez)
-complete_docs(savez, savez_compressed)
-complete_docs(loadtxt, genfromtxt)
-complete_docs(frombuffer, fromfile, fromstring, fromiter)
+def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
+    """Return an array as text. Computes at once.
+
+    Parameters
+    ----------
+    args, kwargs
+        Passed to NumPy: ``precision=``, ``separator=``, ``formatter=``, ``max_line_width=``, ...
+
+    Raises
+    ------
+    TraceError
+        Called inside a traced function.
+
+    >>> wf.array2string(wf.array([1, 2]), separator=",")
+    '[1,2]'
+    """
+    return np.array2string(looked(a, "array2string", "a"), *args, **kwargs)
+
+
+def array_repr(
+    arr: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None,
+) -> str:
+    """Return the ``repr`` of an array. Computes at once.
+
+    Parameters
+    ----------
+    max_line_width, precision : int, optional
+    suppress_small : bool, optional
+
+    >>> wf.array_repr(wf.array([1, 2]))
+    'array([1, 2])'
+    """
+    content = looked(arr, "array_repr", "arr")
+    with name_numpy_errors("array_repr"):
+        return np.array_repr(content[()] if isinstance(arr, Scalar) else content, max_line_width, precision, suppress_small)
+
+
+def array_str(
+    a: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None,
+) -> str:
+    """Return the ``str`` of an array. Computes at once.
+
+    >>> wf.array_str(wf.array([1.25, 2.0]), precision=1)
+    '[1.2 2. ]'
+    """
+    content = looked(a, "array_str", "a")
+    with name_numpy_errors("array_str"):
+        return np.array_str(content, max_line_width, precision, suppress_small)
+
+
+def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
+    """Return a float as decimal digits without an exponent.
+
+    Parameters
+    ----------
+    x : number
+    args, kwargs
+        Passed to NumPy: ``precision=``, ``trim=``, ``exp_digits=``, ...
+
+    >>> wf.format_float_positional(wf.array(0.1)[()])
+    '0.1'
+    """
+    content = looked(x, "format_float_positional")[()]
+    with name_numpy_errors("format_float_positional"):
+        return np.format_float_positional(content, *args, **kwargs)
+
+
+def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
+    """Return a float as decimal digits with an exponent.
+
+    >>> wf.format_float_scientific(wf.array(1500.0)[()])
+    '1.5e+03'
+    """
+    content = looked(x, "format_float_scientific")[()]
+    with name_numpy_errors("format_float_scientific"):
+        return np.format_float_scientific(content, *args, **kwargs)
+
+
+def get_printoptions() -> dict[str, Any]:
+    """Return the print options.
+
+    Returns
+    -------
+    dict
+
+    >>> wf.get_printoptions()["precision"]
+    8
+    """
+    return np.get_printoptions()  # type: ignore[return-value]
+
+
+def set_printoptions(**options: Any) -> None:
+    """Set how arrays are printed, weft's and NumPy's.
+
+    Parameters
+    ----------
+    options
+        As in NumPy: ``precision=``, ``suppress=``, ``linewidth=``, ``threshold=``, ``formatter=``, ...
+
+    Raises
+    ------
+    TypeError, ValueError
+        An unknown option, or an invalid value.
+
+    >>> wf.set_printoptions(precision=8)
+    """
+    np.set_printoptions(**options)
+
+
+def printoptions(**options: Any) -> Any:
+    """Return a context manager that sets print options and restores them at its end.
+
+    Returns
+    -------
+    context manager
+
+    Raises
+    ------
+    TypeError, ValueError
+        An unknown option, or an invalid value; when the context is entered.
+
+    >>> with wf.printoptions(precision=2):
+    ...     print(wf.array([1 / 3]))
+    [0.33]
+    """
+    return np.printoptions(**options)
+
+
+# ---- NumPy's checks of floats
+
+def geterr() -> dict[str, Any]:
+    """Return how NumPy reacts to division by zero, overflow and so on. weft's own functions never warn.
+
+    Returns
+    -------
+    dict
+
+    >>> sorted(wf.geterr())
+    ['divide', 'invalid', 'over', 'under']
+    """
+    return dict(np.geterr())
+
+
+def seterr(**options: Any) -> dict[str, Any]:
+    """Set how NumPy reacts to division by zero, overflow and so on. weft's own functions neither warn nor raise.
+
+    ``divide="raise"`` is accepted but has no effect on weft's divisions: they run later, in a fused kernel.
+    ``wf.isfinite(x).all()`` checks an array, and ``fit`` names the operation that produced the first NaN.
+
+    Parameters
+    ----------
+    options
+        As in NumPy: ``all=``, ``divide=``, ``over=``, ``under=``, ``invalid=``.
+
+    Returns
+    -------
+    dict
+        The previous settings.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An unknown option, or an invalid value.
+
+    >>> before = wf.seterr(all="ignore")
+    >>> after = wf.seterr(**before)
+    """
+    return dict(np.seterr(**options))
+
+
+def errstate(**options: Any) -> Any:
+    """Return a context manager and decorator that calls :func:`seterr` and restores the settings at its end.
+
+    Returns
+    -------
+    context manager
+
+    >>> with wf.errstate(divide="ignore"):
+    ...     print(wf.array([1.0]) / 0.0)
+    [inf]
+    """
+    return np.errstate(**options)
+
+
+def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
+    """Return the digits of an integer in a number system.
+
+    Parameters
+    ----------
+    number : int
+    base : int
+        From 2 to 36.
+    padding : int
+        The number of leading zeros to add.
+
+    Raises
+    ------
+    ValueError
+        Another base.
+
+    >>> wf.base_repr(10, 3)
+    '101'
+    """
+    return np.base_repr(whole(number, "base_repr", "number"), base, padding)
+
+
+def binary_repr(num: int, width: int | None = None) -> str:
+    """Return the bits of an integer; for a negative one with a width, those of the two's complement.
+
+    Parameters
+    ----------
+    num : int
+    width : int, optional
+
+    Raises
+    ------
+    ValueError
+        ``width`` is too small.
+
+    >>> wf.binary_repr(-3, width=5)
+    '11101'
+    """
+    return np.binary_repr(whole(num, "binary_repr", "num"), width)
+
+
+complete_module(
+    globals(), (save, savez), (savez, savez_compressed), (loadtxt, genfromtxt), (frombuffer, fromfile, fromstring, fromiter),
+    (array2string, array_repr, format_float_positional), (array_repr, array_str), (format_float_positional,
+    format_float_scientific), (set_printoptions, printoptions), (seterr, errstate),
+)

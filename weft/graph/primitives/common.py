@@ -100,11 +100,19 @@ def rank(x: Node, dim: int | None) -> int:
     return len(x.shape) - (dim is not None)
 
 
-def batch_along(name: str) -> Callable[..., Batched]:
-    """Return the batching rule of a primitive of one operand along ``axis``."""
-    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, **params: Any) -> Batched:
-        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1, **params), 0
+# how parameters that number or measure dimensions change if the batch, of n elements, becomes the first dimension
+_LIFTED: dict[str, Callable[[Any, int], Any]] = {
+    "axis": lambda axis, n: axis + 1, "axes": lambda axes, n: shifted(axes), "shape": lambda shape, n: (n, *shape),
+    **dict.fromkeys(("start", "low", "high"), lambda positions, n: (0, *positions)), "step": lambda steps, n: (1, *steps),
+}
 
+
+def batch_in_front(name: str) -> Callable[..., Batched]:
+    """Return the batching rule of a primitive that treats the batch, in front of all operands, as one more dimension."""
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+        n = extent(inputs, dims)
+        lifted = {key: _LIFTED[key](value, n) if key in _LIFTED else value for key, value in params.items()}
+        return getattr(call, name)(*[spread(x, d, n) for x, d in zip(inputs, dims, strict=True)], **lifted), 0
     return rule
 
 

@@ -3,13 +3,14 @@
 ``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result of (N, O,
 *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w. ``padding`` is ((low,
 high), ...) of the dilated x and may be negative (cropping), as gradients need it. With ``groups`` G, I is C / G, and part g of
-the output channels reads part g of the input channels. ``precision``: see ``precision.py``.
+the output channels reads part g of the input channels. ``precision``: see ``settings.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, compute_in_float32, front, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
+from weft.graph.primitives.settings import given
 from weft.graph.primitives.table import register
 
 Ints = tuple[int, ...]
@@ -33,13 +34,10 @@ def dilated_extent(n: int, dilation: int) -> int:
     return (n - 1) * dilation + 1 if n else 0
 
 
-def _rule(
-    x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
-    precision: str = "float32",
-) -> tuple[Shape, Format]:
+def _rule(x: Node, w: Node, precision: str = "float32", **params: Any) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
-    return _shape(x.shape, w.shape, stride, padding, lhs_dilation, rhs_dilation, groups, dims), x.dtype
+    return _shape(x.shape, w.shape, **params), x.dtype
 
 
 @memoised
@@ -128,7 +126,7 @@ def _split(x: Node, axis: int, groups: int, to: int) -> Node:
     rest = [d for d in range(len(x.shape)) if d != axis]
     where = rest.index(to if to < axis else to + 1)
     x = permute(x, (*rest[:where], axis, *rest[where:]))
-    merged = [n for d, n in enumerate(shape)]
+    merged = list(shape)
     merged[axis] //= groups
     merged[to] *= groups
     return reshape(x, tuple(merged))
@@ -184,17 +182,12 @@ def _split_batch(x: Node, axis: int, count: int) -> Node:
     return reshape(x, (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
 
 
-def _batch(
-    inputs: Sequence[Node], batch_dims: Sequence[int | None], stride: Ints, padding: Pads, lhs_dilation: Ints,
-    rhs_dilation: Ints, groups: int, dims: Dims, precision: str = "float32",
-) -> Batched:
+def _batch(inputs: Sequence[Node], batch_dims: Sequence[int | None], **params: Any) -> Batched:
     (x, w), (bx, bw) = inputs, batch_dims
+    dims, groups = params["dims"], params["groups"]
 
     def conv(x: Node, w: Node, groups: int) -> Node:
-        return call.conv_general(
-            x, w, stride=stride, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, groups=groups, dims=dims,
-            **given(precision),
-        )
+        return call.conv_general(x, w, **{**params, "groups": groups})
 
     if bw is None:  # more images
         assert bx is not None

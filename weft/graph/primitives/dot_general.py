@@ -1,7 +1,7 @@
 """dot_general: every product of two arrays. Result dimensions: batch, then the free axes of a, then those of b.
 
 ``contract`` and ``batch`` are ``((axes of a), (axes of b))``. Products of float16 and bfloat16 are summed in float32 and
-rounded once; products of integers wrap. ``precision``: see ``precision.py``.
+rounded once; products of integers wrap. ``precision``: see ``settings.py``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, permute, reshape
 from weft.graph.primitives.common import Batched, compute_in_float32, inverse, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
+from weft.graph.primitives.settings import given
 from weft.graph.primitives.table import register
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]

@@ -6,7 +6,7 @@ always safe. Indices of users go through ``in_bounds`` first, which raises Index
 range. A gather of checked indices does not clamp.
 
 A scatter's mode is "set" (the last of several updates of one element counts), "add" (in order), "add_unordered" (in any order,
-if the user permits it: see ``meeting.py``), or "own": set, where the caller guarantees that no element is written twice, and
+if the user permits it: see ``settings.py``), or "own": set, where the caller guarantees that no element is written twice, and
 indices out of range are not written. Rows can then be computed and written by several threads, in place, as an optimizer does
 with the touched rows of a table.
 """
@@ -21,24 +21,13 @@ import numpy as np
 from weft.dtypes.formats import INT64, INTEGERS, Format
 from weft.errors import ShapeError, index_error
 from weft.graph.node import Cost, Node, Primitive, Shape
+from weft.graph.primitives import common
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
-from weft.graph.primitives.common import (
-    Batched,
-    batch_elementwise,
-    elementwise_cost,
-    extent,
-    front,
-    moving,
-    rank,
-    read,
-    shifted,
-    spread,
-    zero_vjp,
-)
+from weft.graph.primitives.common import Batched, extent, front, rank, shifted, spread, zero_vjp
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.meeting import ADD_MODES, scatter_add_mode
-from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
+from weft.graph.primitives.rules import broadcast, check_axes, check_dtype, dtype_error, shapes_error
+from weft.graph.primitives.settings import ADD_MODES, scatter_add_mode
 from weft.graph.primitives.table import register
 
 Inputs = Sequence[Node]
@@ -65,8 +54,7 @@ def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Sh
 
 
 def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, Format]:
-    if x.dtype not in INTEGERS:
-        raise dtype_error("in_bounds", (x,), ("x",), INTEGERS)
+    check_dtype("in_bounds", x, INTEGERS)
     if extent == 0 and 0 not in x.shape:
         raise IndexError(f"every index is out of bounds for axis {axis} with size 0")
     return x.shape, INT64
@@ -207,7 +195,7 @@ def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> Batched
 
 def _scatter_cost(node: Node) -> Cost:
     adds = node.inputs[1].size if node.params["mode"] in ADD_MODES else 0
-    return Cost(adds, moving(node).bytes)
+    return Cost(adds, common.moving(node).bytes)
 
 
 def _gather_cost(node: Node) -> Cost:
@@ -222,8 +210,7 @@ def _gather_cost(node: Node) -> Cost:
 def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, Format]:
     if len(x.shape) != 1:
         raise ShapeError(f"last_equal: x {x.shape} must have one dimension.")
-    if x.dtype not in INTEGERS:
-        raise dtype_error("last_equal", (x,), ("x",), INTEGERS)
+    check_dtype("last_equal", x, INTEGERS)
     if extent < 1:
         raise ShapeError(f"last_equal: extent {extent} must be at least 1.")
     return x.shape, INT64
@@ -252,17 +239,17 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
 # in_bounds: indices counted from the front; IndexError for one outside of -extent..extent-1, or without ``from_end`` outside of
 # 0..extent-1. axis: the axis in the error message. Not exact: it must not be folded while a graph is built.
 IN_BOUNDS = register(Primitive(
-    "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
-    elementwise_cost(2), exact=False, cheap=True, raises=True,
+    "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, common.batch_elementwise("in_bounds"),
+    common.elementwise_cost(2), exact=False, cheap=True, raises=True,
     at=lambda reader, node, index, guards: reader.check(node, index, guards),
 ))
 register(Primitive(
     "gather", "gather", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost,
-    exact=True, at=read.gather,
+    exact=True, at=common.read.gather,
 ))
 SCATTER = register(Primitive(
     "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, exact=True, last=True,
 ))
 register(Primitive(
-    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, exact=True, last=True,
+    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, common.moving, exact=True, last=True,
 ))

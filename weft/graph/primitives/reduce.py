@@ -18,7 +18,7 @@ from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import Batched, compute_in_float32, inverse, reduction_cost, zero_vjp
 from weft.graph.primitives.kinds import ALL, NUMBERS
-from weft.graph.primitives.rules import check_axes, dtype_error, memoised
+from weft.graph.primitives.rules import check_axes, check_dtype, memoised
 from weft.graph.primitives.table import register
 
 
@@ -29,8 +29,7 @@ def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
 
 def _rule(name: str, allowed: frozenset[Format], identity: bool, out: Format | None = None) -> Callable[..., Any]:
     def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, Format]:
-        if x.dtype not in allowed:
-            raise dtype_error(name, (x,), ("x",), allowed)
+        check_dtype(name, x, allowed)
         return shape(x.shape, axes, keepdims), out or x.dtype
 
     @memoised

@@ -7,7 +7,6 @@ element sums the values of the windows that contain it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -17,9 +16,9 @@ from weft.dtypes.formats import FROM_NUMPY, INT32, INT64, INTEGERS, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, compute_in_float32, extent, front, read, spread, traffic
+from weft.graph.primitives.common import batch_in_front, compute_in_float32, read, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import dtype_error, memoised
+from weft.graph.primitives.rules import check_dtype, dtype_error, memoised
 from weft.graph.primitives.table import register
 
 Ints = tuple[int, ...]
@@ -44,8 +43,7 @@ def _window_counts(name: str, size: Ints, window: Ints, stride: Ints, padding: P
 
 
 def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Shape, Format]:
-    if x.dtype not in NUMBERS:
-        raise dtype_error("reduce_window", (x,), ("x",), NUMBERS)
+    check_dtype("reduce_window", x, NUMBERS)
     if kind not in ("sum", "max", "argmax"):
         raise ValueError(f"reduce_window: kind {kind!r} must be 'sum', 'max' or 'argmax'.")
     lead = len(x.shape) - len(window)
@@ -108,23 +106,16 @@ def _gather_reference(
 # vjp
 
 
-def _vjp(g: Node, out: Node, x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Node | None]:
+def _vjp(g: Node, out: Node, x: Node, kind: str, **at: Any) -> tuple[Node | None]:
     if kind == "argmax":
         return (None,)
-    at = {"window": window, "stride": stride, "padding": padding}
-    size = x.shape[len(x.shape) - len(window):]
-    if kind == "sum":
-        return (call.window_gather(g, size=size, **at),)
-    return (call.window_gather(g, call.reduce_window(x, kind="argmax", **at), size=size, **at),)
+    size = x.shape[len(x.shape) - len(at["window"]):]
+    position = () if kind == "sum" else (call.reduce_window(x, kind="argmax", **at),)
+    return (call.window_gather(g, *position, size=size, **at),)
 
 
-def _gather_vjp(
-    g: Node, out: Node, source: Node, *position: Node, window: Ints, stride: Ints, padding: Pads, size: Ints
-) -> tuple[Node | None, ...]:
-    at = {"window": window, "stride": stride, "padding": padding}
-    if not position:
-        return (call.reduce_window(g, kind="sum", **at),)
-    return gather_at_positions(g, position[0], window, stride, padding), None
+def _gather_vjp(g: Node, out: Node, source: Node, *position: Node, size: Ints, **at: Any) -> tuple[Node | None, ...]:
+    return (gather_at_positions(g, position[0], **at), None) if position else (call.reduce_window(g, kind="sum", **at),)
 
 
 def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -> Node:
@@ -151,18 +142,6 @@ def gather_at_positions(x: Node, position: Node, window: Ints, stride: Ints, pad
     return call.where(inside, call.gather(x, *indices, axes=tuple(range(len(shape)))), number(0, x))
 
 
-# batching
-
-
-def _batch(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
-    return call.reduce_window(front(inputs[0], dims[0]), **params), 0
-
-
-def _gather_batch(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
-    count = extent(inputs, dims)
-    return call.window_gather(*(spread(x, d, count) for x, d in zip(inputs, dims, strict=True)), **params), 0
-
-
 def _cost(node: Node) -> Cost:
     return Cost(node.size * prod(node.params["window"]), traffic(node))
 
@@ -172,18 +151,9 @@ def _gather_cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "reduce_window", "window", _rule, compute_in_float32(_reference), None, _vjp, _batch, _cost,
+    "reduce_window", "window", _rule, compute_in_float32(_reference), None, _vjp, batch_in_front("reduce_window"), _cost,
 ))
-register(
-    Primitive(
-        "window_gather",
-        "unwindow",
-        _gather_rule,
-        compute_in_float32(_gather_reference),
-        None,
-        _gather_vjp,
-        _gather_batch,
-        _gather_cost,
-        at=read.window_gather,
-    )
-)
+register(Primitive(
+    "window_gather", "unwindow", _gather_rule, compute_in_float32(_gather_reference), None, _gather_vjp,
+    batch_in_front("window_gather"), _gather_cost, at=read.window_gather,
+))

@@ -92,11 +92,15 @@ def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed:
     return DTypeError(f"{name}: dtypes differ: {pairs}. Cast with astype('{nodes[0].dtype.name}').")
 
 
+def check_dtype(name: str, x: Node, allowed: frozenset[Format]) -> None:
+    if x.dtype not in allowed:
+        raise dtype_error(name, (x,), ("x",), allowed)
+
+
 def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
     """Return the rule of a unary element-wise primitive. ``out``: the result's dtype, if it differs."""
     def rule(x: Node) -> tuple[Shape, Format]:
-        if x.dtype not in allowed:
-            raise dtype_error(name, (x,), ("x",), allowed)
+        check_dtype(name, x, allowed)
         return x.shape, out or x.dtype
 
     return rule

@@ -10,16 +10,15 @@ import numpy as np
 from weft.dtypes.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, full, slice_axis
-from weft.graph.primitives.common import batch_along, compute_in_float32, reduction_cost
+from weft.graph.primitives.common import batch_in_front, compute_in_float32, reduction_cost
 from weft.graph.primitives.kinds import ALL, NUMBERS
-from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.rules import check_axis, check_dtype
 from weft.graph.primitives.table import TABLE, Primitive, register
 
 
 def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
     def rule(x: Node, axis: int) -> tuple[Shape, Format]:
-        if x.dtype not in allowed:
-            raise dtype_error(name, (x,), ("x",), allowed)
+        check_dtype(name, x, allowed)
         check_axis(name, axis, len(x.shape))
         return x.shape, x.dtype
 
@@ -70,7 +69,7 @@ def _reverse_recurrence(g: Node, passed: Node, axis: int) -> Node:
 
 def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
     register(Primitive(
-        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_along(name), reduction_cost,
+        name, "running", _rule(name, allowed), _reference(join), None, vjp, batch_in_front(name), reduction_cost,
         monoid=monoid, last=True,
     ))
 

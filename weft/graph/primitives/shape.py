@@ -12,7 +12,7 @@ from weft.dtypes.formats import Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, extent, front, inverse, moving, read, shifted, spread, zero_vjp
+from weft.graph.primitives.common import Batched, batch_in_front, front, inverse, moving, read, shifted, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import register
@@ -36,11 +36,6 @@ def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
     if prod(shape) != x.size:
         raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {prod(shape)}.")
     return shape, x.dtype
-
-
-def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
-    x = front(inputs[0], dims[0])
-    return reshape(x, (x.shape[0], *shape)), 0
 
 
 # permute
@@ -126,11 +121,6 @@ def _slice_vjp(g: Node, out: Node, x: Node, start: Ints, step: Ints, shape: Ints
     return (call.pad(g, low=low, high=high, value=0) if any(low) or any(high) else g,)
 
 
-def _slice_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints, shape: Ints) -> Batched:
-    x = front(inputs[0], dims[0])
-    return call.slice(x, start=(0, *start), step=(1, *step), shape=(x.shape[0], *shape)), 0
-
-
 def _slice_along(node: Node) -> Along:
     before = node.inputs[0].shape
     return (tuple([
@@ -159,10 +149,6 @@ def _pad(x: np.ndarray, low: Ints, high: Ints, value: Any) -> np.ndarray:
 def _pad_vjp(g: Node, out: Node, x: Node, low: Ints, high: Ints, value: Any) -> tuple[Node]:
     start = tuple(a if n else 0 for a, n in zip(low, x.shape, strict=True))
     return (call.slice(g, start=start, step=(1,) * len(low), shape=x.shape),)
-
-
-def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) -> Batched:
-    return call.pad(front(inputs[0], dims[0]), low=(0, *low), high=(0, *high), value=value), 0
 
 
 def _where_equal(node: Node) -> Along:
@@ -204,11 +190,6 @@ def _concat_vjp(g: Node, out: Node, *xs: Node, axis: int) -> tuple[Node, ...]:
     return tuple(parts)
 
 
-def _concat_batch(inputs: Inputs, dims: Dims, axis: int) -> Batched:
-    count = extent(inputs, dims)
-    return call.concat(*(spread(x, d, count) for x, d in zip(inputs, dims, strict=True)), axis=axis + 1), 0
-
-
 # iota
 
 
@@ -246,19 +227,13 @@ def _slice_set_vjp(g: Node, out: Node, x: Node, value: Node, start: Ints, step: 
     return hole, call.slice(g, start=start, step=step, shape=value.shape)
 
 
-def _slice_set_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints) -> Batched:
-    count = extent(inputs, dims)
-    x, value = (spread(n, d, count) for n, d in zip(inputs, dims, strict=True))
-    return call.slice_set(x, value, start=(0, *start), step=(1, *step)), 0
-
-
 def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, kind: str = "shape", **more: Any) -> Primitive:
     return register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, True, **more))
 
 
 RESHAPE = _entry(
     "reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape),
-    lambda g, out, x, shape: (reshape(g, x.shape),), _reshape_batch,
+    lambda g, out, x, shape: (reshape(g, x.shape),), batch_in_front("reshape"),
     view=True, same_memory=True, at=read.reshape, along=read.reshape_along,
 )
 PERMUTE = _entry(
@@ -272,16 +247,16 @@ BROADCAST = _entry(
     view=True, at=read.broadcast_to, along=_broadcast_along,
 )
 _entry(
-    "slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, _slice_batch,
+    "slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, batch_in_front("slice"),
     view=True, moves=True, at=read.slice_, along=_slice_along,
 )
-_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, moves=True, at=read.pad, along=_where_equal)
+_entry("pad", _pad_rule, _pad, _pad_vjp, batch_in_front("pad"), moves=True, at=read.pad, along=_where_equal)
 CONCAT = _entry(
-    "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch,
+    "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, batch_in_front("concat"),
     moves=True, at=read.concat, along=_where_equal,
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
-_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, "write", at=read.slice_set)
+_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, batch_in_front("slice_set"), "write", at=read.slice_set)
 _PARTS = frozenset(("slice", "permute"))  # moves that ``repeated`` looks through
 
 

@@ -16,8 +16,8 @@ from weft.dtypes.formats import COMPLEX, FLOAT32, FLOAT64, INT64, Format, comple
 from weft.errors import ShapeError
 from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, batch_along, front, shifted, traffic
-from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.common import batch_in_front, traffic
+from weft.graph.primitives.rules import check_axis, check_dtype
 from weft.graph.primitives.table import register
 
 NORMS = ("backward", "ortho", "forward")
@@ -26,8 +26,7 @@ REAL = frozenset((FLOAT32, FLOAT64))
 
 
 def _check(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
-    if x.dtype not in allowed:
-        raise dtype_error(name, (x,), ("x",), allowed)
+    check_dtype(name, x, allowed)
     for axis in axes:
         check_axis(name, axis, len(x.shape))
         if not x.shape[axis]:
@@ -52,10 +51,6 @@ def _fft(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> np.n
     if not x.size:
         return x
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm).astype(x.dtype, copy=False)
-
-
-def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], **params: Any) -> Batched:
-    return call.fft(front(inputs[0], dims[0]), axes=shifted(axes), **params), 0
 
 
 # ---- rfft, irfft: (axis, norm); n: number of real elements
@@ -102,6 +97,6 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any) -> None:
     register(Primitive(name, "host", rule, reference, None, vjp, batch, _cost))
 
 
-_entry("fft", _fft_rule, _fft, lambda g, out, x, **params: (call.fft(g, **params),), _fft_batch)
-_entry("rfft", _rfft_rule, _rfft, _rfft_vjp, batch_along("rfft"))
-_entry("irfft", _irfft_rule, _irfft, _irfft_vjp, batch_along("irfft"))
+_entry("fft", _fft_rule, _fft, lambda g, out, x, **params: (call.fft(g, **params),), batch_in_front("fft"))
+_entry("rfft", _rfft_rule, _rfft, _rfft_vjp, batch_in_front("rfft"))
+_entry("irfft", _irfft_rule, _irfft, _irfft_vjp, batch_in_front("irfft"))

@@ -9,17 +9,17 @@ zeros by infinite or NaN elements would produce.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from contextlib import nullcontext
 
 from weft.devices.cpu.attention.middle import IntermediateTile
-from weft.devices.cpu.attention.scratch_layout import SharedScratch, WorkerScratch
 from weft.devices.cpu.attention.tiles import Tiles
-from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor
+from weft.devices.cpu.attention.tiling import SERIAL_FLOPS, ChainTiling, Factor, SharedScratch, WorkerScratch
+from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.pack import Packer
+from weft.dtypes.formats import Format
 from weft.kernel.ir import Chain, Kernel, Outer
 
 
@@ -72,7 +72,7 @@ class _Driver:
             run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
         f.do("ret void")
         m.vectors = True
-        return generated(m, self.symbol, self.shared.bytes, self.room.bytes)
+        return m.generated(self.symbol, self.shared.bytes, self.room.bytes)
 
     def _column_blocks(self) -> range:
         return range(0, self.plan.columns, self.plan.block)
@@ -84,28 +84,19 @@ class _Driver:
         size = side.buffer.dtype.bytes
         at: str | int = f.add(f.mul(position, side.place), side.const)
         at = f.dot(at, ((f"%o{n}", stride) for n, stride in enumerate(side.outer)))
-        return f.offset(f.load("ptr", f.offset("%args", 8 * side.buffer.id), 8), f.mul(at, size))
+        return f.offset(f.argument(side.buffer.id), f.mul(at, size))
 
-    def _pack_turned(self, side: Factor, live: int) -> str:
-        """Return the name of a function that copies rows to [own axis][rows]."""
-        return self._packing(("turned", side.buffer.dtype, live, side.place, side.own), lambda name: self._packer(side).columns(
-            name, live, side.place, side.own, self.plan.wide
-        ))
-
-    def _packing(self, key: tuple, make: Callable[[str], None]) -> str:
-        """Return the name of a packing function, emitted on first use."""
+    def _packing(self, make: Callable[..., None], dtype: Format, *arguments: int) -> str:
+        """Return the name of a function that ``make``, a method of Packer, emits on first use."""
+        key = (make, dtype, *arguments)
         if key not in self.packs:
-            self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
-            make(self.packs[key])
+            name = self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
+            make(Packer(self.m, dtype, self.plan.chain.accum, self.plan.lanes), name, *arguments)
         return self.packs[key]
-
-    def _packer(self, side: Factor) -> Packer:
-        return Packer(self.m, side.buffer.dtype, self.plan.chain.accum, self.plan.lanes)
 
     def _pack_rows(self, side: Factor, out: int) -> str:
         """Return the name of a function that copies rows or columns, ``out`` elements apart."""
-        key = ("copied", side.buffer.dtype, side.place, side.own, out)
-        return self._packing(key, lambda name: self._packer(side).rows(name, side.place, side.own, out, 8))
+        return self._packing(Packer.rows, side.buffer.dtype, side.place, side.own, out, 8)
 
     def _column(self, f: Function, side: Factor) -> tuple[str, int, int]:
         """Return the address of the columns from %j on, the stride between columns, and the stride within a column."""
@@ -220,7 +211,7 @@ class _Driver:
     def _begin(self, f: Function, work: str, i: str, live: int) -> None:
         plan, room, size = self.plan, self.room, self.plan.size
         for side, at in room.turned.items():
-            name = self._pack_turned(side, live)
+            name = self._packing(Packer.columns, side.buffer.dtype, live, side.place, side.own, plan.wide)
             f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
         for side, at in room.plain.items():
             name = self._pack_rows(side, plan.padded(side.extent))
@@ -255,26 +246,23 @@ class _Driver:
         if plan.chain.stores:
             self.middle.rows_done(f, live)
         for n, o in enumerate(plan.along):
-            extent = plan.side(o).extent
-            name = self._packing(("results", extent), partial(self._pack_results, extent))
+            extent = plan.side(o).extent  # [own axis][rows] to [rows][own axis]
+            name = self._packing(Packer.columns, plan.chain.accum, extent, plan.wide, 1, plan.padded(extent))
             result = f.offset("%base", room.result)
             f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
             each = self._results(n, o)
             f.do(f"call void @{each}(ptr %args, ptr %work, ptr {result}{self.outer}, i64 %i, i64 {live})")
         f.do("ret void")
 
-    def _pack_results(self, extent: int, name: str) -> None:
-        """Emit a function that copies [own axis][rows] to [rows][own axis]."""
-        accum = self.plan.chain.accum
-        Packer(self.m, accum, accum, self.plan.lanes).columns(name, extent, self.plan.wide, 1, self.plan.padded(extent))
-
     def _results(self, n: int, o: Outer) -> str:
-        return self._packing(("stores", n, o.across), lambda name: self._stores(name, o))
-
-    def _stores(self, name: str, o: Outer) -> None:
-        f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
-        self.middle.results(f, o, "%count")
-        f.do("ret void")
+        """Return the name of a function that stores an outer product's results, emitted on first use."""
+        key = ("stores", n, o.across)
+        if key not in self.packs:
+            name = self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
+            f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
+            self.middle.results(f, o, "%count")
+            f.do("ret void")
+        return self.packs[key]
 
     # ---- units
 
@@ -288,7 +276,7 @@ class _Driver:
         plan, shared = self.plan, self.shared
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, i64 %worker)")
-        scratch = self._scratch(f)
+        scratch = f.argument(record_slot(self.kernel) - 1)
         base = f.offset(scratch, f.add(f.mul("%worker", self.room.bytes), shared.bytes))
         batch, split = divide(f, "%unit", plan.splits)
         self._split_outer(f, batch, 0, lead)
@@ -315,35 +303,22 @@ class _Driver:
         arguments = f"ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}"
         first = f.mul(strip, plan.panels)
 
-        def full() -> None:
-            count = f.minimum(f.let(f"sub i64 {whole}, {first}"), plan.panels)
-            f.do(f"call void @{self.symbol}.rows{plan.wide}({arguments}, i64 {i}, i64 {count})")
-
-        def last() -> None:
-            f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.wide}, i64 1)")
-
-        if whole and not self.rest_rows:
-            full()
-        elif self.rest_rows and not whole:
-            last()
-        elif whole:
-            with f.when(f.let(f"icmp slt i64 {first}, {whole}", "c")):
-                full()
-            with f.otherwise():
-                last()
+        both = whole and self.rest_rows
+        if whole:
+            with f.when(f.let(f"icmp slt i64 {first}, {whole}", "c")) if both else nullcontext():
+                count = f.minimum(f.let(f"sub i64 {whole}, {first}"), plan.panels)
+                f.do(f"call void @{self.symbol}.rows{plan.wide}({arguments}, i64 {i}, i64 {count})")
+        if self.rest_rows:
+            with f.otherwise() if both else nullcontext():
+                f.do(f"call void @{self.symbol}.rows{self.rest_rows}({arguments}, i64 {whole * plan.wide}, i64 1)")
         f.do("ret void")
-
-    def _scratch(self, f: Function) -> str:
-        kernel = self.kernel
-        slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
-        return f.load("ptr", f.offset("%args", 8 * slot), 8)
 
     def _join(self) -> None:
         """Emit the function that adds the sums of a batch's units and stores the results, a block of columns per chunk."""
         plan, shared = self.plan, self.shared
         lead = len(plan.chain.batch)
         f = self.m.function(f"define internal void @{self.symbol}.join(ptr %args, i64 %chunk, i64 %worker)")
-        scratch = self._scratch(f)
+        scratch = f.argument(record_slot(self.kernel) - 1)
         blocks = len(self._column_blocks())
         batch, block = divide(f, "%chunk", blocks)
         self._split_outer(f, batch, 0, lead)

@@ -5,16 +5,14 @@ Vectors run along the rows.
 
 from __future__ import annotations
 
-from weft.devices.cpu.attention.scratch_layout import WorkerScratch
-from weft.devices.cpu.attention.tiling import ChainTiling
-from weft.devices.cpu.emit.affine import emit_affine
-from weft.devices.cpu.emit.check import record_slot
-from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value
-from weft.devices.cpu.emit.env import key_of
-from weft.devices.cpu.emit.exp_log import exp
-from weft.devices.cpu.emit.masks import first_mask
+from collections.abc import Iterator
+from dataclasses import replace
+
+from weft.devices.cpu.attention.tiling import ChainTiling, WorkerScratch
+from weft.devices.cpu.emit.affine import emit_affine, first_mask
+from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value, kernel_env
+from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.expressions import dependencies, each, iterate_topmost, roots, stores_of
 from weft.kernel.ir import Kernel, Outer, Value
@@ -36,42 +34,38 @@ class IntermediateTile:
 
     def env(self, f: Function, places: dict[int, str]) -> Env:
         """Return the environment that all elements share. ``places``: indices of axes other than the outer ones."""
-        plan, kernel = self.plan, self.kernel
-        axes = {a.id: f"%o{n}" for n, a in enumerate(plan.outer)} | places
-        used = {v.attr.buffer.id for v in self.values if v.op == "load"}
-        used |= {s.access.buffer.id for s in stores_of(plan.chain)}
-        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
-        first = len(kernel.inputs) + len(kernel.outputs)
-        scalars = {
-            v.attr: load_scalar(f, kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
-            for v in self.values if v.op == "scalar"
-        }
-        record = ""
-        if any(v.op == "check" for v in self.values):
-            record = f.load("ptr", f.offset("%args", 8 * record_slot(kernel)), 8)
-        buffers = {key_of(b): pointers[b.id] for b in (*kernel.inputs, *kernel.outputs) if b.id in pointers}
-        return Env(axes=axes, pointers=buffers, scalars=scalars, lanes=plan.lanes, deps=self.deps, record=record)
+        axes = {a.id: f"%o{n}" for n, a in enumerate(self.plan.outer)} | places
+        return kernel_env(f, self.kernel, self.values, stores_of(self.plan.chain), axes, lanes=self.plan.lanes, deps=self.deps)
 
-    def _vector_env(self, base: Env, v: int, live: int) -> Env:
-        """Return the environment of the v-th vector of a panel's rows; the panel has ``live`` rows."""
-        plan = self.plan
-        rest = max(0, min(plan.lanes, live - v * plan.lanes))
-        return Env(
-            axes=base.axes, pointers=base.pointers, scalars=base.scalars, lanes=plan.lanes, deps=base.deps, record=base.record,
-            offsets={plan.row.id: v * plan.lanes}, vector=plan.row.id, tag=v + 1,
-            mask=None if rest == plan.lanes else first_mask(plan.lanes, rest),
-        )
+    def _vector_envs(self, base: Env, live: int) -> list[Env]:
+        """Return an environment for each vector of a panel's ``live`` rows."""
+        row, lanes = self.plan.row.id, self.plan.lanes
+        return [replace(
+            base, memo={}, offsets={row: v * lanes}, vector=row, tag=v + 1,
+            mask=first_mask(lanes, live - v * lanes) if live < (v + 1) * lanes else None,
+        ) for v in range(-(-live // lanes))]
 
-    def _hoist_row_values(self, f: Function, env: Env, roots: list[Value]) -> None:
-        """Emit values that depend on the rows only, in front of the loop over columns."""
+    def _hoist(self, f: Function, live: int, roots: list[Value]) -> list[Env]:
+        """Return an environment for each vector, with the values that depend on the rows only."""
         row, column = self.plan.row.id, self.plan.column.id
+        lanes = self._vector_envs(self.env(f, {row: "%i", column: ""}), live)
 
         def depends_on_row_only(value: Value) -> bool:
             deps = dependencies(value, self.deps)
             return row in deps and column not in deps and not any(isinstance(d, tuple) for d in deps)
 
-        for value in iterate_topmost(roots, depends_on_row_only):
-            emit_value(f, self.m, self.plan.isa, value, env)
+        for env in lanes:
+            for value in iterate_topmost(roots, depends_on_row_only):
+                emit_value(f, self.m, self.plan.isa, value, env)
+        return lanes
+
+    def _elements(self, f: Function, lanes: list[Env], count: int) -> Iterator[tuple[int, Env, str]]:
+        """Open a loop over columns; yield (number, environment, address in %tile) of each vector."""
+        with f.loop(0, count) as n:
+            axes = {**lanes[0].axes, self.plan.column.id: f.add("%j", n)}
+            for v, env in enumerate(lanes):
+                place = f.offset("%tile", f.add(f.mul(n, self.plan.wide * self.plan.size), v * self.width))
+                yield v, replace(env, axes=axes, memo=dict(env.memo)), place
 
     # ---- masks
 
@@ -114,36 +108,23 @@ class IntermediateTile:
         """
         plan, s = self.plan, self.plan.chain.softmax
         assert s is not None
-        vectors = -(-live // plan.lanes)
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
         product = plan.chain.inner[0].id
-        places = {plan.row.id: "%i", plan.column.id: ""}
-        base = self.env(f, places)
-        lanes = [self._vector_env(base, v, live) for v in range(vectors)]
-        for env in lanes:
-            self._hoist_row_values(f, env, [s.score, *plan.values])
-        hoisted = [dict(env.memo) for env in lanes]
+        lanes = self._hoist(f, live, [s.score, *plan.values])
         tops = [f.local(vec, self.width) for _ in lanes]
         for v, cell in enumerate(tops):
             f.store(vec, f.load(vec, f.offset("%work", self.room.top + v * self.width), self.width), cell, self.width)
         least = o.c(t, -INFINITE)
 
-        def at(n: str, v: int) -> str:
-            return f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
-
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                place = at(n, v)
-                env.accs = {product: f.load(vec, place, self.width)}
-                score = emit_value(f, self.m, plan.isa, s.score, env)
-                if masked:
-                    score = o.select(self._mask(f, env), t, score, least)
-                f.store(vec, score, place, self.width)
-                top = f.load(vec, tops[v], self.width)
-                f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
+        for v, env, place in self._elements(f, lanes, count):
+            env.accs = {product: f.load(vec, place, self.width)}
+            score = emit_value(f, self.m, plan.isa, s.score, env)
+            if masked:
+                score = o.select(self._mask(f, env), t, score, least)
+            f.store(vec, score, place, self.width)
+            top = f.load(vec, tops[v], self.width)
+            f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
         totals = [f.local(vec, self.width) for _ in lanes]
         tops_now = []
         for v, cell in enumerate(tops):
@@ -151,19 +132,15 @@ class IntermediateTile:
             old, new = f.load(vec, place, self.width), f.load(vec, cell, self.width)
             f.store(vec, new, place, self.width)
             tops_now.append(self._finite_top(o, new))
-            shrink = exp(o, t, o.op("fsub", t, old, tops_now[v]))
+            shrink = function(o, "exp", t, o.op("fsub", t, old, tops_now[v]))
             f.store(vec, shrink, f.offset("%work", self.room.shrink + v * self.width), self.width)
             f.store(vec, o.c(t, 0.0), totals[v], self.width)
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                place = at(n, v)
-                weight = exp(o, t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
-                f.store(vec, o.op("fadd", t, f.load(vec, totals[v], self.width), weight), totals[v], self.width)
-                env.accs = {s.weight: weight}
-                for value in plan.values:
-                    f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
+        for v, env, place in self._elements(f, lanes, count):
+            weight = function(o, "exp", t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
+            f.store(vec, o.op("fadd", t, f.load(vec, totals[v], self.width), weight), totals[v], self.width)
+            env.accs = {s.weight: weight}
+            for value in plan.values:
+                f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
         for v, cell in enumerate(totals):
             place, shrink = (f.offset("%work", x + v * self.width) for x in (self.room.total, self.room.shrink))
             old = o.op("fmul", t, f.load(vec, place, self.width), f.load(vec, shrink, self.width))
@@ -177,26 +154,17 @@ class IntermediateTile:
     def plain(self, f: Function, live: int, count: int, masked: bool) -> None:
         """Compute the factors of outer products from the inner products in the tiles."""
         plan = self.plan
-        vectors = -(-live // plan.lanes)
         o = Ops(f, self.m, plan.isa, plan.lanes)
         vec, t = self.vector, plan.scalar
-        base = self.env(f, {plan.row.id: "%i", plan.column.id: ""})
-        lanes = [self._vector_env(base, v, live) for v in range(vectors)]
-        for env in lanes:
-            self._hoist_row_values(f, env, plan.values)
-        hoisted = [dict(env.memo) for env in lanes]
+        lanes = self._hoist(f, live, plan.values)
         first_tile = self.room.tiles[0]
-        with f.loop(0, count) as n:
-            base.axes[plan.column.id] = f.add("%j", n)
-            for v, env in enumerate(lanes):
-                env.axes, env.memo = base.axes, dict(hoisted[v])
-                first = f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
-                places = [f.offset(first, x - first_tile) for x in self.room.tiles]
-                env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
-                results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
-                mask = self._mask(f, env) if masked else None
-                for x, place in zip(results, places, strict=False):
-                    f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
+        for _, env, first in self._elements(f, lanes, count):
+            places = [f.offset(first, x - first_tile) for x in self.room.tiles]
+            env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
+            results = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
+            mask = self._mask(f, env) if masked else None
+            for x, place in zip(results, places, strict=False):
+                f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
 
     # ---- results
 
@@ -205,9 +173,7 @@ class IntermediateTile:
         plan, s = self.plan, self.plan.chain.softmax
         assert s is not None
         o = Ops(f, self.m, plan.isa, plan.lanes)
-        base = self.env(f, {plan.row.id: "%i"})
-        for v in range(-(-live // plan.lanes)):
-            env = self._vector_env(base, v, live)
+        for v, env in enumerate(self._vector_envs(self.env(f, {plan.row.id: "%i"}), live)):
             top, total = (
                 f.load(self.vector, f.offset("%work", x + v * self.width), self.width) for x in (self.room.top, self.room.total)
             )
@@ -234,10 +200,9 @@ class IntermediateTile:
             for first in range(0, extent, plan.lanes):
                 live = min(plan.lanes, extent - first)
                 x = f.load(self.vector, f.offset("%sums", f.add(f.mul(r, padded), first * plan.size)), self.width)
-                env = Env(
-                    axes=axes, pointers=base.pointers, scalars=base.scalars, lanes=plan.lanes, deps=base.deps, record=base.record,
-                    offsets={axis.id: first}, vector=axis.id, tag=first + 1, accs={**accs, outer.id: x}, uniform=set(accs),
-                    mask=None if live == plan.lanes else first_mask(plan.lanes, live), memo=memo,
+                env = replace(
+                    base, axes=axes, offsets={axis.id: first}, vector=axis.id, tag=first + 1, accs={**accs, outer.id: x},
+                    uniform=set(accs), mask=None if live == plan.lanes else first_mask(plan.lanes, live), memo=memo,
                 )
                 for store in outer.stores:
                     emit_store(f, self.m, plan.isa, store, env)

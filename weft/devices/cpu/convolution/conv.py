@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.convolution.epilogue import Fill
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Fill
 from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.chunks import count_entry
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
-from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.text import Generated, Module
 from weft.kernel.convolution import match_conv
 from weft.kernel.ir import Chain, Kernel, Stage
 
@@ -27,7 +26,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     True
     """
     module = Module()
-    parts: list[Fill | Forward | WeightGradient] = []
+    parts: list[ConvolutionPart] = []
     for number, phase in enumerate(kernel.phases):
         if phase.axes or len(phase.stages) != 1 or kernel.scratch:
             return None
@@ -57,4 +56,4 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         f.do(f"call void {part.name('run')}(ptr %args)")
     f.do("ret void")
     module.vectors = True
-    return generated(module, kernel.name, base, max(part.worker for part in parts))
+    return module.generated(kernel.name, base, max(part.worker for part in parts))

@@ -7,15 +7,16 @@ panel's sums go to a scratch plane, which the stores read row by row; if the sto
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import Stores
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
 from weft.devices.cpu.convolution.pack import pack_image, pack_weights
 from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
 from weft.devices.cpu.convolution.tiling import make_plan
 from weft.devices.cpu.emit.chunks import run_chunks
 from weft.devices.cpu.emit.emit import Level
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
 from weft.kernel.ir import Axis, Kernel
@@ -29,10 +30,6 @@ LONG = 64  # summed elements above which a tile's pixels, not a panel's weights,
 PACK_PARALLEL = 1 << 16  # weights above which packing runs in parallel
 
 
-def line(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64
-
-
 def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     """Emit the mixed-radix digits of ``value``, the last one varying fastest."""
     out: list[str] = []
@@ -42,15 +39,12 @@ def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     return [value, *out]
 
 
-class Forward:
+class Forward(ConvolutionPart):
     """The generator of a convolution over vectors of pixels."""
 
-    @property
-    def path(self) -> str:
-        return "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
-
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
-        self.kernel, self.conv, self.isa = kernel, conv, isa
+        super().__init__(kernel, isa, module, prefix)
+        self.conv = conv
         accum = conv.contraction.accum
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
@@ -58,7 +52,7 @@ class Forward:
         self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
         few = self.joined_stores is not None and work(self.joined_stores) <= DIRECT
         self.plan = make_plan(conv, isa, accum.bytes, few)
-        self.module, self.prefix = module, prefix
+        self.path = "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.block = contraction_order(conv.contraction).block
         self.mr = self.plan.tile.mr
@@ -67,20 +61,15 @@ class Forward:
         size = accum.bytes
         layout, tile = self.plan.layout, self.plan.tile
         slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
-        self.panel_bytes = line(self.k * self.mr * size)
-        self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
-        self.image_bytes = 0 if self.plan.in_place else line((conv.chan.extent * layout.chan_pitch + slack) * size)
-        self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
-        self.worker = self.image_bytes + (0 if self.plan.direct else line(self.mr * self.out_pitch * size))
-        self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        self.panel_bytes = round_to_line(self.k * self.mr * size)
+        self.shared = self.base = round_to_line(conv.group.extent * self.panels * self.panel_bytes)
+        self.image_bytes = 0 if self.plan.in_place else round_to_line((conv.chan.extent * layout.chan_pitch + slack) * size)
+        self.out_pitch = round_to_line((layout.plane + slack) * size) // size + 64 // size
+        self.worker = self.image_bytes + (0 if self.plan.direct else round_to_line(self.mr * self.out_pitch * size))
         self.tiles: dict[int, str] = {}
         self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
-    def name(self, part: str) -> str:
-        return f"@{self.prefix}.{part}"
-
     def generate(self, base: int) -> None:
-        """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         self.base = base
         plan, layout = self.plan, self.plan.layout
         vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
@@ -93,35 +82,26 @@ class Forward:
         self._chunk()
         self._entry()
 
-    def _argument(self, f: Function, index: int) -> str:
-        return f.load("ptr", f.offset("%args", 8 * index))
-
     def _pack(self) -> None:
         """Emit the packing of one panel of weights of one group, a chunk."""
         conv = self.conv
         f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
-        to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
-        width = conv.weights.buffer.dtype.bytes
-        source = f.offset(
-            self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width)
-        )
-        if self.last_rows == self.mr:
-            pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
-        else:
-            with f.when(f.let(f"icmp slt i64 {panel}, {self.panels - 1}")):
-                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
-            with f.when(f.let(f"icmp eq i64 {panel}, {self.panels - 1}")):
-                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.last_rows)
+        to = f.offset(self.argument(f, self.scratch_slot), f.mul("%chunk", self.panel_bytes))
+        source = self.operand(f, conv.weights, conv.group, group)
+        ragged = self.last_rows != self.mr
+        for rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, ""),):
+            with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")) if ragged else nullcontext():
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, rows)
         f.do("ret void")
 
     def _chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
-        stores = None if plan.direct else Stores(f, self.module, self.isa, self.kernel, conv, number)
+        stores = None if plan.direct else Stores(f, self, conv, number)
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
         group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
-        scratch = self._argument(f, self.slots)
+        scratch = self.argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         out = f.offset(image, self.image_bytes)
         first = f.mul(image_block, layout.images)
@@ -129,9 +109,7 @@ class Forward:
         row0 = f.mul(row_block, layout.rows)
         rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
         width = conv.image.buffer.dtype.bytes
-        source = f.offset(
-            self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
-        )
+        source = self.operand(f, conv.image, conv.group, group)
         if plan.in_place:
             at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
@@ -149,10 +127,8 @@ class Forward:
             return
         with f.loop(start, end) as panel:
             w = f.offset(weights, f.mul(panel, self.panel_bytes))
-            for tile_rows, last in ((self.mr, False), (self.last_rows, True)):
-                if last and self.last_rows == self.mr:
-                    continue
-                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
+            ragged = self.last_rows != self.mr
+            for tile_rows, compare in ((self.mr, "slt"), (self.last_rows, "eq")) if ragged else ((self.mr, "sle"),):
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
                     self._tiles(f, self.tiles[tile_rows], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
@@ -190,7 +166,7 @@ class Forward:
             f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
             "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
         )
-        stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
+        stores = Stores(f, self, self.conv, number, self.joined_stores)
         filters = [f.add("%filter", i) for i in range(rows)]
         before = f.lines
         once = [Level(before) for _ in range(rows)]  # loads of a filter's stores hoisted out of the loop
@@ -229,15 +205,14 @@ class Forward:
             )
 
         def panels(live: int, px: str, ends: str) -> None:
+            ragged = self.last_rows != self.mr
             with f.loop(start, end) as panel:
-                if self.last_rows == self.mr:
-                    tile(self.mr, panel, live, px, ends)
-                else:
+                if ragged:
                     is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
                     with f.when(is_last):
                         tile(self.last_rows, panel, live, px, ends)
-                    with f.when(f.let(f"xor i1 {is_last}, true")):
-                        tile(self.mr, panel, live, px, ends)
+                with f.when(f.let(f"xor i1 {is_last}, true")) if ragged else nullcontext():
+                    tile(self.mr, panel, live, px, ends)
 
         for live in self.lives:
             if live < width:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import gcd
 
@@ -24,25 +25,6 @@ class Number:
     @property
     def vector(self) -> str:
         return f"<{self.lanes} x {self.type}>"
-
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}f{8 * self.size}"
-
-
-def declare_fma(module: Module, number: Number) -> None:
-    v = number.vector
-    module.declare(f"llvm.fma.{number.suffix}", f"declare {v} @llvm.fma.{number.suffix}({v}, {v}, {v})")
-
-
-def fma(f: Function, number: Number, a: str, b: str, c: str) -> str:
-    v = number.vector
-    return f.let(f"call {v} @llvm.fma.{number.suffix}({v} {a}, {v} {b}, {v} {c})")
-
-
-def splat(f: Function, number: Number, scalar: str) -> str:
-    one = f.let(f"insertelement {number.vector} poison, {number.type} {scalar}, i64 0")
-    return f.let(f"shufflevector {number.vector} {one}, {number.vector} poison, <{number.lanes} x i32> zeroinitializer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +59,6 @@ class _Sum:
 
     def __init__(self, f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> None:
         self.f, self.module, self.number, self.tile = f, module, number, tile
-        declare_fma(module, number)
         self.accs = [[f.local(number.vector) for _ in range(tile.nv)] for _ in range(tile.mr)]
         self.cells = [acc for row in self.accs for acc in row]
         self.px, self.w = f.local("ptr"), f.local("ptr")
@@ -129,9 +110,9 @@ class _Sum:
                 else f.load(number.vector, at_j, number.size)
             )
         for i in range(tile.mr):
-            x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
+            x = f.splat(number.type, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size), number.lanes)
             for j in range(tile.nv):
-                now[i][j] = fma(f, number, x, vectors[j], now[i][j])
+                now[i][j] = self.module.fma(f, number.type, number.lanes, x, vectors[j], now[i][j])
 
     def _steps(self, places: list[tuple[str, str, int, int]]) -> None:
         """Emit consecutive steps; accumulators are loaded before the first and stored after the last."""
@@ -166,20 +147,15 @@ class _Sum:
             f.store("ptr", f.offset(w, n * taps * tile.mr * size), self.w)
 
         unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // taps))
-        if isinstance(count, str):
-            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
-                turn(unroll)
-            if unroll > 1:
-                with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
-                    turn(1)
-            return
-        if count // unroll == 1:
+        turns = f.let(f"udiv i64 {count}, {unroll}") if isinstance(count, str) else count // unroll
+        with f.loop(0, turns) if turns != 1 else nullcontext():
             turn(unroll)
-        else:
-            with f.loop(0, count // unroll):
-                turn(unroll)
-        if count % unroll:
-            turn(count % unroll)
+        if isinstance(count, int):
+            if count % unroll:
+                turn(count % unroll)
+        elif unroll > 1:
+            with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
+                turn(1)
 
     def _groups(self) -> None:
         """Emit all steps if blocks end between the taps of a channel: groups of taps that divide a block and a channel."""
@@ -244,7 +220,6 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
     Adds to out[i * stride + j] the sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements. Spans are
     row_span and col_span bytes apart, rows row_pitch elements. The size of ``out`` is a multiple of 16 bytes.
     """
-    declare_fma(module, number)
     v, size, lanes = number.vector, number.size, number.lanes
     cols = ", ".join(f"ptr noalias %c{j}" for j in range(columns))
     f = module.function(
@@ -262,16 +237,15 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         def read(pointer: str) -> str:
             return load_first_lanes(module, f, number.type, lanes, tail, pointer, size) if part else f.load(v, pointer, size)
 
-        few, many = (columns, rows) if columns <= rows else (rows, columns)
         columns_at = [f.offset(b, at) for b in bases]
         rows_at = [f.offset(row_at, i * row_pitch * size) for i in range(rows)]
         short, long = (columns_at, rows_at) if columns <= rows else (rows_at, columns_at)
         loaded = [read(p) for p in short]
-        for m in range(many):
-            x = read(long[m])
-            for h in range(few):
+        for m, pointer in enumerate(long):
+            x = read(pointer)
+            for h, y in enumerate(loaded):
                 acc = accs[m][h] if columns <= rows else accs[h][m]
-                f.store(v, fma(f, number, x, loaded[h], f.load(v, acc)), acc)
+                f.store(v, module.fma(f, number.type, lanes, x, y, f.load(v, acc)), acc)
 
     with f.loop(0, "%spans") as span:
         bases = [f.offset(f"%c{j}", f.mul(span, "%col_span")) for j in range(columns)]

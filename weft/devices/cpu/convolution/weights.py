@@ -14,20 +14,19 @@ zeros there, so only a column's own elements enter its sums.
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from math import prod
 
-from weft.devices.cpu.convolution.epilogue import Stores
-from weft.devices.cpu.convolution.forward import INLINE, digits, line
-from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
-from weft.devices.cpu.convolution.pack import pack_image, zero_fill
-from weft.devices.cpu.convolution.pixels import all_finite, pack_columns, pack_pixels, zero_groups, zero_unused
+from weft.devices.cpu.convolution import pack
+from weft.devices.cpu.convolution.epilogue import ConvolutionPart, Stores
+from weft.devices.cpu.convolution.forward import INLINE, digits
 from weft.devices.cpu.convolution.tile import Number, dot_tile
-from weft.devices.cpu.convolution.tiling import SPREAD
+from weft.devices.cpu.convolution.tiling import SPREAD, ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.chunks import run_chunks
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv, coefficient
-from weft.kernel.ir import Axis, Kernel
+from weft.kernel.ir import Axis, Kernel, size_of
 from weft.kernel.stages import join_axes
 
 BLOCK = 384 * 1024  # largest size of a block's copies, in bytes
@@ -56,19 +55,14 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
     return best[1], best[2]
 
 
-class WeightGradient:
+class WeightGradient(ConvolutionPart):
     """The generator of a convolution as dot products along pixels."""
 
-    @property
-    def path(self) -> str:
-        return "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
-
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
-        self.kernel, self.conv, self.isa = kernel, conv, isa
+        super().__init__(kernel, isa, module, prefix)
+        self.conv = conv
         accum = conv.contraction.accum
         self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
-        self.module, self.prefix = module, prefix
-        self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         size, lanes = accum.bytes, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
         taps = prod(w.tap.extent for w in windows)
@@ -80,7 +74,6 @@ class WeightGradient:
         self.tiles_a_group = -(-row_tiles // groups)
         self.filter_groups = -(-row_tiles // self.tiles_a_group)
         self.row_tiles = row_tiles
-
         flat = conv.weights.flat()
         total_rows = windows[0].pixel.extent
         self.in_place = len(windows) == 2 and readable_in_place(conv, size)
@@ -92,6 +85,7 @@ class WeightGradient:
             and (total_rows == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
         self.in_place = self.in_place and self.direct
+        self.path = "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
 
         def layout(n: int, rows: int) -> ImageLayout:
@@ -133,16 +127,15 @@ class WeightGradient:
         self.grad_pitch = -(-reach // unit) * unit
         if self.grad_pitch // unit % 2 == 0:
             self.grad_pitch += unit
-        self.image_bytes = (
-            0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
-        )
-        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # copies of a tile's columns
+        image = conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap
+        self.image_bytes = 0 if self.in_place else round_to_line(image * size)
+        self.copies_at = self.image_bytes + round_to_line(group_filters * self.grad_pitch * size)  # copies of a tile's columns
         self.worker = self.copies_at + (0 if self.direct else self.tile_columns * self.grad_pitch * size)
         # layout of sums: [filter tile][column tile][filter][column], each tile padded to 16 bytes
         self.column_tiles = -(-self.columns // self.tile_columns)
         self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
-        self.part_bytes = line(self.row_tiles * self.column_tiles * self.slots)
-        self.worker = max(self.worker, line((self.columns + lanes) * size))
+        self.part_bytes = round_to_line(self.row_tiles * self.column_tiles * self.slots)
+        self.worker = max(self.worker, round_to_line((self.columns + lanes) * size))
         # columns whose planes stay in the L1 cache during the loop over filters
         planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
         self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns
@@ -151,15 +144,16 @@ class WeightGradient:
         self.region = self.part_bytes * (2 if self.blocks_a_part > GROUP else 1)
         self.shared = self.base = conv.group.extent * self.parts * self.region
 
-    def name(self, part: str) -> str:
-        return f"@{self.prefix}.{part}"
-
     def generate(self, base: int) -> None:
-        """Emit ``void @prefix.run(ptr args)``. base: offset of the workers' scratch."""
         self.base = base
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
-        for rows in self._tile_sizes(self.conv.filters.extent, self.tile_rows):
-            for columns in self._tile_sizes(self.columns, self.tile_columns):
+
+        def sizes(total: int, tile: int) -> list[int]:
+            """Return the sizes of whole tiles and of the last one, if they occur."""
+            return [tile] * (total >= tile) + [total % tile] * (total % tile > 0)
+
+        for rows in sizes(self.conv.filters.extent, self.tile_rows):
+            for columns in sizes(self.columns, self.tile_columns):
                 for tail in {self.tail} | ({0} if self.pieces > 1 else set()):
                     name = self._tile(rows, columns, tail)
                     if self.module.once(name):
@@ -172,15 +166,12 @@ class WeightGradient:
         self._entry()
         if not self.direct:  # emitted last, to keep code that rarely runs away from the hot code
             self._chunk("again", clean=True)
-            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
+            pack.pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
         """Return the name of a tile's function. Phases of a kernel with equal tiles share one function."""
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{tail}"
-
-    def _argument(self, f: Function, index: int) -> str:
-        return f.load("ptr", f.offset("%args", 8 * index))
 
     def _displacements(self) -> None:
         """Emit the table of each column's displacement in the image copy, in bytes."""
@@ -199,13 +190,13 @@ class WeightGradient:
         arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
         f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
         self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
-        zero_unused(f, conv, layout, number, "%image", "%images")
+        pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
         f.do("ret void")
 
     def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
         conv = self.conv
-        pack_image(
+        pack.pack_image(
             self.module, self.prefix, f, conv, self.layout, self.number, source, image, conv.free, conv.chan, first, images, row0,
         )
 
@@ -214,7 +205,7 @@ class WeightGradient:
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
-        scratch = self._argument(f, self.scratch_slot)
+        scratch = self.argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.region))
@@ -226,12 +217,12 @@ class WeightGradient:
         own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
         copies = f.offset(image, self.copies_at)
         for place in range(0, self.region, self.part_bytes):
-            zero_groups(f, number, f.offset(result, place), *own)
+            pack.zero_groups(f, number, f.offset(result, place), *own)
         if not self.direct:  # vectors may read past the last channel
             behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
-            zero_fill(f, number, behind, number.lanes + layout.overlap)
-        image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
-        grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
+            pack.zero_fill(f, number, behind, number.lanes + layout.overlap)
+        image_source = self.operand(f, conv.image, conv.group, group)
+        grad_source = self.operand(f, conv.weights, conv.group, group)
         start = f.mul(part, self.blocks_a_part)
         with f.loop(start, f.minimum(f.add(start, self.blocks_a_part), self.blocks)) as block:
             image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
@@ -309,11 +300,9 @@ class WeightGradient:
                         is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
                         with f.when(is_last):
                             columns_of(ragged, t, j0, j1)
-                        if self.row_tiles > 1:
-                            with f.when(f.let(f"xor i1 {is_last}, true")):
-                                columns_of(self.tile_rows, t, j0, j1)
-                    else:
-                        columns_of(self.tile_rows, t, j0, j1)
+                    if not ragged or self.row_tiles > 1:
+                        with f.when(f.let(f"xor i1 {is_last}, true")) if ragged else nullcontext():
+                            columns_of(self.tile_rows, t, j0, j1)
             if self.region > self.part_bytes:
                 nth = f.let(f"sub i64 {block}, {start}")
                 with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
@@ -322,7 +311,7 @@ class WeightGradient:
             self._add_group(f, result, *own)
         if not clean and not self.direct:  # every position of a direct block is a pixel
             sums = f.offset(result, self.region - self.part_bytes)
-            is_not_finite = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            is_not_finite = f.let(f"xor i1 {pack.all_finite(f, self.module, number, sums, *own)}, true")
             with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
         f.do("ret void")
@@ -335,14 +324,6 @@ class WeightGradient:
             total = f.let(f"fadd {vector} {f.load(vector, earlier, size)}, {f.load(vector, group, size)}")
             f.store(vector, total, earlier, size)
             f.store(vector, "zeroinitializer", group, size)
-
-    @staticmethod
-    def _tile_sizes(total: int, tile: int) -> list[int]:
-        """Return the sizes of whole tiles and of the last one, if they occur."""
-        return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
-
-    def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
-        return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.bytes))
 
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
@@ -357,14 +338,14 @@ class WeightGradient:
         with f.loop(0, f.let(f"sub i64 {filter1}, {filter0}")) as i:
             at = f.offset(source, f.mul(f.add(filter0, i), coefficient(flat, conv.filters) * width))
             to = f.offset(target, f.mul(i, self.grad_pitch * number.size))
-            pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
+            pack.pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
 
     def _finish(self) -> None:
         """Emit the function that adds the parts of one filter of one group in order, and stores the results; a chunk."""
         conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
         group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
-        scratch = self._argument(f, self.scratch_slot)
+        scratch = self.argument(f, self.scratch_slot)
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
         at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
@@ -389,27 +370,22 @@ class WeightGradient:
         inner = (conv.free, *(w.tap for w in conv.windows))
         joined = Axis(JOINED, self.columns)
         together = join_axes(conv.contraction.stores, inner, joined)
-        stores = Stores(f, self.module, self.isa, self.kernel, conv, number, together)
+        stores = Stores(f, self, conv, number, together)
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
         if together is not None:
             stores.row(axes, joined, row)
             f.do("ret void")
             return
-        nest = [conv.free, *(w.tap for w in conv.windows[:-1])]
-        along = conv.windows[-1].tap
-        pitches = [along.extent] * len(nest)
-        for d in range(len(nest) - 2, -1, -1):
-            pitches[d] = pitches[d + 1] * nest[d + 1].extent
 
-        def walk(depth: int, at: str) -> None:
-            if depth == len(nest):
-                stores.row(axes, along, at)
+        def walk(nest: tuple[Axis, ...], at: str) -> None:
+            if len(nest) == 1:
+                stores.row(axes, nest[0], at)
                 return
-            with f.loop(0, nest[depth].extent) as i:
-                axes[nest[depth]] = i
-                walk(depth + 1, f.offset(at, f.mul(i, pitches[depth] * size)))
+            with f.loop(0, nest[0].extent) as i:
+                axes[nest[0]] = i
+                walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
 
-        walk(0, row)
+        walk(inner, row)
         f.do("ret void")
 
     def _entry(self) -> None:

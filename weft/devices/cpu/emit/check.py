@@ -6,8 +6,8 @@ first writer wins. Later kernels (see ``walk_ir.py``) and later parts of this ke
 
 from __future__ import annotations
 
+from weft.devices.cpu.emit.affine import and_masks
 from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.masks import and_masks
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import wide
 from weft.kernel.ir import Kernel, Value

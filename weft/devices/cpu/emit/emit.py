@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.devices.cpu.emit.affine import emit_affine, emit_index_value
-from weft.devices.cpu.emit.check import emit_check
-from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.env import Env, Level, key_of
+from weft.devices.cpu.emit.check import emit_check, record_slot
+from weft.devices.cpu.emit.emitter import Emitter, Env, Level, key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.load import emit_load
 from weft.devices.cpu.emit.machine_operations import machine
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import consecutive_words
+from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.store import emit_store_access
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
-from weft.kernel.ir import Store, Value
+from weft.kernel.ir import Kernel, Store, Value
 
-__all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "llvm_type", "memory_type", "wide"]
+__all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "kernel_env", "llvm_type", "memory_type", "wide"]
+
+
+def kernel_env(
+    f: Function, kernel: Kernel, values: list[Value], stores: tuple[Store, ...], axes: dict[int, str], **fields: Any,
+) -> Env:
+    """Return an Env with more ``fields`` and the pointers and scalars that ``values`` and ``stores`` use, loaded from %args."""
+    used = {v.attr.buffer.id for v in values if v.op == "load"} | {s.access.buffer.id for s in stores}
+    pointers = {b: f.argument(b) for b in sorted(used)}
+    first = len(kernel.inputs) + len(kernel.outputs)
+    scalars = {v.attr: load_scalar(f, v.dtype, f.offset("%args", 8 * (first + v.attr))) for v in values if v.op == "scalar"}
+    record = f.argument(record_slot(kernel)) if any(v.op == "check" for v in values) else ""
+    return Env(axes=axes, pointers=pointers, scalars=scalars, record=record, **fields)
 
 
 def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:

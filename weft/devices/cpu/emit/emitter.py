@@ -1,14 +1,90 @@
-"""Placement of the code of values: the loop it precedes, scalar or per lane, and the reuse of emitted values."""
+"""Placement of the code of values: the loop it precedes, scalar or per lane, and the reuse of emitted values.
+
+An Env names the axes, accumulators, buffers and scalars of an iteration, and the open loops.
+
+Levels. A nest of loops is written from inside out: each open loop has a Level with its own list of lines, and the loop's text is
+appended to the outer level's list when the loop closes. Lines appended to an outer level's list therefore precede the loop: a
+value that does not depend on the loop is emitted there, once.
+"""
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.env import Env
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.kernel.expressions import dependencies, operands
-from weft.kernel.ir import Value
+from weft.kernel.ir import Buffer, Value
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Level:
+    """One open loop or block: its lines and the values emitted in it."""
+
+    lines: list[str]
+    memo: dict = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Env:
+    """One iteration (or ``lanes`` neighbouring ones along the axis ``vector``).
+
+    axes: axis id -> i64 SSA name or integer text; for the vector axis the index of lane 0.
+    offsets: constants added to axes; unrolled copies that differ only here share addresses.
+    mask: SSA <lanes x i1>, or None for all lanes.
+    accs: accumulator id -> SSA value; a vector, or a scalar if the id is in ``uniform``.
+    pointers: buffer key (see :func:`key_of`) -> SSA pointer. scalars: number -> SSA value.
+    memo: the values emitted so far (if ``levels`` is None).
+    levels: open loops, outermost first; level_of: axis id -> its level; acc_level: the same for accumulators.
+    tag: identifies the unrolled copy; copies share values that do not depend on the vector axis.
+    minor, span: an axis of extent ``span`` inside the lanes: lane l is iteration l // span of the vector axis and l % span of
+    this axis (whose entry in axes is "0").
+    turn: an axis whose next ``lanes`` iterations are Envs of their own, distinguished by its offset: a load along it is a
+    square of memory, read in rows and transposed in registers.
+    whole: the vector axis starts at multiples of the lanes, offsets and constants aside; fours: at multiples of four.
+    streamed: None, or a set that a store past the caches adds to (the function then ends with a fence).
+    pairs: (buffer, terms, constant) -> constant of the first of two neighbouring loads at stride 2.
+    record: pointer of the fault record, "" if nothing is checked.
+    """
+
+    axes: dict[int, str] = field(default_factory=dict)
+    vector: int | None = None
+    lanes: int = 1
+    mask: str | None = None
+    accs: dict[int, str] = field(default_factory=dict)
+    pointers: dict[int, str] = field(default_factory=dict)
+    scalars: dict[int, str] = field(default_factory=dict)
+    memo: dict = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    uniform: frozenset[int] | set[int] = frozenset()
+    levels: list[Level] | None = None
+    level_of: dict[int, int] = field(default_factory=dict)
+    acc_level: dict[int, int] = field(default_factory=dict)
+    deps: dict[int, frozenset] = field(default_factory=dict)
+    tag: int = 0
+    minor: int | None = None
+    span: int = 1
+    pairs: dict[tuple, int] = field(default_factory=dict)
+    streamed: set | None = None
+    turn: int | None = None
+    whole: bool = True
+    fours: bool = True
+    record: str = ""
+
+    @property
+    def width(self) -> int | None:
+        return self.lanes if self.vector is not None else None
+
+
+def key_of(buffer: Buffer) -> int:
+    """Return the key of a buffer in Env.pointers: its id, complemented for kernel scratch."""
+    return buffer.id if buffer.scope == "arg" else ~buffer.id
 
 
 class Emitter:
@@ -27,22 +103,14 @@ class Emitter:
     def place(self, deps: frozenset) -> tuple[int, bool]:
         """Return the loop level of a value with these dependencies, and whether it differs between lanes."""
         env = self.env
-        vector = env.vector is not None and (env.vector in deps or env.minor in deps or self._has_vector_acc(deps))
+        vector = env.vector is not None and (
+            env.vector in deps or env.minor in deps or any(type(d) is tuple and d[1] not in env.uniform for d in deps)
+        )
         if env.levels is None:
             return 0, vector
-        level = 0
         last = len(env.levels) - 1
-        for d in deps:
-            at = env.acc_level.get(d[1], last) if type(d) is tuple else env.level_of.get(d, last)
-            level = max(level, at)
-        return level, vector
-
-    def _has_vector_acc(self, deps: frozenset) -> bool:
-        """Return whether one of the accumulators is a vector."""
-        for d in deps:
-            if type(d) is tuple and d[1] not in self.env.uniform:
-                return True
-        return False
+        places = [env.acc_level.get(d[1], last) if type(d) is tuple else env.level_of.get(d, last) for d in deps]
+        return max(places, default=0), vector
 
     def memo(self, level: int) -> dict:
         return self.env.memo if self.env.levels is None else self.env.levels[level].memo
@@ -50,30 +118,26 @@ class Emitter:
     def lines(self, level: int) -> list[str]:
         return self.f.lines if self.env.levels is None else self.env.levels[level].lines
 
+    def once(self, level: int, key: tuple, emit: Callable[[], T]) -> T:
+        """Return the value of ``key`` at a level, emitted there on the first use."""
+        memo = self.memo(level)
+        if key not in memo:
+            saved, self.f.lines = self.f.lines, self.lines(level)
+            memo[key] = emit()
+            self.f.lines = saved
+        return memo[key]
+
     def splat(self, name: str, type_: str) -> str:
         """Return a scalar broadcast to all lanes, emitted at the level of the scalar."""
         lanes = self.env.lanes
         if not name.startswith("%"):
             return f"splat ({type_} {name})"
-        level = self.memo_level(name)
-        memo = self.memo(level)
-        if ("at", name) not in memo and self.f.lines is not self.lines(level):  # defined in the current lines only
-            return Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
-        key = ("splat", name, lanes)
-        if key not in memo:
-            saved, self.f.lines = self.f.lines, self.lines(level)
-            memo[key] = Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
-            self.f.lines = saved
-        return memo[key]
-
-    def memo_level(self, name: str) -> int:
-        levels = self.env.levels
-        if levels is None:
-            return 0
-        for i, level in enumerate(levels):
-            if ("at", name) in level.memo:
-                return i
-        return len(levels) - 1
+        ops = Ops(self.f, self.m, self.isa, lanes)
+        levels = self.env.levels or ()
+        level = next((i for i, x in enumerate(levels) if ("at", name) in x.memo), max(len(levels) - 1, 0))
+        if ("at", name) not in self.memo(level) and self.f.lines is not self.lines(level):  # defined in the current lines only
+            return ops.splat(name, type_)
+        return self.once(level, ("splat", name, lanes), lambda: ops.splat(name, type_))
 
     # values
 
@@ -91,13 +155,7 @@ class Emitter:
                 if waiting:
                     stack.extend(waiting)
                     continue
-                if env.levels is None or level == len(env.levels) - 1:
-                    name = self.one(v, vector)
-                else:
-                    saved, self.f.lines = self.f.lines, env.levels[level].lines
-                    name = self.one(v, vector)
-                    self.f.lines = saved
-                memo[key] = name
+                name = self.once(level, key, lambda v=v, vector=vector: self.one(v, vector))  # type: ignore[misc]
                 memo[("at", name)] = True
             stack.pop()
             if not stack:

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+LINE = 64  # bytes of a cache line
+
+
+def round_to_line(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
 
 @dataclass(frozen=True, slots=True)
 class ISA:

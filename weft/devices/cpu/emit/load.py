@@ -5,10 +5,22 @@ Masked loads of 8- and 16-bit elements, which have no instruction, call one func
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.affine import emit_affine, lane_step, lane_terms, uniform_groups
-from weft.devices.cpu.emit.emitter import Emitter
-from weft.devices.cpu.emit.env import key_of
-from weft.devices.cpu.emit.masks import and_masks, either, emit_guards, first_mask, leading_lane_count, mask_bits, select_lanes
+from functools import partial
+
+from weft.devices.cpu.emit.affine import (
+    and_masks,
+    either,
+    emit_affine,
+    emit_guards,
+    first_mask,
+    lane_step,
+    lane_terms,
+    leading_lane_count,
+    mask_bits,
+    select_lanes,
+    uniform_groups,
+)
+from weft.devices.cpu.emit.emitter import Emitter, key_of
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import cast, from_memory, memory_literal
 from weft.devices.cpu.emit.text import Function, Module
@@ -102,14 +114,13 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
     pointer = e.env.pointers[key_of(access.buffer)]
     groups, const = uniform_groups(e, affine)
     for level in sorted(groups):
-        memo = e.memo(level)
-        key = ("address", type_, pointer, tuple(groups[level]))
-        if key not in memo:
-            saved, e.f.lines = e.f.lines, e.lines(level)
-            memo[key] = e.f.element(pointer, type_, e.f.dot(0, groups[level]))
-            e.f.lines = saved
-        pointer = memo[key]
+        start, terms = pointer, groups[level]
+        pointer = e.once(level, ("address", type_, start, tuple(terms)), partial(_advance, e, start, type_, terms))
     return e.f.offset(pointer, const * access.buffer.dtype.bytes)
+
+
+def _advance(e: Emitter, pointer: str, type_: str, terms: list[tuple[str, int]]) -> str:
+    return e.f.element(pointer, type_, e.f.dot(0, terms))
 
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
@@ -238,41 +249,37 @@ def load_stride_2(
     vtype = wide(type_, lanes)
     low, high = (0, lanes) if bits is None else (bits.index(True), lanes - bits[::-1].index(True))
     start = Affine(affine.const + 2 * low, affine.terms, affine.gather)
-    read = _load_stride_2(e, access, start, type_, size, high - low, uniform)
+    read = _load_every_second(e, access, start, type_, size, high - low, uniform)
     if filled and bits is not None:
         read = f.shuffle(vtype, read, fills, [i - low if bits[i] else lanes + i for i in range(lanes)])
-    if uniform is None:
-        return read
-    return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+    return read if uniform is None else f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
 
 
-def _load_stride_2(
+def _load_every_second(
     e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int, uniform: str | None,
 ) -> str:
     """Load ``count`` elements at stride 2. If the elements between them are loaded too, both loads share the same vectors."""
     f, lanes = e.f, e.env.lanes
-    vtype = wide(type_, lanes)
 
-    def pointer(affine: Affine) -> str:
-        address = pointer_of(e, access, affine)
+    def pointer(const: int) -> str:
+        address = pointer_of(e, access, Affine(const, affine.terms, affine.gather))
         return address if uniform is None else f.let(f"select i1 {uniform}, ptr {address}, ptr {dummy(e)}", "a")
 
     key = (key_of(access.buffer), affine.terms, affine.const)
     base = e.env.pairs.get(key) if uniform is None and not affine.gather else None
     if base is None and count == lanes:
-        return load_strided(e, pointer(affine), 2, type_, size)
+        return load_strided(e, pointer(affine.const), 2, type_, size)
     first = affine.const if base is None else base
     memo = e.memo(e.place(frozenset(access_axes(access)).union(*(dependencies(v, e.env.deps) for v, _ in affine.gather)))[0])
     where = tuple([(id(v), c) for v, c in affine.gather])
     both = ("pair", *key[:2], where, first, base is None, e.env.tag, count, uniform)
     if both not in memo:
-        start = pointer(Affine(first, affine.terms, affine.gather))
-        reach = 2 * count - (base is None)
+        start, reach = pointer(first), 2 * count - (base is None)
         memo[both] = tuple(
             _load_first(e, f.offset(start, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
         )
     a, b = memo[both]
-    return f.shuffle(vtype, a, b, range(affine.const - first, 2 * lanes, 2))
+    return f.shuffle(wide(type_, lanes), a, b, range(affine.const - first, 2 * lanes, 2))
 
 
 def load_transposed(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.devices.cpu.emit.libm import libm
-from weft.devices.cpu.emit.math import function
+from weft.devices.cpu.emit.math import function, libm
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
 from weft.devices.cpu.emit.storage_formats import bitcast, cast, round_to_storage
@@ -20,7 +19,16 @@ _COMPARE = {
     "eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"),
     "le": ("ole", "sle", "ule"), "gt": ("ogt", "sgt", "ugt"), "ge": ("oge", "sge", "uge"),
 }
-_INTRINSIC = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven", "sqrt": "sqrt"}
+_FLOAT_WORDS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "neg": "fneg"}
+_INTRINSIC = {
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven", "sqrt": "sqrt", "abs": "fabs", "min": "minimum",
+    "max": "maximum", "copysign": "copysign", "fma": "fma",
+}
+_ROUND = ("floor", "ceil", "trunc", "rint")  # integers and bools stay
+_BOOL_WORDS = {
+    **dict.fromkeys(("or", "add", "max"), "or"), **dict.fromkeys(("and", "mul", "min", "pow"), "and"),
+    **dict.fromkeys(("xor", "sub", "not", "neg"), "xor"),
+}
 
 
 def machine(o: Ops, v: Value, args: list[str]) -> str:
@@ -47,37 +55,24 @@ def machine(o: Ops, v: Value, args: list[str]) -> str:
 
 
 def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
-    plain = {"add": "fadd", "sub": "fsub", "mul": "fmul"}.get(op)
-    if plain:
-        return o.op(plain, t, *args)
+    if op in _FLOAT_WORDS:
+        return o.op(_FLOAT_WORDS[op], t, *args)
+    if op in _INTRINSIC:
+        return o.intrinsic(_INTRINSIC[op], t, *args)
     if op == "div":
         return o.divided(t, *args)
-    if op == "neg":
-        return o.op("fneg", t, args[0])
-    if op in _INTRINSIC:
-        return o.intrinsic(_INTRINSIC[op], t, args[0])
-    if op == "abs":
-        return o.intrinsic("fabs", t, args[0])
-    if op in ("min", "max"):
-        return o.intrinsic("minimum" if op == "min" else "maximum", t, *args)
-    if op == "copysign":
-        return o.intrinsic("copysign", t, *args)
-    if op == "fma":
-        return o.intrinsic("fma", t, *args)
     if op in ("floordiv", "rem"):
         return _float_divmod(o, op, t, *args)
-    if op == "pow":
-        return _pow(o, t, v.args[1], args)
-    return function(o, op, t, args)
+    return _pow(o, t, v.args[1], *args) if op == "pow" else function(o, op, t, *args)
 
 
-def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
+def _pow(o: Ops, t: str, power: Value, x: str, y: str) -> str:
     """Emit a power. Some exponents have short forms, also if the exponent is a run-time argument, so that the bits are equal."""
-    x, y = args
+    if power.op == "const" and float(power.attr) in _POWERS:
+        return _POWERS[float(power.attr)](o, t, x)
+    out = function(o, "pow", t, x, y)
     if power.op == "const":
-        short = _POWERS.get(float(power.attr))
-        return function(o, "pow", t, args) if short is None else short(o, t, x)
-    out = function(o, "pow", t, args)
+        return out
     for exponent, short in _POWERS.items():
         out = o.select(o.cmp("oeq", t, y, o.c(t, exponent)), t, short(o, t, x), out)
     return out
@@ -142,15 +137,9 @@ def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
 
 
 def _bool_op(o: Ops, op: str, args: list[str]) -> str:
-    if op in ("or", "add", "max"):
-        return o.op("or", "i1", *args)
-    if op in ("and", "mul", "min", "pow"):
-        return o.op("and", "i1", *args)
-    if op in ("xor", "sub"):
-        return o.op("xor", "i1", *args)
-    if op in ("not", "neg"):
-        return o.op("xor", "i1", args[0], o.c("i1", 1))
-    if op in ("abs", "floor", "ceil", "trunc", "rint"):
+    if op in _BOOL_WORDS:
+        return o.op(_BOOL_WORDS[op], "i1", *args, *[o.c("i1", 1)] * (2 - len(args)))
+    if op == "abs" or op in _ROUND:
         return args[0]
     raise ValueError(f"machine operation {op} is not defined for bool")
 
@@ -165,24 +154,20 @@ def _int_op(o: Ops, op: str, dtype: Format, args: list[str]) -> str:
         return o.op("sub", t, o.c(t, 0), args[0])
     if op == "not":
         return o.op("xor", t, args[0], o.c(t, -1))
+    if op in _ROUND or (op == "abs" and not signed):
+        return args[0]
     if op == "abs":
-        return o.intrinsic("abs", t, args[0], extra="i1 false") if signed else args[0]
+        return o.intrinsic("abs", t, args[0], extra="i1 false")
     if op in ("min", "max"):
         return o.intrinsic(("s" if signed else "u") + op, t, *args)
-    if op in ("floor", "ceil", "trunc", "rint"):
-        return args[0]
     if op == "fma":
         return o.op("add", t, o.op("mul", t, args[0], args[1]), args[2])
-    if op == "shl":
+    if op in ("shl", "shr"):
         ok = o.cmp("ult", t, args[1], o.c(t, bits))
-        amount = o.select(ok, t, args[1], o.c(t, 0))
-        return o.select(ok, t, o.op("shl", t, args[0], amount), o.c(t, 0))
-    if op == "shr":
-        ok = o.cmp("ult", t, args[1], o.c(t, bits))
-        if signed:
+        if op == "shr" and signed:
             return o.op("ashr", t, args[0], o.select(ok, t, args[1], o.c(t, bits - 1)))
-        amount = o.select(ok, t, args[1], o.c(t, 0))
-        return o.select(ok, t, o.op("lshr", t, args[0], amount), o.c(t, 0))
+        shifted = o.op("shl" if op == "shl" else "lshr", t, args[0], o.select(ok, t, args[1], o.c(t, 0)))
+        return o.select(ok, t, shifted, o.c(t, 0))
     if op in ("div", "floordiv", "rem"):
         return _int_divmod(o, op, t, bits, signed, *args)
     if op == "pow":

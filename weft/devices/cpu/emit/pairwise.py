@@ -79,14 +79,7 @@ def adder(f: Function, type_: str) -> Join:
 
 
 def add_block(
-    m: Module,
-    f: Function,
-    at: LevelPointers,
-    block: str | int,
-    last: str,
-    types: list[str],
-    cells: list[str],
-    merge: Join,
+    m: Module, f: Function, at: LevelPointers, block: str | int, last: str, types: list[str], cells: list[str], merge: Join,
     align: int,
 ) -> None:
     """Join the values of a block in ``cells`` with earlier blocks; store the result unless the block is the last."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+
 from weft.devices.cpu.emit.ops import Ops
-from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL, philox
+from weft.graph.primitives.random import MULTIPLIERS, ROUNDS, WEYL, philox
 
 _M0, _M1 = MULTIPLIERS
 _W0, _W1 = WEYL
@@ -12,7 +15,7 @@ _W0, _W1 = WEYL
 def random_word(o: Ops, key: str, base: str, element: str) -> str:
     """Emit word element & 3 of Philox4x32-10(key, base + (element >> 2)); the counter's high 64 bits are 0."""
     counter = o.op("add", "i64", base, o.op("lshr", "i64", element, o.c("i64", 2)))
-    return pick(o, philox(_Words(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
+    return pick(o, philox(_words(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
 
 
 def pick(o: Ops, words: list[str], which: str) -> str:
@@ -24,29 +27,13 @@ def pick(o: Ops, words: list[str], which: str) -> str:
     return o.convert("trunc", "i64", o.select(high, "i64", top, low), "i32")
 
 
-class _Words:
-    """The arithmetic of ``philox`` on 64-bit registers."""
-
-    def __init__(self, o: Ops) -> None:
-        self._o = o
-
-    def number(self, value: int) -> str:
-        return self._o.c("i64", value)
-
-    def multiply(self, a: str, b: str) -> str:
-        return self._o.op("mul", "i64", a, b)
-
-    def add(self, a: str, b: str) -> str:
-        return self._o.op("add", "i64", a, b)
-
-    def xor(self, a: str, b: str) -> str:
-        return self._o.op("xor", "i64", a, b)
-
-    def low(self, a: str) -> str:
-        return self._o.op("and", "i64", a, self.number(0xFFFFFFFF))
-
-    def high(self, a: str) -> str:
-        return self._o.op("lshr", "i64", a, self.number(32))
+def _words(o: Ops) -> SimpleNamespace:
+    """Return the arithmetic of ``philox`` on 64-bit registers."""
+    low, half = o.c("i64", 0xFFFFFFFF), o.c("i64", 32)
+    return SimpleNamespace(
+        number=partial(o.c, "i64"), multiply=partial(o.op, "mul", "i64"), add=partial(o.op, "add", "i64"),
+        xor=partial(o.op, "xor", "i64"), low=lambda a: o.op("and", "i64", a, low), high=lambda a: o.op("lshr", "i64", a, half),
+    )
 
 
 def consecutive_words(o: Ops, key: str, counter: str) -> str:

@@ -166,24 +166,15 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
     if target is BOOL:
         return o.cmp("ne", "i8", x, o.c("i8", 0))
     if target.narrow:
-        if target == FLOAT16:
-            return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
-        if target is not BFLOAT16:
-            return decode_bits(o.f, x, target, o.lanes)
-        high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
-        return o.convert("bitcast", "i32", high, "float")
+        return from_memory(o.f, o.convert("bitcast", s, x, "half") if target == FLOAT16 else x, target, o.lanes)
     t = llvm_type(target)
     return x if s == t else o.convert("bitcast", s, x, t)
 
 
 def storage_bits(o: Ops, x: str, dtype: Format) -> str:
     """Return the bits of a narrow number, held as float, as an integer."""
-    if dtype == FLOAT16:
-        return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
-    if dtype is not BFLOAT16:
-        return encoded(o.f, x, dtype, o.lanes)
-    bits = o.op("lshr", "i32", o.convert("bitcast", "float", x, "i32"), o.c("i32", 16))
-    return o.convert("trunc", "i32", bits, "i16")
+    x = to_memory(o.f, x, dtype, o.lanes)
+    return o.convert("bitcast", "half", x, "i16") if dtype == FLOAT16 else x
 
 
 def add(o: Ops, a: str, b: str, dtype: Format) -> str:
@@ -216,68 +207,69 @@ def round_by_addition(o: Ops, x: str, form: Format) -> str:
     return o.convert("bitcast", "i32", o.op("or", "i32", rounded, sign), "float")
 
 
+class _Bits:
+    """Short names for operations on 32-bit integers and their floats."""
+
+    def __init__(self, f: Function, lanes: int | None) -> None:
+        self.f, self.lanes, self.type_, self.float_ = f, lanes, wide("i32", lanes), wide("float", lanes)
+
+    def i(self, word: str, a: str, b: str | int) -> str:
+        return self.f.let(f"{word} {self.type_} {a}, {self.c(b) if isinstance(b, int) else b}")
+
+    def c(self, value: int) -> str:
+        return splat_text("i32", str(value), self.lanes)
+
+    def bits(self, x: str) -> str:
+        return self.f.let(f"bitcast {self.float_} {x} to {self.type_}")
+
+    def real(self, x: str) -> str:
+        return self.f.let(f"bitcast {self.type_} {x} to {self.float_}")
+
+    def plus(self, word: str, x: str, exponent: int) -> str:
+        """Emit the sum of (or difference from) a float and a power of two."""
+        return self.f.let(f"{word} {self.float_} {x}, {splat_text('float', float_text(2.0**exponent), self.lanes)}")
+
+    def where(self, word: str, a: str, b: int, then: str | int, other: str | int) -> str:
+        bit = self.f.let(f"icmp {word} {self.type_} {a}, {self.c(b)}", "c")
+        then, other = (self.c(x) if isinstance(x, int) else x for x in (then, other))
+        return self.f.let(f"select {wide('i1', self.lanes)} {bit}, {self.type_} {then}, {self.type_} {other}")
+
+
 def encoded(f: Function, x: str, form: Format, lanes: int | None) -> str:
     """Return the memory bits, as an integer, of a float that is already rounded to the format."""
-
-    def c(value: int) -> str:
-        return splat_text("i32", str(value), lanes)
-
-    int_type, float_type, memory_int = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
-    bits = f.let(f"bitcast {float_type} {x} to {int_type}")
-    size = f.let(f"and {int_type} {bits}, {c(_MAGNITUDE)}")
+    b = _Bits(f, lanes)
+    bits = b.bits(x)
+    size = b.i("and", bits, _MAGNITUDE)
     first = FLOAT32.mantissa - form.mantissa
-    normal = f.let(f"lshr {int_type} {size}, {c(first)}")
-    normal = f.let(f"sub {int_type} {normal}, {c(FLOAT32.bias - form.bias << form.mantissa)}")
-    addend = splat_text("float", float_text(2.0 ** (1 - form.bias + first)), lanes)
-    number = f.let(f"bitcast {int_type} {size} to {float_type}")
-    counted = f.let(f"fadd {float_type} {number}, {addend}")  # the low bits count multiples of the smallest subnormal
-    counted = f.let(f"bitcast {float_type} {counted} to {int_type}")
-    code = _select(f, "ult", size, c(_power_bits(1 - form.bias)), counted, normal, lanes)
-    top = (1 << form.exponent) - 1 << form.mantissa
-    if form.finite:
-        code = _select(f, "uge", size, c(_INFINITE), c((1 << form.bits - 1) - 1), code, lanes)
-    else:
-        special = _select(f, "eq", size, c(_INFINITE), c(top), c(top | 1 << form.mantissa - 1), lanes)
-        code = _select(f, "uge", size, c(_INFINITE), special, code, lanes)
-    code = f.let(f"and {int_type} {code}, {c((1 << form.bits - 1) - 1)}")
-    sign = f.let(f"lshr {int_type} {bits}, {c(32 - form.bits)}")
-    sign = f.let(f"and {int_type} {sign}, {c(1 << form.bits - 1)}")
-    code = f.let(f"or {int_type} {code}, {sign}")
-    return f.let(f"trunc {int_type} {code} to {memory_int}")
+    normal = b.i("sub", b.i("lshr", size, first), FLOAT32.bias - form.bias << form.mantissa)
+    counted = b.bits(b.plus("fadd", b.real(size), 1 - form.bias + first))  # low bits count multiples of the smallest subnormal
+    code = b.where("ult", size, _power_bits(1 - form.bias), counted, normal)
+    top, most = (1 << form.exponent) - 1 << form.mantissa, (1 << form.bits - 1) - 1
+    special: str | int = most
+    if not form.finite:
+        special = b.where("eq", size, _INFINITE, top, top | 1 << form.mantissa - 1)
+    code = b.i("and", b.where("uge", size, _INFINITE, special, code), most)
+    sign = b.i("and", b.i("lshr", bits, 32 - form.bits), 1 << form.bits - 1)
+    return f.let(f"trunc {b.type_} {b.i('or', code, sign)} to {wide(f'i{form.bits}', lanes)}")
 
 
 def decode_bits(f: Function, code: str, form: Format, lanes: int | None) -> str:
     """Return the float that bits in memory represent."""
-
-    def c(value: int) -> str:
-        return splat_text("i32", str(value), lanes)
-
-    int_type, float_type, memory_int = wide("i32", lanes), wide("float", lanes), wide(f"i{form.bits}", lanes)
-    code = f.let(f"zext {memory_int} {code} to {int_type}")
-    size = f.let(f"and {int_type} {code}, {c((1 << form.bits - 1) - 1)}")
-    sign = f.let(f"xor {int_type} {code}, {size}")
-    sign = f.let(f"shl {int_type} {sign}, {c(32 - form.bits)}")
-    shifted = f.let(f"shl {int_type} {size}, {c(FLOAT32.mantissa - form.mantissa)}")
-    bits = f.let(f"add {int_type} {shifted}, {c(FLOAT32.bias - form.bias << 23)}")
-    biased = f.let(f"add {int_type} {shifted}, {c(_power_bits(1 - form.bias))}")  # plus the smallest normal
-    biased = f.let(f"bitcast {int_type} {biased} to {float_type}")
-    subnormal = f.let(f"fsub {float_type} {biased}, {splat_text('float', float_text(2.0 ** (1 - form.bias)), lanes)}")
-    subnormal = f.let(f"bitcast {float_type} {subnormal} to {int_type}")
-    bits = _select(f, "ult", size, c(1 << form.mantissa), subnormal, bits, lanes)
+    b = _Bits(f, lanes)
+    code = f.let(f"zext {wide(f'i{form.bits}', lanes)} {code} to {b.type_}")
+    most = (1 << form.bits - 1) - 1
+    size = b.i("and", code, most)
+    sign = b.i("shl", b.i("xor", code, size), 32 - form.bits)
+    shifted = b.i("shl", size, FLOAT32.mantissa - form.mantissa)
+    bits = b.i("add", shifted, FLOAT32.bias - form.bias << 23)
+    biased = b.real(b.i("add", shifted, _power_bits(1 - form.bias)))  # plus the smallest normal
+    bits = b.where("ult", size, 1 << form.mantissa, b.bits(b.plus("fsub", biased, 1 - form.bias)), bits)
     top = (1 << form.exponent) - 1 << form.mantissa
     if form.finite:
-        bits = _select(f, "eq", size, c((1 << form.bits - 1) - 1), c(_NAN), bits, lanes)
+        bits = b.where("eq", size, most, _NAN, bits)
     else:
-        special = _select(f, "eq", size, c(top), c(_INFINITE), c(_NAN), lanes)
-        bits = _select(f, "uge", size, c(top), special, bits, lanes)
-    bits = f.let(f"or {int_type} {bits}, {sign}")
-    return f.let(f"bitcast {int_type} {bits} to {float_type}")
-
-
-def _select(f: Function, word: str, a: str, b: str, then: str, other: str, lanes: int | None) -> str:
-    int_type = wide("i32", lanes)
-    bit = f.let(f"icmp {word} {int_type} {a}, {b}", "c")
-    return f.let(f"select {wide('i1', lanes)} {bit}, {int_type} {then}, {int_type} {other}")
+        bits = b.where("uge", size, top, b.where("eq", size, top, _INFINITE, _NAN), bits)
+    return b.real(b.i("or", bits, sign))
 
 
 def _power_bits(exponent: int) -> int:

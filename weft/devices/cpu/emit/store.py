@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from weft.devices.cpu.emit.affine import lane_step
+from weft.devices.cpu.emit.affine import and_masks, emit_guards, lane_step, leading_lane_count, mask_bits
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.load import load_raw, pointer_of, pointers_of
-from weft.devices.cpu.emit.masks import and_masks, emit_guards, leading_lane_count, mask_bits
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import add, cast, from_memory, to_memory
 from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+
+from weft.devices.cpu.emit.types import mangle, wide
 
 _BITS = re.compile(r"\bi1\b")
 
@@ -67,6 +70,10 @@ class Function:
         if pointer not in self._variables:
             _check_memory_type(type_)
 
+    def argument(self, slot: int, base: str = "%args") -> str:
+        """Load the pointer in a slot of the kernel's arguments."""
+        return self.load("ptr", self.offset(base, 8 * slot), 8)
+
     def offset(self, pointer: str, nbytes: str | int) -> str:
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
 
@@ -94,6 +101,9 @@ class Function:
 
     def minimum(self, a: str | int, b: str | int) -> str:
         return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+    def maximum(self, a: str | int, b: str | int) -> str:
+        return self.let(f"select i1 {self.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
 
     def shuffle(self, type_: str, a: str, b: str, order: Iterable[int | str]) -> str:
         """Emit the vector of the elements ``order`` of a and b, which are of the vector type ``type_``; b's follow a's."""
@@ -208,6 +218,23 @@ def _check_memory_type(type_: str) -> None:
         raise ValueError(f"{type_} in memory: bits have no addresses, keep bytes")
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """LLVM text of one kernel. scratch: bytes shared by all workers; worker_scratch: bytes per worker.
+
+    paths: names of the code paths taken; tests check that they have covered all of them.
+    vectors: whether several elements are computed together. called: functions of the C library, with their float type.
+    """
+
+    symbol: str
+    ir: str
+    scratch: int
+    worker_scratch: int
+    paths: tuple[str, ...] = ()
+    vectors: bool = False
+    called: tuple[tuple[str, str], ...] = ()
+
+
 class Module:
     """Functions and declarations of one compiled unit; paths, called, vectors: as in ``Generated``."""
 
@@ -238,6 +265,14 @@ class Module:
         self.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if near else 2}, i32 1)")
 
+    def fma(self, f: Function, type_: str, lanes: int, x: str, y: str, z: str, fused: bool = True) -> str:
+        """Emit x * y + z of float vectors, rounded once if ``fused``."""
+        vec, name = wide(type_, lanes), f"llvm.fma.{mangle(type_, lanes)}"
+        if not fused:
+            return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
+        self.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
+        return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
+
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
         """Emit a test whether any lane of a mask is set."""
         return self._reduce_mask(f, "or", mask, lanes)
@@ -262,3 +297,7 @@ class Module:
 
     def text(self) -> str:
         return "\n".join([*dict.fromkeys(self._declared.values()), *self.globals, *(f.text() for f in self.functions)])
+
+    def generated(self, symbol: str, scratch: int, worker_scratch: int) -> Generated:
+        paths, called = tuple(self.paths), tuple(self.called)
+        return Generated(symbol, self.text(), scratch, worker_scratch, paths, self.vectors, called)

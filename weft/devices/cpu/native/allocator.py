@@ -99,13 +99,6 @@ class Allocator:
         """Return a buffer of at least ``nbytes`` uninitialised bytes."""
         return self._make(self._by_request.get(nbytes) or self.home(nbytes), nbytes)
 
-    def take(self, home: int, nbytes: int) -> int:
-        """Return the address of a block without a Buffer object. The caller returns it with ``give``."""
-        return self._pop(home) or self.fresh(nbytes)
-
-    def give(self, home: int, address: int) -> None:
-        self._push(home, address)
-
     def fresh(self, nbytes: int) -> int:
         """Return the address of a new block from the system, or from a new slab. Counts as a miss."""
         size = size_class(nbytes)

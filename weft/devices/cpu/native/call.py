@@ -4,12 +4,16 @@
 numbers to the kernels' dtypes, and executes a table of steps, each a kernel's address and its argument slots.
 ``weft_run(inputs, outputs, arena)`` does the same with existing outputs, for Programs that Python steps cut into segments.
 A segment's table is built once and never written by a run, so two threads may run one Program at the same time.
+
+The check word of a step says what is checked after it. Bit 0: signals. The other bits: the Program's number of the step's first
+site plus one, if the step can report a fault (an index out of range), else 0. The fault record of a run is two words: a site
+number plus one, or 0, and the index. Kernels number their own sites; native code adds the first number and runs no further step.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,7 +21,6 @@ import numpy as np
 
 from weft.devices.cpu.native.imported_symbols import METH_FASTCALL
 from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
-from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
 from weft.dtypes import formats
 
 
@@ -28,6 +31,27 @@ def input_kind(dtype: formats.Format) -> int:
     if dtype is formats.FLOAT64:
         return FLOAT64
     return BOOLEAN if dtype is formats.BOOL else INTEGER
+
+
+class TableRow(NamedTuple):
+    """One native call.
+
+    check : whether to check for signals (Ctrl-C) afterwards
+    first : number of its first site; -1 if it checks no index, 0 for a loop, whose sites have the Program's numbers already
+    """
+
+    function: int
+    args: tuple[int, ...]
+    check: bool = False
+    first: int = -1
+
+
+def most_arguments(steps: Sequence[TableRow]) -> int:
+    return max((len(s.args) for s in steps), default=0)
+
+
+def step_words(steps: Iterable[TableRow]) -> list[int]:
+    return [word for s in steps for word in (s.function, len(s.args), int(s.check) + 2 * (s.first + 1), *s.args)]
 
 
 class TableLayout(NamedTuple):
@@ -45,31 +69,22 @@ class TableLayout(NamedTuple):
     constants: tuple[int, ...]
 
 
-class HotCallback(NamedTuple):
-    """A function, called without arguments when a table has run ``runs`` times."""
-
-    runs: int
-    call: Callable[[], None]
-
-
 class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
     def __init__(
-        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int, hot: HotCallback | None = None
+        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int
     ) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(
             ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
             name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
-            left=0 if hot is None else hot.runs, hot=0 if hot is None else id(hot.call),
         ))
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]
         words += [home for _, home in layout.outputs]
         words += [i for pair in layout.donate for i in pair]
         words += [*layout.arena, *layout.constants, *step_words(steps)]
-        self.hot = hot  # keeps the callable alive: the table holds its address
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 
@@ -99,8 +114,8 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 def text() -> str:
     """Return the LLVM text of the native functions for calls, warm calls, buffers, loops and small eager operations."""
-    from weft.devices.cpu.native import call_fast_ir, call_ir, elements_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
+    from weft.devices.cpu.native import call_fast_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    modules = (walk_ir, call_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
+    modules = (walk_ir, call_fast_ir, memory_ir, loop_ir, small_ir, operators_ir)
     return text_of_all(r for module in modules for r in module.ROUTINES)

@@ -1,6 +1,6 @@
-"""Tables for warm calls (``weft_warm`` in ``call_fast_ir.py``), and its installation as the ``__call__`` of a class.
+"""Tables for warm calls (``call_fast_ir.py``), the ``__call__`` of a class, and for small operations (``operators_ir.py``).
 
-This module does not import the array layer, which passes the classes and slot names.
+This module does not import the array layer, which passes the classes and slots (``weft.devices.native_protocols``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cpu.native import layouts
+from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import MethodDef, builtin
 from weft.devices.cpu.native.imported_symbols import METH_FASTCALL, METH_KEYWORDS
-from weft.devices.native_protocols import WarmCallContext, WatchRow
+from weft.devices.cpu.native.threads import permanent
+from weft.devices.native_protocols import PreparedCall, ResultInfo, SmallOperationContext, WarmCallContext, WatchRow
+from weft.dtypes.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
+from weft.graph.node import Primitive
 
 Row = tuple[str, Any, Any]
 
@@ -117,3 +121,126 @@ def install(cls: type, table: str, world: WarmCallContext, address: int, state: 
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
     cls.__call__ = make(cls, ctypes.addressof(method))  # type: ignore[method-assign]
+
+
+# ---- small operations
+
+_ROW = layouts.extent(layouts.OPERATION_ROW)
+_KINDS = {"signed": layouts.INTEGER, "unsigned": layouts.UNSIGNED, "bool": layouts.BOOLEAN}
+
+
+class CPUSmall:
+    """See ``weft.devices.native_protocols.SmallWork``."""
+
+    def __init__(self, world: SmallOperationContext, native: dict[str, int], allocator: Allocator, state: int) -> None:
+        self._native = native
+        self._formats = _formats()
+        own = world.local.__dict__
+        names = "__dict__"
+        node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
+        array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
+        for referenced in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(referenced))  # the state holds no references
+        layouts.write(state, layouts.SMALL_STATE, {
+            "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
+            "limit": id(world.limit),
+            "homes": _words([0] + [allocator.home(n) for n in _sizes()]),
+            "formats": next(iter(self._formats.values())), "format_count": len(self._formats),
+            "array": id(world.array), "scalar_type": id(world.value), "node_type": id(world.node),
+            "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
+            "source": offset_in(world.array, "_source"),
+            **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
+            "weak": world.node.__weakrefoffset__,
+            "leaf": id(world.leaf), "nothing": id(world.nothing), "empty": id(()), "reduced": id(world.reduced),
+            "node": _words(node_slots), "node_slots": len(world.node_slots),
+            "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,
+        })
+        self.element = builtin("weft_element", native["weft_element"], None)
+        self.store = builtin("weft_store", native["weft_store"], None)
+        self.number = builtin("weft_number", native["weft_number"], None)
+
+    def operation(self, arity: int) -> CPUOperation:
+        return CPUOperation(self._native, arity, self._formats)
+
+    def shaped(self) -> CPUShaped:
+        return CPUShaped(self._native)
+
+
+class CPUOperation:
+    """See ``weft.devices.native_protocols.SmallOperation``."""
+
+    def __init__(self, native: dict[str, int], arity: int, formats: dict[Format, int]) -> None:
+        self._formats = formats
+        self._entries: list[tuple[Any, ...]] = []
+        self._rows = permanent(_ROW * len(formats))
+        self._table = _words([0, self._rows])
+        name = "weft_one" if arity == 1 else "weft_two"
+        self.call = builtin(name, native[name], self._table)
+
+    def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
+        """See ``weft.devices.native_protocols``."""
+        place = len(self._entries)
+        if any([row[0] is dtype for row in self._entries]):
+            return
+        self._entries.append((dtype, function, op, result))
+        layouts.write(self._rows + place * _ROW, layouts.OPERATION_ROW, {
+            "dtype": id(dtype), "function": function.__self__, "op": id(op), "result": id(result),  # type: ignore[attr-defined]
+            "bytes": result.bytes, "format": self._formats[dtype],
+        })
+        ctypes.c_int64.from_address(self._table).value = place + 1  # last: other threads may read the row then
+
+
+class CPUShaped:
+    """See ``weft.devices.native_protocols.ShapedOperation``."""
+
+    def __init__(self, native: dict[str, int]) -> None:
+        self._entries: list[Any] = [None] * layouts.PLACES
+        self._table = permanent(8 * layouts.PLACES)
+        self.call = builtin("weft_shaped", native["weft_shaped"], self._table)
+
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: PreparedCall, result: ResultInfo) -> None:
+        """See ``weft.devices.native_protocols``."""
+        if prepared.needs_scratch or prepared.words[0] > layouts.RELEASE_ABOVE_WORK or result.nbytes > layouts.MAX_SMALL_BYTES:
+            return
+        words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
+        owner = (dtype, tuple(shapes), prepared, result, words, plan)
+        left, right = owner[1][0], owner[1][-1]
+        plan[:] = layouts.filled(layouts.PLAN, {
+            "owner": id(owner), "dtype": id(dtype), "left": id(left), "right": id(right),
+            "function": prepared.function.__self__, "words": words.ctypes.data, "count": len(words),  # type: ignore[attr-defined]
+            "first": prepared.operands[0], "second": prepared.operands[-1], "out": prepared.out, "nbytes": result.nbytes,
+            "result": id(result.dtype), "shape": id(result.shape), "params": id(result.params),
+        })
+        place = (hash(left) * 3 + hash(right)) % layouts.PLACES
+        before, self._entries[place] = self._entries[place], owner
+        ctypes.c_int64.from_address(self._table + 8 * place).value = plan.ctypes.data
+        del before  # not earlier: until now the table pointed to it
+
+
+def _words(words: list[int]) -> int:
+    """Copy words to permanent memory for native functions. Return the address."""
+    address = permanent(8 * max(1, len(words)))
+    ctypes.memmove(address, np.array(words, np.int64).ctypes.data, 8 * len(words))
+    return address
+
+
+def _sizes() -> list[int]:
+    """Return the allocator's size classes as ``weft_small_made`` numbers them, from 1 on."""
+    return [64 * k for k in range(1, 17)] + [k << shift for shift in range(8, 18) for k in range(5, 9)]
+
+
+def _formats() -> dict[Format, int]:
+    """Write the table of formats. Return the address of each format's row; the rows are adjacent."""
+    size = layouts.extent(layouts.FORMAT)
+    start = permanent(size * len(FORMATS))
+    out = {}
+    for k, dtype in enumerate(FORMATS.values()):
+        kind = {FLOAT32: layouts.FLOAT32, FLOAT64: layouts.FLOAT64}.get(dtype) or _KINDS.get(dtype.kind, layouts.UNUSED)
+        least, most = (-dtype.reach, dtype.reach) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
+        if dtype is BOOL:  # accepts no ints
+            least, most = 1, 0
+        out[dtype] = start + k * size
+        layouts.write(out[dtype], layouts.FORMAT, {
+            "dtype": id(dtype), "bytes": dtype.bytes, "kind": kind, "least": int(least), "most": int(most),
+        })
+    return out

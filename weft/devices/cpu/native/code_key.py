@@ -7,7 +7,6 @@ import os
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from weft.devices.cpu.native.host_cpu import architecture, host, system
 
@@ -24,16 +23,9 @@ def identity() -> str:
     return "\n".join([ABI, cpu_identity(), f"llvmlite {llvmlite.__version__} {stamp}", source_hash(), ""])
 
 
-@lru_cache(maxsize=1)
-def _identity_digest() -> Any:
-    return hashlib.sha256(identity().encode())
-
-
 def name_of(text: str) -> str:
     """Return the name under which an object is cached in memory and on disk."""
-    digest = _identity_digest().copy()
-    digest.update(text.encode())
-    return digest.hexdigest()
+    return hashlib.sha256(identity().encode() + text.encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +82,7 @@ def _unchanged_since(start: float, second: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "dtypes" / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
+    files = [_PACKAGE / "dtypes" / "formats.py", _PACKAGE / "graph" / "primitives" / "random.py"]
     for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from functools import lru_cache
-from typing import Any, NamedTuple
+from bisect import bisect_left
+from typing import NamedTuple
 
 PAGE = mmap.PAGESIZE
 UNIT = 64  # granularity of data in bytes; no section of a kernel needs more alignment
@@ -22,53 +22,34 @@ class NoExecutableMemory(OSError):
 
 
 class FreeSpans:
-    """The free spans among ``count`` units. Adjacent free spans are merged."""
+    """The free spans among ``count`` units, as (start, end) in order. Adjacent free spans are merged."""
 
     def __init__(self, count: int) -> None:
-        self._end: dict[int, int] = {}  # start -> end of a free span
-        self._start: dict[int, int] = {}  # end -> start of a free span
-        self._of_size: dict[int, set[int]] = {}
-        self._add(0, count)
+        self.spans = [(0, count)]
 
     def take(self, count: int) -> int | None:
-        """Take ``count`` adjacent units. Return the first, or None if no free span is long enough."""
-        sizes = self._of_size
-        size = count if count in sizes else min((s for s in sizes if s > count), default=None)
-        if size is None:
+        """Take ``count`` adjacent units of the shortest sufficient span. Return the first, or None if no span is long enough."""
+        fitting = [(end - start, k) for k, (start, end) in enumerate(self.spans) if end - start >= count]
+        if not fitting:
             return None
-        start = next(iter(sizes[size]))
-        self._remove(start, start + size)
-        self._add(start + count, start + size)
+        _, k = min(fitting)
+        start, end = self.spans[k]
+        self.spans[k : k + 1] = [(start + count, end)] if start + count < end else []
         return start
 
     def give(self, start: int, count: int) -> None:
         """Return units taken by :meth:`take`."""
-        end = start + count
-        if start in self._start:
-            before = self._start[start]
-            self._remove(before, start)
-            start = before
-        if end in self._end:
-            after = self._end[end]
-            self._remove(end, after)
-            end = after
-        self._add(start, end)
+        k, end = bisect_left(self.spans, (start, 0)), start + count
+        first, last = k, k
+        if k < len(self.spans) and self.spans[k][0] == end:
+            end, last = self.spans[k][1], k + 1
+        if k and self.spans[k - 1][1] == start:
+            start, first = self.spans[k - 1][0], k - 1
+        self.spans[first:last] = [(start, end)]
 
     def free(self) -> int:
         """Return the number of free units."""
-        return sum(size * len(starts) for size, starts in self._of_size.items())
-
-    def _add(self, start: int, end: int) -> None:
-        if start < end:
-            self._end[start], self._start[end] = end, start
-            self._of_size.setdefault(end - start, set()).add(start)
-
-    def _remove(self, start: int, end: int) -> None:
-        del self._end[start], self._start[end]
-        starts = self._of_size[end - start]
-        starts.remove(start)
-        if not starts:
-            del self._of_size[end - start]
+        return sum(end - start for start, end in self.spans)
 
 
 class Region:
@@ -161,12 +142,5 @@ def _take_place(region: Region, pages: int, units: int) -> Place | None:
     return Place(region, code, pages, data, units)
 
 
-@lru_cache(maxsize=1)
-def _mprotect() -> Any:
-    mprotect = ctypes.CDLL(None).mprotect
-    mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return mprotect
-
-
 def _protect(address: int, size: int, flags: int) -> int:
-    return _mprotect()(address, size, flags)
+    return ctypes.CDLL(None).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), flags)

@@ -10,60 +10,32 @@ because a Ctrl-C during a callback would be lost; a sweep finds the dead referen
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 import threading
 import weakref
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any
 
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import elf, emission
+from weft.devices.cpu.native import elf
 from weft.devices.cpu.native.code_key import name_of, sources_unchanged
 from weft.devices.cpu.native.code_memory import CodeMemory
-from weft.devices.cpu.native.emission import HIGH, LOW
 from weft.devices.cpu.native.host_cpu import host
-from weft.devices.cpu.native.optimisation_levels import cost_of, level_of
-from weft.devices.cpu.native.recompile import PATIENCE, Job, Recompiler
 from weft.process.signals import uninterrupted
 
 KEPT_DEAD = 256  # a sweep runs when the unused kernels outnumber the used ones by this many
 
 
-class PendingRecompilation(NamedTuple):
-    """The pending recompilation of a kernel: its name in the cache, metadata and a function returning the compressed text."""
-
-    name: str
-    meta: dict[str, Any]
-    text: Callable[[], bytes]
-
-
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class LoadedKernel:
-    """A loaded kernel, ``void (*address)(void **args)``. Its code is freed after this object.
+    """A loaded kernel, ``void (*address)(void **args)``. Its code is freed after this object."""
 
-    Emitted code reads the address from memory, at ``cell``, at each call. Recompilation replaces the address and sets ``later``
-    to None. The old code stays in memory, since a thread may be executing it.
-    """
-
-    __slots__ = ("__weakref__", "_word", "cell", "later", "parallel", "scratch", "worker_scratch")
-
-    def __init__(
-        self, address: int, scratch: int, worker_scratch: int, parallel: bool, later: PendingRecompilation | None = None
-    ) -> None:
-        self._word = ctypes.c_int64(address)  # written atomically
-        self.cell = ctypes.addressof(self._word)
-        self.scratch, self.worker_scratch, self.parallel, self.later = scratch, worker_scratch, parallel, later
-
-    @property
-    def address(self) -> int:
-        return self._word.value
-
-    def improve(self, address: int) -> None:
-        self._word.value = address
-        self.later = None
+    address: int
+    scratch: int
+    worker_scratch: int
+    parallel: bool
 
 
 @dataclass(slots=True)
@@ -71,27 +43,22 @@ class _KernelEntry:
     """A kernel in memory. ``fields`` recreate its ``LoadedKernel``; ``give`` frees its code once ``loaded`` is dead."""
 
     loaded: weakref.ref[LoadedKernel]
-    fields: tuple[int, int, int, bool, PendingRecompilation | None]
+    fields: tuple[int, int, int, bool]
     give: Callable[[], None]
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counters: foreground compilations, objects read from disk, objects loaded into memory, background recompilations."""
+    """Counters: compilations, objects read from disk, objects loaded into memory."""
 
     compiles: int = 0
     cache_hits: int = 0
     loads: int = 0
-    improved: int = 0
 
 
 @dataclass(slots=True)
 class Compiler:
-    """Compiles text to addresses and caches them.
-
-    imports : addresses of the symbols that kernels import
-    load_generator : imports the modules that ``generate`` of :meth:`kernel` needs
-    """
+    """Compiles text to addresses and caches them. imports: addresses of the symbols that kernels import."""
 
     cache: Cache
     imports: dict[str, int] = field(default_factory=dict)
@@ -100,26 +67,11 @@ class Compiler:
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
-    load_generator: Callable[[], None] = lambda: None
-    again: Recompiler = field(init=False)
     _sweep_at: int = KEPT_DEAD
     _jit: Any = None
 
-    def __post_init__(self) -> None:
-        self.again = Recompiler(self._features)
-
-    def _features(self) -> str:
-        self.load_generator()  # the recompiling thread generates the text of kernels that came from disk
-        return str(host().features)
-
-    def kernel(
-        self, text: str, generate: Callable[[], Any], us: float = math.inf, quick: Callable[[], Any] | None = None,
-    ) -> LoadedKernel:
-        """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``.
-
-        us : estimated microseconds per run; decides whether to optimise now or later, in :meth:`improve`
-        quick : generates a shorter text of the same function, used if the kernel is recompiled later
-        """
+    def kernel(self, text: str, generate: Callable[[], Any]) -> LoadedKernel:
+        """Return the kernel whose printed form is ``text``. If it is not cached, compile ``generate() -> Generated``."""
         name = name_of("kernel\n" + text)
         entry = self.kernels.get(name)
         loaded = None if entry is None else entry.loaded()
@@ -135,41 +87,7 @@ class Compiler:
                 return loaded
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
-            first = quick
-            if first is None or not self.again.possible:
-                us, first = us if self.again.possible else math.inf, generate
-            keep = partial(self._as_kernel, generate, first is generate)
-            return self._load_or_build(name, lambda: _text_and_meta(first()), keep, us, kernel=True)
-
-    def improve(self, kernels: Iterable[LoadedKernel], patience: float = PATIENCE) -> None:
-        """Queue kernels for recompilation in the background, unless they have been recompiled; see :meth:`Again.add`."""
-        jobs = [Job(k.later.text, partial(self._install_improved, k.later)) for k in dict.fromkeys(kernels) if k.later]
-        self.again.add(jobs, patience)
-
-    def settle(self, kernels: Iterable[LoadedKernel] | None = None) -> None:
-        """Recompile these kernels, or all in memory, and wait."""
-        if kernels is None:
-            with self.lock:
-                kernels = [k for entry in self.kernels.values() if (k := entry.loaded()) is not None]
-        self.improve(kernels)
-        self.again.settle()
-
-    def _install_improved(self, later: PendingRecompilation, code: bytes) -> None:
-        """Load recompiled code and switch the kernel to it. Runs in the background thread."""
-        meta = {**later.meta, "level": HIGH, "llvm": not elf.supported()}
-        with self.lock:
-            entry = self.kernels.get(later.name)
-            if entry is None or entry.fields[-1] is None:  # swept or recompiled meanwhile
-                return
-            addresses, give = self._place(later.name, meta, code)
-            entry.give = partial(_call_both, entry.give, give)
-            entry.fields = (addresses[meta["symbol"]], *entry.fields[1:-1], None)
-            loaded = entry.loaded()
-            if loaded is not None:
-                loaded.improve(entry.fields[0])
-            self.counts.improved += 1
-        if sources_unchanged():
-            self.cache.write(later.name, meta, code)
+            return self._load_or_build(name, lambda: _text_and_meta(generate()), kernel=True)
 
     def module(self, ir: str) -> dict[str, int]:
         """Return the addresses of the functions that LLVM text defines. They are never freed."""
@@ -183,7 +101,7 @@ class Compiler:
         name = name_of("module\n" + what)
         with self.lock:
             if name not in self.modules:
-                self._load_or_build(name, lambda: (text(), {}), self._as_module, math.inf)
+                self._load_or_build(name, lambda: (text(), {}), kernel=False)
             return self.modules[name]
 
     def sweep(self) -> int:
@@ -196,65 +114,45 @@ class Compiler:
             self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
             return len(dead)
 
-    def _as_kernel(
-        self, generate: Callable[[], Any], is_final: bool, name: str, meta: dict[str, Any], ir: str | None,
-        addresses: dict[str, int], give: Callable[[], None],
-    ) -> LoadedKernel:
-        """Register a loaded kernel. is_final: ``ir`` is the text of ``generate``, not the shorter one of ``quick``."""
-        later = None
-        if meta["level"] != HIGH:
-            text = _compress(ir) if is_final and ir is not None else None
-            later = PendingRecompilation(name, meta, (lambda: _compress(generate().ir)) if text is None else lambda: text)
-        fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
-        loaded = LoadedKernel(*fields)
-        self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
-        return loaded
+    def _load_or_build(self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], kernel: bool) -> Any:
+        """Load an object from disk, or build and store it. Return the kernel, or None for a module.
 
-    def _as_module(
-        self, name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int], give: Callable[[], None],
-    ) -> None:
-        self.modules[name] = addresses
-
-    def _load_or_build(
-        self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], us: float,
-        kernel: bool = False,
-    ) -> Any:
-        """Load an object from disk, or build and store it. Return the result of ``keep`` for it.
-
-        A cached object that is incomplete, not optimised enough or not loadable is rebuilt.
+        A cached object that is incomplete or not loadable is rebuilt.
         """
         entry = self.cache.read(name)
-        if entry is not None and _is_complete(entry.meta, kernel) and level_of(us, entry.meta["cost"]) <= entry.meta["level"]:
+        if entry is not None and _is_complete(entry.meta, kernel):
             try:
-                return self._load(name, entry.meta, None, entry.code, keep, hit=True)
+                return self._load(name, entry.meta, entry.code, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
         ir, meta = make()
-        cost = cost_of(ir)
-        level = HIGH if "<1 x i1>" in ir else level_of(us, cost)  # LLVM 22 aborts at LOW on some code with one-lane masks
-        code, exports = emit_object(ir, level)
-        meta = {**meta, "exports": exports, "llvm": not elf.supported(), "level": level, "cost": cost}
+        code, exports = emit_object(ir)
+        meta = {**meta, "exports": exports, "llvm": not elf.supported()}
         self.counts.compiles += 1
         try:
-            result = self._load(name, meta, ir, code, keep)
+            result = self._load(name, meta, code)
         except elf.UnsupportedObject as error:  # LLVM's loader supports more
             meta["llvm"] = True
             try:
-                result = self._load(name, meta, ir, code, keep)
+                result = self._load(name, meta, code)
             except RuntimeError as second:
                 raise RuntimeError(f"compiled code cannot be loaded: {error}") from second
         if sources_unchanged():
             self.cache.write(name, meta, code)
         return result
 
-    def _load(
-        self, name: str, meta: dict[str, Any], ir: str | None, code: bytes, keep: Callable[..., Any], hit: bool = False,
-    ) -> Any:
+    def _load(self, name: str, meta: dict[str, Any], code: bytes, hit: bool = False) -> LoadedKernel | None:
         with uninterrupted():  # Ctrl-C between loading and registering would leak the code
             addresses, give = self._place(name, meta, code)
             self.counts.loads += 1
             self.counts.cache_hits += hit
-            return keep(name, meta, ir, addresses, give)
+            if "symbol" not in meta:
+                self.modules[name] = addresses
+                return None
+            fields = addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"]
+            loaded = LoadedKernel(*fields)
+            self.kernels[name] = _KernelEntry(weakref.ref(loaded), fields, give)
+            return loaded
 
     def _place(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
         if meta["llvm"]:
@@ -271,16 +169,16 @@ class Compiler:
 
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
         with uninterrupted():
-            llvm = emission.opened()
+            llvm = _open_llvm()
         if self._jit is None:
-            self._jit = llvm.create_lljit_compiler(emission.machine(host().features, HIGH))
+            self._jit = llvm.create_lljit_compiler(_target_machine())
             _keep_alive(self._jit)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol, address in self.imports.items():
             builder.import_symbol(symbol, address)
         for symbol in exports:
             builder.export_symbol(symbol)
-        tracker = builder.link(self._jit, f"{name}-{self.counts.loads}-{self.counts.improved}")
+        tracker = builder.link(self._jit, f"{name}-{self.counts.loads}")
         _keep_alive(tracker)
         return {symbol: tracker[symbol] for symbol in exports}, partial(_unload, tracker)
 
@@ -292,18 +190,54 @@ def _text_and_meta(generated: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-def emit_object(ir: str, level: int = HIGH) -> tuple[bytes, list[str]]:
-    """Compile LLVM text for this CPU. Return the object file and the names of its exported functions."""
+def emit_object(ir: str) -> tuple[bytes, list[str]]:
+    """Compile LLVM text for this CPU: SROA and code generation, no other pass. Return the object file and the names of its
+    exported functions."""
     with uninterrupted():  # llvmlite frees objects in destructors, where Ctrl-C would be lost
-        return emission.emitted(ir, host().features, level)
+        llvm = _open_llvm()
+        passes, options = _passes()
+        with (
+            llvm.create_context() as context,  # a shared context would never free the types and constants of kernels
+            _target_machine() as target,
+            llvm.parse_assembly(ir, context) as module,
+            llvm.create_pass_builder(target, options) as builder,  # serves one run; llvmlite leaks 2 KB of each
+        ):
+            passes.run(module, builder)
+            exports = [f.name for f in module.functions if not f.is_declaration and f.linkage == llvm.Linkage.external]
+            return target.emit_object(module), exports
+
+
+@lru_cache(maxsize=1)
+def _open_llvm() -> Any:
+    """Return llvmlite's bindings, initialised for this machine."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # a module with inline assembly aborts the process without it
+    return llvm
+
+
+def _target_machine() -> Any:
+    """Return a new target machine, owned by the caller."""
+    return _open_llvm().Target.from_default_triple().create_target_machine(
+        cpu="", features=host().features, opt=3, reloc="pic", codemodel="small"
+    )
+
+
+@lru_cache(maxsize=1)
+def _passes() -> tuple[Any, Any]:
+    """Return the pass manager and its options, shared by all compilations because llvmlite does not free them."""
+    llvm = _open_llvm()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    return passes, llvm.create_pipeline_tuning_options(speed_level=0)
 
 
 def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
     """Return whether an entry's metadata has every field needed to load a kernel, or a module if ``kernel`` is false."""
     exports = meta.get("exports")
     if not isinstance(exports, list) or not all(isinstance(name, str) for name in exports) or type(meta.get("llvm")) is not bool:
-        return False
-    if meta.get("level") not in (LOW, HIGH) or type(meta["level"]) is not int or type(meta.get("cost")) is not float:
         return False
     if not kernel:
         return True
@@ -316,15 +250,6 @@ def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
 def _keep_alive(thing: Any) -> None:
     """Leak a reference: threads may be inside emitted code at interpreter shutdown."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-
-
-def _call_both(first: Callable[[], None], second: Callable[[], None]) -> None:
-    first()
-    second()
-
-
-def _compress(ir: str) -> bytes:
-    return zlib.compress(ir.encode(), 1)  # to about a tenth: the text may stay in memory for long
 
 
 def _unload(tracker: Any) -> None:

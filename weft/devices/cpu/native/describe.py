@@ -1,4 +1,4 @@
-"""The CPU's part of `weft info`: features, threads, cache, versions, and two measured figures."""
+"""Descriptions and measurements of the CPU: features, threads, cache, versions; operations and bytes per second."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import ctypes
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from weft.devices.cpu.native import pool_ir
 from weft.devices.cpu.native.code_key import cpu_model
 from weft.devices.cpu.native.compile import function
 from weft.devices.cpu.native.host_cpu import host
+from weft.devices.cpu.native.routine import Body, Routine, Signature, Value, routine, text_of_all
 
 _CHAINS = 12  # independent sums: enough to hide the latency of fma on two units
+SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
+_ROUNDS = 1 << 15  # 0.1 ms: short enough to run undisturbed now and then on a busy machine
 
 
 def describe(device: Any, measure: bool = False) -> dict[str, Any]:
-    """Describe the CPU. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (about 0.2 s)."""
-    isa = host()
-    cache = device.compiler.cache
+    """Describe the CPU. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (half a second)."""
+    import llvmlite.binding as llvm
+
+    isa, cache = host(), device.compiler.cache
     entries, size = cache.size()
     out = {
         "device": "cpu",
@@ -37,31 +43,74 @@ def describe(device: Any, measure: bool = False) -> dict[str, Any]:
         "cache_bytes": size,
         "memory_idle_bytes": device.allocator.idle_bytes(),
         "versions": {name: _version(name) for name in ("weft", "numpy", "llvmlite", "ml_dtypes")} | {
-            "python": platform.python_version(), "llvm": _llvm_version(),
+            "python": platform.python_version(), "llvm": ".".join(map(str, llvm.llvm_version_info)),
         },
     }
     if measure:
-        out["fma_peak_flops"] = fma_peak(device, isa)
-        out["copy_bytes_per_second"] = copy_bandwidth(device)
+        figures = measure_speed(device, 1)
+        out |= {"fma_peak_flops": figures["flops"], "copy_bytes_per_second": figures["bandwidth"][-1][1]}
     return out
 
 
-def fma_peak(device: Any, isa: Any) -> float:
-    """Measure float32 operations per second of one core, in a loop of fused multiply-adds."""
-    rounds = 1 << 20
-    run = function(device.compiler.module(fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
-    sink = device.allocate(4096)
-    return 2 * _CHAINS * (isa.bits // 32) * rounds / fastest(lambda: run(sink.address))
+def measure_speed(device: Any, threads: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
+    """Measure ``flops``, float32 operations per second, and ``bandwidth``, pairs (bytes touched, bytes per second).
+
+    Takes about half a second. clock : for the bandwidth; with one thread, a process-time clock excludes other processes
+    """
+    lanes = host().bits // 32
+    native = device.compiler.module(_text(lanes, device.native and threads))
+    sink = device.allocate(threads * 4096)
+    run = function(native["weft_measure_fma"], ctypes.c_void_p)
+    args = (ctypes.c_int64 * 1)(sink.address)
+    flops = threads * 2 * _CHAINS * lanes * _ROUNDS / fastest(lambda: run(args), 100)
+    copy = function(native["weft_measure_copy"], ctypes.c_void_p)
+    source, target = device.allocate(SIZES[-1] // 2), device.allocate(SIZES[-1] // 2)
+    ctypes.memset(source.address, 1, SIZES[-1] // 2)
+    ctypes.memset(target.address, 1, SIZES[-1] // 2)
+    bandwidth = []
+    for size in SIZES:
+        share = size // 2 // threads // 64 * 64
+        rounds = max(1, (1 << 21) // size)
+        words = (ctypes.c_int64 * 4)(source.address, target.address, share, rounds)
+        copy(words)
+        best = fastest(partial(copy, words), 6 if size > 1 << 23 else 50, clock)
+        bandwidth.append((size, 2 * share * threads * rounds / best))
+    return {"threads": threads, "flops": flops, "bandwidth": bandwidth}
 
 
-def copy_bandwidth(device: Any, nbytes: int = 64 << 20) -> float:
-    """Measure bytes read and written per second by one core that copies memory far larger than its caches."""
-    source, target = device.allocate(nbytes), device.allocate(nbytes)
-    args = (ctypes.c_int64 * 3)(source.address, target.address, nbytes)
-    run = function(device.native["weft_copy"], ctypes.c_void_p)
-    ctypes.memset(source.address, 1, nbytes)
-    run(args)  # touches the pages
-    return 2 * nbytes / fastest(lambda: run(args))
+@routine("void fma.body(ptr args, i64 chunk, i64 worker)")
+def fma_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
+    sink = f.array(f.array(args, "ptr")[0], "i8")
+    f.call(_FMA, sink.at(chunk * 4096))
+
+
+@routine("void copy.body(ptr args, i64 chunk, i64 worker)")
+def copy_body(f: Body, args: Value, chunk: Value, worker: Value) -> None:
+    pointers, words = f.array(args, "ptr"), f.array(args)
+    source, target, share = f.array(pointers[0], "i8"), f.array(pointers[1], "i8"), words[2]
+    at = chunk * share
+    with f.each(words[3]):
+        f.copy(target.at(at), source.at(at), share)
+
+
+# of ``fma_text``; not exported, so that no declaration is emitted
+_FMA = Routine(Signature.parsed("void weft_fma_peak(ptr sink)"), lambda f, sink: None, False, "nounwind")
+
+
+def _text(lanes: int, threads: int) -> str:
+    """Return LLVM text of ``weft_measure_fma`` and ``weft_measure_copy``; each thread has its own part of the memory."""
+
+    def measured(name: str, body: Routine) -> Routine:
+        @routine(f"void weft_measure_{name}(ptr args)", exported=True)
+        def run(f: Body, args: Value) -> None:
+            owner = f.call(pool_ir.enter, threads)
+            f.call(pool_ir.parallel, f.address(body), args, threads)
+            f.call(pool_ir.leave, owner)
+
+        return run
+
+    routines = (fma_body, copy_body, measured("fma", fma_body), measured("copy", copy_body))
+    return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + text_of_all(routines)
 
 
 def fastest(run: Callable[[], Any], times: int = 5, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -113,9 +162,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _llvm_version() -> str:
-    import llvmlite.binding as llvm
-
-    return ".".join(map(str, llvm.llvm_version_info))

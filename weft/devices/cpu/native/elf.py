@@ -12,7 +12,6 @@ import ctypes
 import struct
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from weft.devices.cpu.native.code_memory import UNIT, CodeMemory, Place
@@ -68,36 +67,28 @@ class ObjectLayout(NamedTuple):
     size: int
 
 
-class LoadedObject(NamedTuple):
-    """An object in memory: the address of each exported symbol, and the place to return to ``CodeMemory.give``."""
+def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> tuple[dict[str, int], Place]:
+    """Load an object file into memory. Return the address of each exported symbol, and the place to return to ``memory.give``.
 
-    exports: dict[str, int]
-    place: Place
-
-
-def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> LoadedObject:
-    """Load an object file into memory. ``resolve(name)`` returns the address of an imported symbol."""
+    ``resolve(name)`` returns the address of an imported symbol.
+    """
+    place = None
     try:
         if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
             raise UnsupportedObject("not a relocatable x86-64 object")
         parsed = _parse(code)
         layout = _lay_out(parsed)
         place = memory.take(layout.split, layout.size - layout.split)
-    except OSError as error:
-        raise UnsupportedObject(str(error)) from None
-    except (struct.error, LookupError, ValueError, ArithmeticError) as error:
-        if isinstance(error, UnsupportedObject):
-            raise
-        raise UnsupportedObject(f"a damaged object: {error}") from None
-    try:
         image, exports = _build_image(code, parsed, layout, place, resolve)
         memory.fill(place, image[: layout.split], image[layout.split :])
-        return LoadedObject(exports, place)
+        return exports, place
     except BaseException as error:
-        memory.give(place)
-        if isinstance(error, OSError | struct.error | LookupError | ArithmeticError):
-            raise UnsupportedObject(f"a damaged object, or no memory for it: {error}") from None
-        raise
+        if place is not None:
+            memory.give(place)
+        damage = OSError | struct.error | LookupError | ValueError | ArithmeticError
+        if isinstance(error, UnsupportedObject) or not isinstance(error, damage):
+            raise
+        raise UnsupportedObject(f"a damaged object, or no memory for it: {error}") from None
 
 
 def _build_image(
@@ -219,21 +210,12 @@ def _round_up(n: int, to: int) -> int:
 
 def process_symbol(name: str) -> int:
     """Return the address of a function of the C library, libm, libgcc or the interpreter."""
-    try:
-        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value or 0
-    except AttributeError:
-        pass
-    for library in ("libm.so.6", "libgcc_s.so.1"):
+    for library in (None, "libm.so.6", "libgcc_s.so.1"):  # the process itself first
         try:
             return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
         except (OSError, AttributeError):
             pass
     raise UnsupportedObject(f"no symbol {name!r} in this process")
-
-
-@lru_cache(maxsize=1)
-def _process() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
 
 
 def _is_loaded(section: Section) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, islice
 from typing import Any
 
@@ -14,15 +15,14 @@ import numpy as np
 
 from weft.devices.cpu.native import call
 from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.call import TableRow
 from weft.devices.cpu.native.compile import LoadedKernel
 from weft.devices.cpu.native.layouts import FLUSH, RELEASE
-from weft.devices.cpu.native.loops import Descriptor, describe, times
+from weft.devices.cpu.native.loops import Descriptor, Part, Place, PythonLoop, describe, make_row, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
-from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
-from weft.devices.cpu.native.walked import Part, PythonLoop
 from weft.devices.steps import run_host_step
-from weft.dtypes.formats import Format, scalar
+from weft.dtypes.formats import scalar
 from weft.errors import format_bytes
 from weft.schedule.program import Call, Copy, HostCall, Loop, Program, calls, find_hosts
 
@@ -36,7 +36,7 @@ class CPUExecutable:
 
     def __init__(
         self, program: Program, kernels: list[LoadedKernel], pool: Pool, allocator: Allocator, native: dict[str, int],
-        flush_denormals: bool = False, hot: call.HotCallback | None = None, inside: int = -1,
+        flush_denormals: bool = False, inside: int = -1,
     ) -> None:
         """inside: for the body of a loop that Python runs, the number of its first checked index. Such an object has only
         ``parts``; -1 for a whole Program."""
@@ -50,7 +50,6 @@ class CPUExecutable:
         self._native = native
         self._kernels = kernels
         self._flush = flush_denormals
-        self._hot = hot
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
         kernel_sites = zip(kernels, accumulate((len(c.sites) for c in calls(program)), initial=max(inside, 0)), strict=False)
@@ -74,13 +73,22 @@ class CPUExecutable:
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         if self._pool.threads != self._threads:
             self._prepare()
-        return self._run(inputs, held)
+        return self._run(self._round_narrow(inputs) if self._narrow else inputs, held)
+
+    def _round_narrow(self, inputs: list[Any]) -> list[Any]:
+        """Replace run-time numbers of storage-only formats by bit patterns, rounded by NumPy."""
+        inputs = list(inputs)
+        with np.errstate(over="ignore"):  # the array layer has warned about it
+            for position in self._narrow:
+                number = scalar(inputs[position], self.program.inputs[position][1])
+                inputs[position] = int.from_bytes(number.tobytes(), sys.byteorder)
+        return inputs
 
     def direct(self) -> int:
         """Return the address of the only table, for warm calls, or 0 if a run is more than one native call with one output."""
         if self._pool.threads != self._threads:
             self._prepare()
-        return self._direct if len(self.program.outputs) == 1 else 0
+        return self._direct if len(self.program.outputs) == 1 and not self._narrow else 0
 
     def _describe(self) -> list[list[Descriptor]]:
         """Return the descriptors of each native loop, and create the executables of bodies of other loops."""
@@ -106,39 +114,43 @@ class CPUExecutable:
 
     def _build_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
         """Write the tables for this number of threads. Return the callable that runs them and the address for ``direct``."""
-        room, home = self._arena_size(threads)
-        parts = self._segments(threads)
+        room, parts = self._arena_size(threads), self._segments(threads)
         native = [p for p in parts if isinstance(p, list)]
         direct = 0
         if len(parts) == len(native) <= 1:
-            run = self._entry("weft_call", native[0] if native else [], threads, home)
+            run = self._entry("weft_call", native[0] if native else [], threads, room)
             direct = run.__self__  # type: ignore[attr-defined]  # the builtin is bound to the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
-            run = _Sequence(self._allocator, outputs, self._runs(parts, threads), home, room)
-        if self._narrow:
-            run = _NarrowScalars(run, {p: self.program.inputs[p][1] for p in self._narrow})
-            direct = 0
+            run = partial(self._run_parts, outputs, self._runs(parts, threads), room)
         return run, direct
 
-    def parts(self, threads: int) -> tuple[list[Part], int, int]:
-        """Return the parts of a run, to be called in order with inputs, outputs and arena, and the arena's home and bytes."""
-        room, home = self._arena_size(threads)
-        return self._runs(self._segments(threads), threads), home, room
+    def _run_parts(
+        self, make_outputs: Callable[..., list[Any]], parts: list[Part], room: int, inputs: list[Any], held: list[bool] | None
+    ) -> list[Any]:
+        """Run native segments with Python steps between them. room : bytes of the arena"""
+        outputs = make_outputs(inputs, held)
+        arena = self._allocator.allocate(room) if room else Place(0)
+        for part in parts:
+            part(inputs, outputs, arena.address)
+        return outputs
+
+    def parts(self, threads: int) -> tuple[list[Part], int]:
+        """Return the parts of a run, to be called in order with inputs, outputs and arena, and the bytes of the arena."""
+        return self._runs(self._segments(threads), threads), self._arena_size(threads)
 
     def _runs(self, parts: list[list[TableRow] | Part], threads: int) -> list[Part]:
         return [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
 
-    def _arena_size(self, threads: int) -> tuple[int, int]:
-        """Return the bytes of the arena including the kernels' scratch behind it, and the home they come from."""
+    def _arena_size(self, threads: int) -> int:
+        """Return the bytes of the arena including the kernels' scratch behind it."""
         scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
-        room = aligned(self.program.arena) + scratch
-        return room, self._allocator.home(room) if room else 0
+        return aligned(self.program.arena) + scratch
 
-    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
-        hot = self._hot if name == "weft_call" else None  # every run calls weft_call once
-        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address, hot)
+        home = self._allocator.home(room) if room else 0
+        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
         self._tables.append(table)  # keep old tables: another thread may be using one
         return call.builtin(name, self._native[name], table.address)
 
@@ -146,9 +158,7 @@ class CPUExecutable:
         """Return lists of adjacent native steps, and the steps between them that need Python."""
         out: list[list[TableRow] | Part] = []
         slots = self._slots
-        since, loop = 0.0, 0
-        extra = slots.scratch()
-        bodies = iter(self._bodies)
+        since, numbers, bodies = 0.0, iter(range(len(self._loops))), iter(self._bodies)
         for step, us, own in zip(self.program.steps, self._times, self._own, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = HostCall("copy", np.array, (step.source,), step.target)
@@ -161,22 +171,10 @@ class CPUExecutable:
                 continue
             if not out or not isinstance(out[-1], list):
                 out.append([])
-            if isinstance(step, Call):
-                args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
-                since += us
-                check = since > CHECK_EVERY_US
-                ((kernel, site),) = own
-                if step.sites:
-                    args += (slots.record(),)
-                native = TableRow(kernel.cell, args, check, site if step.sites else -1)
-                since = 0.0 if check else since
-            elif isinstance(step, Loop):
-                checks = any(c.sites for c in calls(step.body))
-                native = TableRow(cell(self._native["weft_loop"]), slots.loop(step, loop), self._slow, 0 if checks else -1)
-                since, loop = 0.0, loop + 1
-            else:
-                size = slots.constant(slots.nbytes(step.target))
-                native = TableRow(cell(self._native["weft_copy"]), (slots.index(step.source), slots.index(step.target), size))
+            since += us if isinstance(step, Call) else 0.0
+            check = since > CHECK_EVERY_US if isinstance(step, Call) else isinstance(step, Loop) and self._slow
+            since = 0.0 if check or isinstance(step, Loop) else since
+            native = make_row(step, slots, self._native, own[0] if own else None, numbers, check)
             out[-1].append(native)  # type: ignore[union-attr]
         return out
 
@@ -209,40 +207,3 @@ class _HostStep:
         if result.shape != target.shape:
             raise RuntimeError(f"host step {step.name} returned shape {result.shape}, its slot has {target.shape}")
         target[...] = result if result.dtype is target.dtype else result.astype(target.dtype, copy=False)
-
-
-class _Sequence:
-    """Native segments with Python steps between them."""
-
-    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], home: int, arena: int) -> None:
-        self.allocator = allocator
-        self.outputs = outputs
-        self.parts = parts
-        self.home = home
-        self.arena = arena
-
-    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
-        outputs = self.outputs(inputs, held)
-        arena = self.allocator.take(self.home, self.arena) if self.home else 0
-        try:
-            for part in self.parts:
-                part(inputs, outputs, arena)
-        finally:
-            if self.home:
-                self.allocator.give(self.home, arena)
-        return outputs
-
-
-class _NarrowScalars:
-    """Passes run-time numbers of storage-only formats to the wrapped run as bit patterns, rounded by NumPy."""
-
-    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, Format]) -> None:
-        self.run = run
-        self.dtypes = dtypes
-
-    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
-        inputs = list(inputs)
-        with np.errstate(over="ignore"):  # the array layer has warned about it
-            for position, dtype in self.dtypes.items():
-                inputs[position] = int.from_bytes(scalar(inputs[position], dtype).tobytes(), sys.byteorder)
-        return self.run(inputs, held)

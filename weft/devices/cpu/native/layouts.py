@@ -2,7 +2,7 @@
 
 A layout maps the fields of a record to their byte offset and type. A table is an array of 8-byte words: named words first, then
 lists, from word ``HEADER`` on. Tables of Programs and of loops end in steps, each (function, number of arguments, checks after
-the step, slots of the arguments): see ``tables.py``.
+the step, slots of the arguments): see ``call.py``.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ RELEASE, FLUSH = 1, 2  # flags of a call: release the interpreter lock; flush de
 UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
 # The table of a Program. ni, no, na, nc, ns, nd: numbers of inputs, outputs, arena offsets, constants, steps, donations.
 # workers: threads it was built for. total: number of slots. most: largest number of arguments of a step. name: the attribute
-# with a buffer's address. home: of the arena, or 0. left: runs until the Python object ``hot`` is called; 0: never.
+# with a buffer's address. home: of the arena, or 0.
 # Lists: kinds of inputs, bytes of outputs, homes of outputs, donations, arena offsets, constants, steps
-CALL = _words("ni no na nc ns flags workers total name most allocator home nd left hot", pointers="name allocator home hot")
+CALL = _words("ni no na nc ns flags workers total name most allocator home nd", pointers="name allocator home")
 # The descriptor of a loop. every: iterations between two checks for signals, 0: never
 # Lists: (has a tape, bytes) per carry, strides of stacked operands, of stacked results, arena offsets, constants, steps
 # counted: the argument behind the constants is the address of the number of steps. until: see program.Loop
 LOOP = _words("length reverse counted until carries xs ys constants na numbers ns total most every")
-STEP = _words("function count check", pointers="function")  # function: address of the cell with the function's address
-FAULT = _words("site index")  # the fault record of a run, see tables.py
+STEP = _words("function count check", pointers="function")
+FAULT = _words("site index")  # the fault record of a run, see call.py
 
 # the list of idle blocks of one size class
 HOME = _words("count capacity items size", pointers="items")
@@ -109,7 +109,7 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # kinds of program inputs
 RELEASE_ABOVE_WORK = 1 << 18  # elements, or steps of a sum, above which a dynamic kernel releases the interpreter lock
 MAX_SMALL_BYTES = 1 << 20  # bytes of the largest result of a native small operation
 
-# The state of small operations (small_ir.py), written by ``small_tables.CPUSmall``. thread: id of the thread whose dict of
+# The state of small operations (small_ir.py), written by ``call_tables.CPUSmall``. thread: id of the thread whose dict of
 # thread-local attributes is ``own``; limit: name of the attribute with the largest result; homes: per size class; formats: table
 # of FORMAT rows; array to params: classes and offsets of slots; node, result: pairs (offset, object), the initial slots of new
 # nodes and arrays; weak: offset of a node's weak references

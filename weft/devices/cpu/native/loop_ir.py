@@ -5,7 +5,7 @@ the run's fault record, then (init, last, spare or tape) of each carry, each sta
 number of steps of a counted loop.
 
 The body's slots: inputs, outputs, arena offsets, constants, scratch, the fault record. They are on the stack: loops nest, and
-several threads may run one loop at the same time. A fault in the record (see ``tables.py``) ends the loop.
+several threads may run one loop at the same time. A fault in the record (see ``call.py``) ends the loop.
 
 A step costs about 0.05 us beside its kernels. Carries alternate between two memories, move along the tape, or stay in place if
 the body's Program may write them in place. The outermost loop handles signals every 20 ms.
@@ -13,9 +13,41 @@ the body's Program may write them in place. The outermost loop handles signals e
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.layouts import HEADER, LOOP
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft.devices.cpu.native.layouts import FAULT, HEADER, LOOP, STEP
 from weft.devices.cpu.native.routine import Array, Body, Value, routine
-from weft.devices.cpu.native.table_ir import call_step, place, where_faulted
+
+
+def place(f: Body, slots: Array, base: Value, offsets: Array, count: Value) -> None:
+    """Set the slots of temporaries to their addresses in an arena at ``base``."""
+    with f.each(count) as k:
+        slots[k] = base + offsets[k]
+
+
+def call_step(f: Body, step: Value, slots: Array, packed: Array) -> tuple[Value, Value]:
+    """Call a step, with its arguments copied from the slots to ``packed``. Return its check word and the next step."""
+    row = f.record(step, STEP)
+    function, count, check = row["function"], row["count"], row["check"]
+    arguments = f.array(step).part(len(STEP))
+    after = arguments.at(count)
+    with f.each(count) as k:
+        packed[k] = slots[arguments[k]]
+    f.call_address(function, packed.pointer)
+    return check, after
+
+
+@contextmanager
+def where_faulted(f: Body, check: Value, record: Value) -> Iterator[None]:
+    """Emit a block that runs if the last step reported a fault. It first makes the record's site number that of the Program."""
+    first = check >> 1  # first site plus one; 0 if the step checks no index
+    with f.when(first != 0):
+        fault = f.record(record, FAULT)
+        site = fault["site"]
+        with f.when(site != 0):
+            fault["site"] = site + (first - 1)
+            yield
 
 
 @routine("void weft_loop(ptr args)", exported=True)

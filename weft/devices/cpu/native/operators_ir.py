@@ -1,14 +1,17 @@
-"""Operators in emitted code, on small materialised arrays.
+"""Operators and element access in emitted code, on small materialised arrays.
 
 An elementwise operation has a row for each dtype of its operands, with a dynamic kernel; Python adds a row once the kernel is
-compiled. A product or a reduction finds a prepared call in a hash table keyed by shapes.
+compiled. A product or a reduction finds a prepared call in a hash table keyed by shapes. Elements are read, written, or converted
+to Python numbers.
 """
 
 from __future__ import annotations
 
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native import small_ir as small
-from weft.devices.cpu.native.memory_ir import BUILTIN
+from weft.devices.cpu.native.imported_symbols import OBJECT
+from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
+from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
 from weft.devices.cpu.native.routine import Body, Value, routine
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
@@ -33,7 +36,7 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     shape = small.slot(f, like, "shape")[0]
     count = f.call(small.size, shape)
     nbytes = count * row["bytes"]
-    operand_bytes = count * f.record(row["format"], layouts.FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
+    operand_bytes = count * f.record(row["format"], FORMAT)["bytes"]  # Python's eager policy checks one of the two sizes
     is_small = (count > 0) & (count <= layouts.RELEASE_ABOVE_WORK) & (operand_bytes <= limit_)
     with f.unless(is_small & (nbytes <= limit_) & (nbytes <= layouts.MAX_SMALL_BYTES)):
         f.ret(None)
@@ -42,7 +45,7 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
         f.ret(None)
     outer = words[TIMES]
     words[0] = count
-    words[1] = f.record(buffer, layouts.BUFFER)["address"]
+    words[1] = f.record(buffer, BUFFER)["address"]
     with f.unless(outer == 1):
         words[0] = count // outer
     with f.each(outer) as k:
@@ -59,11 +62,11 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     f.ret(f.call(small.node, row["op"], params.now, shape, row["result"], buffer))
 
 
-def _run(f: Body, cell: Value, words: Value) -> None:
-    """Call the dynamic kernel whose address is in ``cell``."""
+def _run(f: Body, function: Value, words: Value) -> None:
+    """Call a dynamic kernel, and count the call."""
     counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
     counters["sized"] = counters["sized"] + 1
-    f.call_address(f.array(cell, "ptr")[0], words)
+    f.call_address(function, words)
 
 
 @routine("ptr weft_one" + BUILTIN, exported=True)
@@ -171,7 +174,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
                 like.now = y
                 other.now = x
             at = f.array(words.at((like.now == x).pick(4, 2)))  # the words of the operand that is broadcast
-            nbytes = f.record(row["format"], layouts.FORMAT)["bytes"]
+            nbytes = f.record(row["format"], FORMAT)["bytes"]
             shapes = [small.slot(f, x_.now, "shape")[0] for x_ in (like, other)]
             small.none_unless(f, f.call(spread, *shapes, at.pointer, words.pointer, nbytes))
     into = nargs == 3
@@ -224,7 +227,7 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
         f.call("Py_IncRef", object_)
     new, buffer = f.variable("ptr", None), f.call(small.made, nbytes)
     with f.unless(buffer.null):
-        words[plan["out"]] = f.record(buffer, layouts.BUFFER)["address"]
+        words[plan["out"]] = f.record(buffer, BUFFER)["address"]
         _run(f, plan["function"], words.pointer)
         new.now = f.call(small.node, small.state_of(f)["leaf"], plan["params"], plan["shape"], plan["result"], buffer)
     value = small.length(f, plan["shape"]) == 0
@@ -234,4 +237,134 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(out)
 
 
-ROUTINES = (row_of, run, one, spread, two, shaped)
+@routine("i1 weft_small_index(ptr object, ptr room)")
+def index(f: Body, object_: Value, room: Value) -> None:
+    """Store an index, a Python int or a materialised integer Scalar, in ``room``. Return whether it is one and fits 64 bits."""
+    state, out = small.state_of(f), f.array(room, "i64")
+    its_type = f.record(object_, OBJECT)["type"]
+    with f.when(its_type == f.symbol("PyLong_Type")):
+        overflow = f.fixed_room("i64")
+        out[0] = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
+        f.ret(f.array(overflow, "i32")[0] == 0)
+    with f.unless(its_type == state["scalar_type"]):
+        f.ret(False)
+    x = f.call(small.content, object_)
+    with f.when(x.null):
+        f.ret(False)
+    form_ = f.call(small.format_, small.slot(f, x, "dtype")[0])
+    with f.when(form_.null):
+        f.ret(False)
+    form, at = f.record(form_, FORMAT), small.address(f, x).to("ptr")
+    kind, nbytes = form["kind"], form["bytes"]
+    for width, type_ in small.INTEGERS.items():
+        with f.when((kind == INTEGER) & (nbytes == width)):
+            out[0] = f.array(at, type_)[0].signed()
+            f.ret(True)
+        if width < 8:
+            with f.when((kind == UNSIGNED) & (nbytes == width)):
+                out[0] = f.array(at, type_)[0].to("i64")
+                f.ret(True)
+    f.ret(False)
+
+
+@routine("i64 weft_small_place(ptr shape, ptr index)")
+def place(f: Body, shape: Value, index_: Value) -> None:
+    """Return the flat position of the element that an index selects, or -1 if it is out of range or not all integers."""
+    count, room = f.variable("i64", 1), f.fixed_room("i64")
+    is_single = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
+    with f.unless(is_single):
+        count.now = small.length(f, index_)
+    dims = small.length(f, shape)
+    with f.unless(count.now == dims):
+        f.ret(-1)
+    out, item = f.variable("i64", 0), f.variable("ptr", index_)
+    with f.each(dims) as k:
+        with f.unless(is_single):
+            item.now = small.items(f, index_)[k]
+        with f.unless(f.call(index, item.now, room)):
+            f.ret(-1)
+        n, at = small.integer(f, small.items(f, shape)[k]), f.array(room, "i64")[0]
+        with f.unless((at < n) & (at + n >= 0)):
+            f.ret(-1)
+        out.now = out.now * n + at + (at < 0).pick(n, 0)
+    f.ret(out.now)
+
+
+@routine("ptr weft_element" + BUILTIN, exported=True)
+def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (x, index) -> Scalar or None."""
+    arguments, state = f.array(args, "ptr"), small.state_of(f)
+    x = f.call(small.content, arguments[0])
+    small.none_unless(f, ~x.null & (nargs == 2))
+    at = f.call(place, small.slot(f, x, "shape")[0], arguments[1])
+    dtype = small.slot(f, x, "dtype")[0]
+    form = f.call(small.format_, dtype)
+    small.none_unless(f, (at >= 0) & ~form.null & (f.call(small.limit) > 0))
+    nbytes = f.record(form, FORMAT)["bytes"]
+    source = (small.address(f, x) + at * nbytes).to("ptr")
+    f.call("Py_IncRef", x)
+    buffer = f.call(small.made, nbytes)
+    with f.unless(buffer.null):
+        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source, nbytes)
+    f.call("Py_DecRef", x)
+    with f.when(buffer.null):
+        f.ret(None)
+    f.ret(f.call(small.array, f.call(small.node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
+
+
+@routine("ptr weft_store" + BUILTIN, exported=True)
+def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (x, index, number) -> True, or None if it has not written, for example because the buffer is shared.
+
+    ``number`` is a Python number or a 0-d array of the same dtype.
+    """
+    arguments = f.array(args, "ptr")
+    x = f.call(small.content, arguments[0])
+    small.none_unless(f, ~x.null & (nargs == 3))
+    buffer = f.record(small.slot(f, x, "value")[0], BUFFER)
+    counts = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
+    # a weak reference to the node is that of a view which has cached it
+    is_unshared = (counts[0] == 1) & (counts[1] == 1) & (buffer["exported"] == 0) & small.slot(f, x, "weak")[0].null
+    # constants, whose node is not a leaf, are not written
+    small.none_unless(f, is_unshared & f.call(small.own, arguments[0]) & (small.slot(f, x, "op")[0] == small.state_of(f)["leaf"]))
+    dtype = small.slot(f, x, "dtype")[0]
+    form, source = f.call(small.format_, dtype), f.variable("ptr", f.fixed_room("i64"))
+    at = f.call(place, small.slot(f, x, "shape")[0], arguments[1])
+    small.none_unless(f, (at >= 0) & ~form.null & (f.call(small.limit) > 0))
+    y = f.call(small.content, arguments[2])
+    with f.when(y.null):
+        small.none_unless(f, f.call(small.number, arguments[2], form, source.now))
+    with f.otherwise():
+        small.none_unless(f, (small.slot(f, y, "dtype")[0] == dtype) & (small.length(f, small.slot(f, y, "shape")[0]) == 0))
+        source.now = small.address(f, y).to("ptr")
+    nbytes = f.record(form, FORMAT)["bytes"]
+    f.copy((buffer["address"] + at * nbytes).to("ptr"), source.now, nbytes)
+    true = f.symbol("_Py_TrueStruct")
+    f.call("Py_IncRef", true)
+    f.ret(true)
+
+
+@routine("ptr weft_number" + BUILTIN, exported=True)
+def to_python_number(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """Builtin (x) -> the only element as a Python number, or None."""
+    x = f.call(small.content, f.array(args, "ptr")[0])
+    small.none_unless(f, ~x.null & (nargs == 1))
+    form_ = f.call(small.format_, small.slot(f, x, "dtype")[0])
+    small.none_unless(f, ~form_.null & (f.call(small.limit) > 0) & (f.call(small.size, small.slot(f, x, "shape")[0]) == 1))
+    form = f.record(form_, FORMAT)
+    kind, nbytes, at = form["kind"], form["bytes"], small.address(f, x).to("ptr")
+    with f.when(kind == FLOAT32):
+        f.ret(f.call("PyFloat_FromDouble", f.array(at, "float")[0].to("double")))
+    with f.when(kind == FLOAT64):
+        f.ret(f.call("PyFloat_FromDouble", f.array(at, "double")[0]))
+    with f.when(kind == BOOLEAN):
+        f.ret(f.call("PyBool_FromLong", f.array(at, "i8")[0].to("i64")))
+    for width, type_ in small.INTEGERS.items():
+        with f.when((kind == INTEGER) & (nbytes == width)):
+            f.ret(f.call("PyLong_FromLongLong", f.array(at, type_)[0].signed()))
+        with f.when((kind == UNSIGNED) & (nbytes == width)):
+            f.ret(f.call("PyLong_FromUnsignedLongLong", f.array(at, type_)[0].to("i64")))
+    return_none(f)
+
+
+ROUTINES = (row_of, run, one, spread, two, shaped, index, place, element, store, to_python_number)

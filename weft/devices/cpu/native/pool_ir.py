@@ -15,7 +15,7 @@ A call takes what it needs of its table before it releases the interpreter lock.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native import machine_ir, worker_ir
+from weft.devices.cpu.native import worker_ir
 from weft.devices.cpu.native.host_cpu import has_threads
 from weft.devices.cpu.native.layouts import COUNTERS
 from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
@@ -127,7 +127,7 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     pool["busy"] = 1
     generation = pool["generation"] + 1
     high = generation.to("i64") << 32
-    mode = machine_ir.save_mode(f)
+    mode = worker_ir.save_mode(f)
     # invalidate the ranges of the old generation before changing anything else
     n = workers.to("i64")
     old = pool["workers"].to("i64")
@@ -153,7 +153,7 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     with f.forever():
         with f.when(pool.atomic("remaining", "acquire") == 0):
             f.leave()
-        machine_ir.pause(f)
+        worker_ir.pause(f)
         turn.now = turn.now + 1
         with f.when(turn.now > PAUSES):
             with f.forever():

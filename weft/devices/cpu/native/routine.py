@@ -183,14 +183,19 @@ class Record:
 
     def atomic(self, name: str, order: str) -> Value:
         """Emit an atomic load."""
-        return self.f.atomic(self.at(name), self.layout[name][1], order)
+        type_ = self.layout[name][1]
+        return self.f.made(type_, f"load atomic {type_}, ptr {self.at(name)} {order}, align {_SIZE[type_]}")
 
     def set_atomic(self, name: str, value: Operand, order: str) -> None:
-        self.f.set_atomic(self.at(name), self.layout[name][1], value, order)
+        type_ = self.layout[name][1]
+        self.f.do(f"store atomic {type_} {text_of(value, type_)}, ptr {self.at(name)} {order}, align {_SIZE[type_]}")
 
     def swap(self, name: str, old: Operand, new: Operand) -> Value:
         """Emit a compare-and-swap of ``old`` by ``new``. The result is whether it succeeded."""
-        return self.f.swap(self.at(name), self.layout[name][1], old, new)
+        type_ = self.layout[name][1]
+        change = f"{type_} {text_of(old, type_)}, {type_} {text_of(new, type_)}"
+        pair = self.f.let(f"cmpxchg ptr {self.at(name)}, {change} acq_rel acquire, align {_SIZE[type_]}")
+        return self.f.made("i1", f"extractvalue {{ {type_}, i1 }} {pair}, 1")
 
     def atomic_add(self, name: str, value: Operand) -> Value:
         """Emit an atomic addition. The result is the old value."""
@@ -303,19 +308,6 @@ class Body(Function):
 
     def copy(self, target: Value, source: Value, nbytes: Value) -> None:
         self.call("llvm.memcpy.p0.p0.i64", target, source, nbytes, False)
-
-    def atomic(self, pointer: Value, type_: str, order: str) -> Value:
-        return self.made(type_, f"load atomic {type_}, ptr {pointer.name} {order}, align {_SIZE[type_]}")
-
-    def set_atomic(self, pointer: Value, type_: str, value: Operand, order: str) -> None:
-        self.do(f"store atomic {type_} {text_of(value, type_)}, ptr {pointer.name} {order}, align {_SIZE[type_]}")
-
-    def swap(self, pointer: Value, type_: str, old: Operand, new: Operand) -> Value:
-        pair = self.let(
-            f"cmpxchg ptr {pointer.name}, {type_} {text_of(old, type_)}, {type_} {text_of(new, type_)} "
-            f"acq_rel acquire, align {_SIZE[type_]}"
-        )
-        return self.made("i1", f"extractvalue {{ {type_}, i1 }} {pair}, 1")
 
     @contextmanager
     def when(self, condition: Value | str) -> Iterator[None]:

@@ -64,10 +64,7 @@ class Slots:
             return root.position
         if root.kind == "output":
             return len(self.program.inputs) + root.position
-        return self.arena_index(root.offset)
-
-    def arena_index(self, offset: int) -> int:
-        return self._arena[offset]
+        return self._arena[root.offset]
 
     def constant(self, value: int) -> int:
         return self._constant[value]
@@ -81,12 +78,12 @@ class Slots:
     def scratch(self) -> int:
         if self.body:
             return len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + len(self.constants)
-        return self.arena_index(aligned(self.program.arena))
+        return self._arena[aligned(self.program.arena)]
 
     def loop(self, step: Loop, number: int) -> tuple[int, ...]:
         """Return the argument slots of the native loop: see loop_ir.py."""
         arena = self.index(step.arena) if step.arena >= 0 else self.scratch()
-        carries = [s for c in step.carries for s in (c.init, c.last, _alternate_slot(c.tape, c.spare, c.last))]
+        carries = [s for c in step.carries for s in (c.init, c.last, next(x for x in (c.tape, c.spare, c.last) if x >= 0))]
         rest = (*carries, *step.xs, *step.ys, *step.constants, *((step.count,) if step.count >= 0 else ()))
         return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 
@@ -106,10 +103,6 @@ class Slots:
         if not hasattr(holder, "address"):
             return np.asarray(holder, slot_.dtype.numpy)
         return at(holder.address, slot_.shape, slot_.dtype.numpy, holder, writable)
-
-
-def _alternate_slot(tape: int, spare: int, last: int) -> int:
-    return tape if tape >= 0 else spare if spare >= 0 else last
 
 
 def aligned(n: int) -> int:

@@ -1,7 +1,7 @@
-"""Common parts of the native small operations (``operators_ir.py``, ``elements_ir.py``).
+"""Common parts of the native small operations (``operators_ir.py``).
 
 Each operation is a builtin that Python calls first. It returns None, and Python takes over, for views that have not been read
-yet, pending arrays, traces, other classes, unsuitable dtypes and large results. ``small_tables.py`` writes the tables.
+yet, pending arrays, traces, other classes, unsuitable dtypes and large results. ``call_tables.py`` writes the tables.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
         with f.unless(fits):
             f.ret(False)
         with f.when(is_integer):
-            _store_integer(f, room, whole_number, row["bytes"])
+            for width, type_ in INTEGERS.items():
+                with f.when(row["bytes"] == width):
+                    f.array(room, type_)[0] = whole_number.to(type_)
             f.ret(True)
         as_double.now = whole_number.to("double")
     with f.when(kind == FLOAT32):
@@ -161,12 +163,6 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
 
 
 INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-
-
-def _store_integer(f: Body, where: Value, number_: Value, nbytes: Value) -> None:
-    for width, type_ in INTEGERS.items():
-        with f.when(nbytes == width):
-            f.array(where, type_)[0] = number_.to(type_)
 
 
 @routine("i1 weft_small_same(ptr shape, ptr other)")

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.devices.cpu.native.call import TableRow
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.routine import Body, Value, routine, text_of_all
-from weft.devices.cpu.native.tables import TableRow, cell
 
 # the clock that time.perf_counter_ns reads
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))
@@ -47,17 +47,17 @@ class TimedExecutable(CPUExecutable):
         self._spans = [_Native(part) if isinstance(part, list) else _Host(part) for part in parts]
         return [part if isinstance(part, list) else span for part, span in zip(parts, self._spans, strict=True)]
 
-    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[TableRow], threads: int, room: int) -> Callable[..., Any]:
         layout = self._layout
         slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
-        stamp = TableRow(cell(self._native["weft_stamp"]), (slot,))
+        stamp = TableRow(self._native["weft_stamp"], (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:
                 steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]
                 self._layout = layout._replace(constants=(*layout.constants, int(span.buffer.ctypes.data)))
                 break
         try:
-            return super()._entry(name, steps, threads, home)
+            return super()._entry(name, steps, threads, room)
         finally:
             self._layout = layout
 

@@ -1,14 +1,50 @@
-"""The pool's workers in emitted code: sleeping and waking, taking chunks, the thread's main loop, and its creation."""
+"""The pool's workers in emitted code: sleeping and waking, taking chunks, the thread's main loop, and its creation.
+
+Denormal mode, spinning and the clock differ between machines.
+"""
 
 from __future__ import annotations
 
-from weft.devices.cpu.native import machine_ir
+from weft.devices.cpu.native.host_cpu import x86
 from weft.devices.cpu.native.imported_symbols import FUTEX_WAIT, FUTEX_WAKE, SIG_SETMASK, SIGSET_ROOM
 from weft.devices.cpu.native.layouts import CHUNKS, POOL, RANGE
 from weft.devices.cpu.native.routine import Body, Record, Value, routine
 
+FUTEX = 202 if x86() else 98  # the number of the system call
+# time by ``clock`` that an idle worker spins before it sleeps: outside a program, inside a program
+SPIN, PATIENT = (150_000, 1_000_000) if x86() else (1_000, 10_000)
 LOW = (1 << 32) - 1  # the lower half of a word that holds two numbers
 EVERYBODY = (1 << 31) - 1
+
+
+def save_mode(f: Body) -> Value:
+    """Return the floating-point mode, which includes the treatment of denormals; 0 on machines where weft cannot set it."""
+    if not x86():
+        return f.constant("i32", 0)
+    mode = f.fixed_room("i32", 4)
+    f.call("llvm.x86.sse.stmxcsr", mode)
+    return f.array(mode, "i32")[0]
+
+
+def load_mode(f: Body, value: Value) -> None:
+    """Set the floating-point mode, on machines where weft can."""
+    if x86():
+        mode = f.fixed_room("i32", 4)
+        f.array(mode, "i32")[0] = value
+        f.call("llvm.x86.sse.ldmxcsr", mode)
+
+
+def pause(f: Body) -> None:
+    """Yield the core to its other hardware thread while this one spins."""
+    if x86():
+        f.call("llvm.x86.sse2.pause")
+    else:
+        f.call("llvm.aarch64.hint", 1)
+
+
+def clock(f: Body, turn: Value) -> Value:
+    """Return a cycle count, or ``turn``, the number of spins, on machines without a cycle counter."""
+    return f.call("llvm.readcyclecounter") if x86() else turn
 
 
 def pool_state(f: Body) -> Record:
@@ -24,7 +60,7 @@ def range_of(f: Body, worker: Value) -> Record:
 def sleep(f: Body, word: Value, value: Value) -> None:
     """Wait while *word == value."""
     arguments = (f.constant("i64", FUTEX_WAIT), value, f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
-    f.call("syscall", machine_ir.FUTEX, word, *arguments)
+    f.call("syscall", FUTEX, word, *arguments)
 
 
 @routine("void weft_wake(ptr word)")
@@ -32,7 +68,7 @@ def wake(f: Body, word: Value) -> None:
     """Wake all threads that sleep on a word."""
     how = (FUTEX_WAKE, EVERYBODY)
     rest = (f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
-    f.call("syscall", machine_ir.FUTEX, word, *(f.constant("i64", n) for n in how), *rest)
+    f.call("syscall", FUTEX, word, *(f.constant("i64", n) for n in how), *rest)
 
 
 @routine("void weft_take(i64 id, i32 generation)")
@@ -42,7 +78,7 @@ def take(f: Body, id_: Value, generation: Value) -> None:
     body, context, count = pool["body"], pool["context"], pool["workers"].to("i64")
     trace, trace_size, mode = pool["trace"], pool["trace_size"], pool["mode"]
     with f.when(id_ != 0):
-        machine_ir.load_mode(f, mode)
+        load_mode(f, mode)
     done = f.variable("i64")
     with f.each(count) as k:
         at = id_ + k
@@ -83,7 +119,7 @@ def worker(f: Body, argument: Value) -> None:
     last_generation = f.variable("i32", (word >> 32).to("i32"))
     with f.forever():
         turn = f.variable("i64")
-        since = machine_ir.clock(f, turn.now)
+        since = clock(f, turn.now)
         with f.forever():
             generation = pool.atomic("generation", "acquire")
             with f.when(generation != last_generation.now):
@@ -91,11 +127,11 @@ def worker(f: Body, argument: Value) -> None:
                 with f.when(id_ < pool["workers"].to("i64")):
                     f.call(take, id_, generation)
                 f.leave()
-            machine_ir.pause(f)
+            pause(f)
             turn.now = turn.now + 1
-            passed = machine_ir.clock(f, turn.now) - since
+            passed = clock(f, turn.now) - since
             running = pool.atomic("lock", "monotonic") != 0
-            with f.when(passed > running.pick(machine_ir.PATIENT, machine_ir.SPIN)):
+            with f.when(passed > running.pick(PATIENT, SPIN)):
                 pool.atomic_add("sleepers", 1)
                 f.call(sleep, pool.at("generation"), last_generation.now)
                 pool.atomic_add("sleepers", -1)

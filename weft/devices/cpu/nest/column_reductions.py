@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.affine import first_mask
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
-from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along
-from weft.devices.cpu.nest.row_lanes import vectors
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, instructions, lanes_for, strides_along, vectors
 from weft.devices.cpu.nest.row_scratch import LEAST, ValueNumbering
 from weft.devices.cpu.nest.tiles import emit_stage, update
 from weft.kernel.expressions import dependencies, each, iterate_topmost, walk
@@ -39,13 +38,10 @@ def slab_width(part: Part, axis: Axis, isa: ISA, parallel: bool) -> int:
     lanes = lanes_for(isa, part)
     if not reductions or axis.extent < 8 * lanes or len(reductions) > 6:
         return 0
-    for s in part.stages:
-        if s.reductions and (len(s.axes) != 1 or s.axes[0].extent < 32 or s.stores):
-            return 0
-        if any(r.order.lanes != 1 or r.running or r.order != s.reductions[0].order for r in s.reductions):
-            return 0
-        if len(s.axes) > 1:
-            return 0
+    if any(r.order.lanes != 1 or r.running or r.order != s.reductions[0].order for s in part.stages for r in s.reductions):
+        return 0
+    if any(len(s.axes) > 1 or (s.reductions and (not s.axes or s.axes[0].extent < 32 or s.stores)) for s in part.stages):
+        return 0
     if any(step not in (0, 1) for step in strides_along(part, axis.id)):
         return 0
     row_strides = [abs(step) for s in part.stages for a in s.axes for step in strides_along(part, a.id) if step]
@@ -109,6 +105,13 @@ class Slab:
         cell = cell_type(type_)
         return self.n.f.element(self.n.f.element(array, cell, place), cell, shift)
 
+    def load_state(self, arrays: list[str], r: Reduction, place: str, shift: int = 0) -> list[str]:
+        return [self.load(a, t, place, shift) for a, t in zip(arrays, reduce.state_types(r), strict=True)]
+
+    def store_state(self, state: list[str], arrays: list[str], r: Reduction, place: str) -> None:
+        for a, t, s in zip(arrays, reduce.state_types(r), state, strict=True):
+            self.store(s, a, t, place, 0)
+
     # stages
 
     def run(self, stage: Stage) -> None:
@@ -148,8 +151,7 @@ class Slab:
             n.base.acc_level[number] = level
         for number in sorted(accs):
             r, arrays = self.results[number]
-            state = [self.load(a, t, place, shift) for a, t in zip(arrays, reduce.state_types(r), strict=True)]
-            env.accs[number] = reduce.finish(Ops(n.f, n.m, n.isa, self.lanes), r, state)
+            env.accs[number] = reduce.finish(Ops(n.f, n.m, n.isa, self.lanes), r, self.load_state(arrays, r, place, shift))
 
     def _hoist_invariants(self, stage: Stage, roots: list[Value]) -> list[tuple[Value, str]]:
         """Compute values that do not depend on the stage's rows once per column; return (value, array) pairs."""
@@ -187,34 +189,26 @@ class Slab:
         early_stores = [e for e in self.early if n.part.stages[e.maker] is stage]
         blocks = -(-total // block)
         slab = self.width + self.lanes
-        room = {
-            r.id: [
-                f.local(f"[{pairwise.depth(blocks, partial=True) * slab} x {cell_type(t)}]", 64) for t in reduce.state_types(r)
-            ] for r in stage.reductions
-        }
+        elements = pairwise.depth(blocks, partial=True) * slab
+        room = [(r.id, t, f.local(f"[{elements} x {cell_type(t)}]", 64)) for r in stage.reductions for t in reduce.state_types(r)]
 
         def levels(level: str | int) -> dict[int, list[str]]:
-            return {
-                r.id: [
-                    f.element(a, cell_type(t), f.mul(level, slab)) for a, t in zip(room[r.id], reduce.state_types(r), strict=True)
-                ] for r in stage.reductions
-            }
+            arrays: dict[int, list[str]] = {}
+            for number, t, array in room:
+                arrays.setdefault(number, []).append(f.element(array, cell_type(t), f.mul(level, slab)))
+            return arrays
 
         def clear(arrays: dict[int, list[str]]) -> None:
             def body(place: str, mask: str | None, shifts: list[int]) -> None:
                 for r in stage.reductions:
-                    for a, t, s in zip(arrays[r.id], reduce.state_types(r), reduce.identity(r, self.lanes), strict=True):
-                        self.store(s, a, t, place, 0)
+                    self.store_state(reduce.identity(r, self.lanes), arrays[r.id], r, place)
 
             self.each(body)
 
         def rows(count: int, acc: dict[int, list[str]]):
             def body(place: str, mask: str | None, shifts: list[int]) -> None:
                 k = n.base.axes[axis]
-                states = {
-                    r.id: [self.load(a, t, place, 0) for a, t in zip(acc[r.id], reduce.state_types(r), strict=True)]
-                    for r in stage.reductions
-                }
+                states = {r.id: self.load_state(acc[r.id], r, place) for r in stage.reductions}
                 for row in range(count):
                     env = self.env(mask, 0, axis, row)
                     self._bind_arrays(env, place, 0, ready, accs)
@@ -225,8 +219,7 @@ class Slab:
                     for e in early_stores:
                         n.store(e.store, env)
                 for r in stage.reductions:
-                    for a, t, s in zip(acc[r.id], reduce.state_types(r), states[r.id], strict=True):
-                        self.store(s, a, t, place, 0)
+                    self.store_state(states[r.id], acc[r.id], r, place)
 
             return body
 
@@ -272,12 +265,8 @@ class Slab:
 
             def body(place: str, lanes: str | None, shifts: list[int]) -> None:
                 for r in stage.reductions:
-                    types = reduce.state_types(r)
-                    earlier, later = (
-                        [self.load(a, t, place, 0) for a, t in zip(x[r.id], types, strict=True)] for x in (totals, acc)
-                    )
-                    for a, t, value in zip(acc[r.id], types, reduce.merge(o, r, earlier, later), strict=True):
-                        self.store(value, a, t, place, 0)
+                    earlier, later = (self.load_state(x[r.id], r, place) for x in (totals, acc))
+                    self.store_state(reduce.merge(o, r, earlier, later), acc[r.id], r, place)
 
             self.each(body)
 
@@ -303,45 +292,33 @@ def early(n: Nest) -> list[EarlyStore]:
         return []
     axis = last.axes[0]
     canon = ValueNumbering()
+
+    def numbers(stage: Stage) -> list[tuple[int, Value]]:
+        """Return the values that depend on the stage's axis, each with its number in ``canon``."""
+        own, memo = stage.axes[0].id, {}  # type: ignore[var-annotated]
+        values = walk([r.value for r in stage.reductions] + [s.value for s in stage.stores])
+        return [(canon.of(v, own, memo), v) for v in values if own in dependencies(v, n.base.deps)]
+
     computed: dict[int, tuple[int, Value]] = {}
-    numbers = [_number_values(n, canon, stage) for stage in stages]
     for k, stage in enumerate(stages[:-1]):
         if len(stage.axes) == 1 and stage.axes[0].extent == axis.extent:
-            for v, number in numbers[k]:
+            for number, v in numbers(stage):
                 computed.setdefault(number, (k, v))
+    reusable = {id(v): computed[number] for number, v in numbers(last) if number in computed and instructions([v], None) >= LEAST}
     out: list[EarlyStore] = []
     for s in last.stores:
+        dtype = s.access.buffer.dtype
         plain = s.mode == "set" and not s.access.guard and not s.access.index[0].gather and s.access.buffer.scope == "arg"
-        match = _find_reusable(s, {id(v): number for v, number in numbers[-1]}, computed) if plain else None
-        if match is None or any(e.store.access.buffer == s.access.buffer for e in out):
+        again = next(iterate_topmost([s.value], lambda v, dtype=dtype: v.dtype == dtype and id(v) in reusable), None)  # type: ignore[misc]
+        if not plain or again is None or any(e.store.access.buffer == s.access.buffer for e in out):
             continue
-        again, (k, value) = match
+        k, value = reusable[id(again)]
         index, other = s.access.index[0], stages[k].axes[0].id
         place = replace(index, terms=tuple(sorted((other if a == axis.id else a, c) for a, c in index.terms)))
         store = Store(replace(s.access, index=(place,)), value)
         if _is_safe(n, s, k, place, {id(again), *(id(e.again) for e in out)}):
             out.append(EarlyStore(k, value, store, again, Value("load", (), value.dtype, s.access)))
     return out
-
-
-def _number_values(n: Nest, canon: ValueNumbering, stage: Stage) -> list[tuple[Value, int]]:
-    """Return the values of a stage that depend on its axis, each with its number in ``canon``."""
-    if len(stage.axes) != 1:
-        return []
-    axis = stage.axes[0].id
-    memo: dict[int, int] = {}
-    values = walk([r.value for r in stage.reductions] + [s.value for s in stage.stores])
-    return [(v, canon.of(v, axis, memo)) for v in values if axis in dependencies(v, n.base.deps)]
-
-
-def _find_reusable(s: Store, numbers: dict[int, int], computed: dict[int, tuple[int, Value]]):
-    """Return the uppermost costly value of a store that an earlier stage computes: (value, (stage, the value there)), or None."""
-
-    def is_computed(v: Value) -> bool:
-        return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in computed and instructions([v], None) >= LEAST
-
-    match = next(iterate_topmost([s.value], is_computed), None)
-    return None if match is None else (match, computed[numbers[id(match)]])
 
 
 def _is_safe(n: Nest, s: Store, maker: int, place: Affine, replaced: set[int]) -> bool:
@@ -380,12 +357,6 @@ def is_tall_reduction(part: Part, lanes: int) -> bool:
     return -(-total // order.block) * (part.shared[0].extent + lanes) * 8 * len(first.reductions) <= MAX_SLOT_BYTES
 
 
-def _body_shape(part: Part, lanes: int) -> tuple[int, int]:
-    """Return (vectors of columns, blocks) per loop body."""
-    across = min(4, -(-part.shared[0].extent // lanes))
-    return across, max(1, ACCUMULATORS // (across * len(part.stages[0].reductions)))
-
-
 def _reserve_slots(n: Nest, lanes: int, blocks: int) -> tuple[dict[int, str], int]:
     pitch = -(-n.part.shared[0].extent // lanes) * lanes
     return {r.id: n.scratch(n.layout.states(r, blocks * pitch * 8)) for r in n.part.stages[0].reductions}, pitch
@@ -397,7 +368,8 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
     block, total = stage.reductions[0].order.block, stage.axes[0].extent
     blocks, full_blocks = -(-total // block), total // block
     slots, pitch = _reserve_slots(n, lanes, blocks)
-    across, blocks_per_body = _body_shape(n.part, lanes)
+    across = min(4, -(-n.part.shared[0].extent // lanes))  # vectors of columns per loop body
+    blocks_per_body = max(1, ACCUMULATORS // (across * len(stage.reductions)))
     lo = f.mul("%chunk", rows)
     hi = f.minimum(f.add(lo, rows), full_blocks)
 
@@ -429,7 +401,7 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
                         place = f.element(place, cell_type(t), env.offsets.get(axis.id, 0))
                         store_cell(f, wide(t, lanes), f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
 
-    main = hi
+    main = lo
     if blocks_per_body > 1:
         count = f.let(f"sub i64 {hi}, {lo}", "i")
         count = f.let(f"call i64 @llvm.smax.i64(i64 {count}, i64 0)")  # the last chunk may hold only the short block
@@ -437,11 +409,8 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
         main = f.let(f"sub i64 {hi}, {f.let(f'urem i64 {count}, {blocks_per_body}')}", "i")
         with n.loop(lo, main, blocks_per_body) as b:
             take(b, blocks_per_body, block)
-        with n.loop(main, hi) as b:
-            take(b, 1, block)
-    else:
-        with n.loop(lo, hi) as b:
-            take(b, 1, block)
+    with n.loop(main, hi) as b:
+        take(b, 1, block)
     if full_blocks < blocks:
         with n.when(f.let(f"icmp eq i64 %chunk, {chunks - 1}")):
             take(full_blocks, 1, total - full_blocks * block)

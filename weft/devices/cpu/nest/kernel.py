@@ -8,24 +8,22 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from weft.devices.cpu.emit import pairwise, reduce
+from weft.devices.cpu.emit.affine import emit_guards
 from weft.devices.cpu.emit.check import record_slot, return_if_fault
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
-from weft.devices.cpu.emit.env import Env, key_of
-from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.emitter import Env, key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import emit_guards
 from weft.devices.cpu.emit.merge_similar import merge_similar_functions
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
-from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.emit.text import Generated, Module
 from weft.devices.cpu.nest.column_reductions import Slab, emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.loop_plan import NestPlan, plan_part
-from weft.devices.cpu.nest.nest import Nest, ScratchLayout
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, vectors
 from weft.devices.cpu.nest.prefetch import prefetch_rows
-from weft.devices.cpu.nest.row_lanes import vectors
 from weft.devices.cpu.nest.row_reductions import emit_row, reduce_block, reduce_moving_block, width_for
-from weft.devices.cpu.nest.tiles import emit_stages
+from weft.devices.cpu.nest.tiles import States, emit_stages
 from weft.kernel.expressions import dependencies, roots, walk
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
@@ -56,22 +54,20 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         copy_slots, differ = _match_copy(part, layout), ""
         if copy_slots is not None:  # nothing to do if the output aliases the input
             m.took("copy unless in place")
-            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copy_slots)
+            source, target = (entry.argument(slot, "%context") for slot in copy_slots)
             differ = entry.let(f"icmp ne ptr {source}, {target}", "c")
         with entry.when(differ) if differ else nullcontext():
             run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
-            if plan.kind == "full":
-                emit_merge(m, isa, layout, part, f"{name}.merge")
-            else:
-                emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
+            merge = emit_merge if plan.kind == "full" else emit_blocks_merge
+            merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
         if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
-            return_if_fault(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
+            return_if_fault(entry, entry.argument(record_slot(kernel), "%context"))
     entry.do("ret void")
     if len(parts) >= MIN_SIMILAR_PARTS:  # the phases of a strided gradient
         merge_similar_functions(m, r"\d+")
-    return generated(m, symbol, layout.size, 0)
+    return m.generated(symbol, layout.size, 0)
 
 
 def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
@@ -89,20 +85,15 @@ def _match_copy(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
-    m.took(path_name(plan, part))
+    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
+    kind = "scalar" if plan.kind == "tiles" and plan.axis is None else plan.kind
+    m.took(" ".join([kind, *(word for word, holds in marks if holds)]))
     m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
     _EMITTERS[plan.kind](n, plan)
     if n.base.streamed:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
     f.do("ret void")
-
-
-def path_name(plan: NestPlan, part: Part) -> str:
-    """Return the name of a part's loop shape, for ``Generated.paths``."""
-    kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
-    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
-    return " ".join([kind, *(word for word, holds in marks if holds)])
 
 
 def _chunk_range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
@@ -283,9 +274,9 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
     lo = f.mul("%chunk", plan.rows)
     hi = f.minimum(f.add(lo, plan.rows), full_blocks)
 
-    def keep(states: dict[int, list[str]], b: str | int) -> None:
+    def keep(states: States, b: str | int) -> None:
         for r in stage.reductions:
-            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id], strict=False):
+            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id][0], strict=False):
                 store_cell(f, t, s, f.element(p, "i64", b), 8)
 
     with n.loop(lo, hi) as b:
@@ -295,7 +286,7 @@ def _emit_full(n: Nest, plan: NestPlan) -> None:
             keep(reduce_block(n, stage, lanes, full_blocks * block, total), full_blocks)
 
 
-def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, name: str) -> None:
+def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:
     """Emit the pairwise join of block results into the total."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
-from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.emitter import key_of
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.nest.column_reductions import is_tall_reduction, slab_width
 from weft.devices.cpu.nest.nest import estimate_ns, instructions, lanes_for, strides_along
@@ -38,9 +39,9 @@ class NestPlan:
     lanes: int
     unroll: int
     chunks: int
-    rows: int
-    piece: int
-    parallel: bool
+    rows: int = 0
+    piece: int = 0
+    parallel: bool = False
     minor: int | None = None
     again: bool = False
     turn: tuple[int, int] | None = None
@@ -51,75 +52,61 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
     reductions = [r for s in part.stages for r in s.reductions]
-    each = sum(max(size_of(s.axes), 1) * estimate_ns([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
-               for s in part.stages)
-    work = each * max(size_of(part.shared), 1)
+    rows = max(size_of(part.shared), 1)
+    work = rows * sum(max(size_of(s.axes), 1) * estimate_ns([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
+                      for s in part.stages)
     chunks = 1 if work < INLINE_NS or part.ordered else int(min(MAX_CHUNKS, max(8, work / CHUNK_NS)))
+
+    def plan(kind: str, axis: int | None, lanes: int, unroll: int, rows: int, unit: int = 1, **more: Any) -> NestPlan:
+        """Return a plan whose chunks share ``rows`` iterations, a multiple of ``unit`` each."""
+        each = -(-rows // (chunks * unit)) * unit
+        return NestPlan(kind, axis, lanes, unroll, -(-rows // each), each, parallel=chunks > 1, **more)
+
     laned = [r for r in reductions if r.order.lanes > 1]
     if laned and not part.shared:
-        total = size_of(part.stages[0].axes)
-        block = laned[0].order.block
-        full = (len(part.stages) == 1 and len(part.stages[0].axes) == 1 and len(laned) == len(reductions) and chunks > 1
-                and all(r.order == laned[0].order for r in laned) and total > 2 * block)
-        if full:
-            blocks = -(-total // block)
-            each_chunk = -(-blocks // chunks)
-            return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
-        return NestPlan("rows", None, lanes, 4, 1, 1, 0, parallel=False)
+        order, stage = laned[0].order, part.stages[0]
+        total = size_of(stage.axes)
+        if (len(part.stages) == len(stage.axes) == 1 and len(laned) == len(reductions) and chunks > 1
+                and all(r.order == order for r in laned) and total > 2 * order.block):
+            return plan("full", None, lanes, 4, -(-total // order.block))
+        chunks = 1
+        return plan("rows", None, lanes, 4, 1)
     if part.shared and _prefers_rows(part, lanes):
-        unroll = _unroll_factor(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
-        rows = size_of(part.shared)
-        each_chunk = -(-rows // chunks)
-        return NestPlan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+        own = part.stages[-1].axes
+        return plan("rows", None, lanes, _unroll_factor(values, own[-1].id if own else None), rows)
     axis = _vector_axis(part, lanes)
-    if axis is not None and any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis)):
-        axis = None  # a running fold along contiguous memory is scalar
-    if axis is None:
-        rows = max(size_of(part.shared), 1)
-        each_chunk = -(-rows // chunks)
-        return NestPlan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
-    extent = next(a.extent for a in part.shared if a.id == axis)
-    outer = size_of(part.shared) // extent
-    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _never_meet(part, axis, extent):
-        pieces = extent // (COLUMNS * lanes)
-        piece = -(-extent // (pieces * lanes)) * lanes
-        return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, parallel=True)
+    if axis is None or any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis.id)):
+        return plan("tiles", None, 1, 1, rows)  # a running fold along contiguous memory is scalar
+    extent, outer = axis.extent, rows // axis.extent
+    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _never_meet(part, axis.id, extent):
+        piece = -(-extent // (extent // (COLUMNS * lanes) * lanes)) * lanes
+        return NestPlan("columns", axis.id, lanes, 1, -(-extent // piece), piece=piece, parallel=True)
     if chunks > 1 and is_tall_reduction(part, lanes):
         stage = part.stages[0]
-        blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
-        each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
         while lanes >= 2 * extent:
             lanes //= 2
-        return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
-    slab = 0 if part.ordered else slab_width(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
+        return plan("blocks", axis.id, lanes, 1, -(-stage.axes[0].extent // stage.reductions[0].order.block), 8)  # whole bodies
+    slab = 0 if part.ordered else slab_width(part, axis, isa, chunks > 1)
     if slab:
-        return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
+        return NestPlan("sheet", axis.id, lanes, 1, outer * -(-extent // slab), piece=slab, parallel=chunks > 1)
     again = again and not part.ordered and not _reads_outputs(part)
-    minor = _minor_axis(part, axis, lanes)
-    unroll = _unroll_factor(values, axis)
+    minor, unroll = _minor_axis(part, axis.id, lanes), _unroll_factor(values, axis.id)
     if minor is not None:
-        rows = outer // minor.extent
-        each_chunk = -(-rows // chunks)
         unroll = min(unroll, -(-extent * minor.extent // lanes))
-        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
-    turn = _transposed_axis(part, axis, lanes, again)
+        return plan("tiles", axis.id, lanes, unroll, outer // minor.extent, minor=minor.id, again=again)
+    turn = _transposed_axis(part, axis.id, lanes, again)
     if turn is not None:
-        rows = outer // turn[0].extent * -(-turn[0].extent // turn[1])
-        each_chunk = -(-rows // chunks)
-        columns = (turn[0].id, turn[1])
-        return NestPlan("turn", axis, lanes, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1, None, again, columns)
+        inner, count = turn
+        blocks = outer // inner.extent * -(-inner.extent // count)
+        return plan("turn", axis.id, lanes, 1, blocks, again=again, turn=(inner.id, count))
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
-    rows = size_of(part.shared) // extent
-    if chunks == 1 or rows >= chunks:
-        each_chunk = -(-rows // chunks)
-        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, None, again)
-    step = lanes * unroll
-    pieces = -(-chunks // rows)
-    piece = -(extent // -pieces)
-    piece = -(piece // -step) * step
-    return NestPlan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+    if chunks == 1 or outer >= chunks:
+        return plan("tiles", axis.id, lanes, unroll, outer, again=again)
+    pieces, step = -(-chunks // outer), lanes * unroll
+    piece = (-(-extent // pieces) + step - 1) // step * step
+    return NestPlan("tiles", axis.id, lanes, unroll, outer * -(-extent // piece), piece=piece, parallel=chunks > 1)
 
 
 def _never_meet(part: Part, axis: int, extent: int) -> bool:
@@ -207,7 +194,7 @@ def _prefers_rows(part: Part, lanes: int) -> bool:
     return rows >= best or longest > 64
 
 
-def _vector_axis(part: Part, lanes: int) -> int | None:
+def _vector_axis(part: Part, lanes: int) -> Axis | None:
     """Return the shared axis to vectorise: the best score, the innermost of equals; short axes are penalised.
 
     If iterations keep their order, it is the innermost axis, or one along which they never write the same element.
@@ -220,5 +207,5 @@ def _vector_axis(part: Part, lanes: int) -> int | None:
         if a.extent < lanes:
             points -= 3.0 * (1 - a.extent / lanes)
         if points > best:
-            best, result = points, a.id
+            best, result = points, a
     return result

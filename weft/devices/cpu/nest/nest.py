@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from weft.devices.cpu.emit.affine import first_mask
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
-from weft.devices.cpu.emit.env import key_of
-from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.emitter import key_of
+from weft.devices.cpu.emit.isa import ISA, round_to_line
 from weft.devices.cpu.emit.math import VECTOR_FUNCTIONS
 from weft.devices.cpu.emit.storage_formats import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
@@ -35,7 +36,7 @@ class ScratchLayout:
 
     def reserve(self, nbytes: int) -> int:
         at = self.size
-        self.size = at + (nbytes + 63) // 64 * 64
+        self.size = at + round_to_line(nbytes)
         return at
 
     def states(self, r: Reduction, nbytes: int) -> int:
@@ -62,21 +63,18 @@ class Nest:
             if v.op == "load":
                 self.buffer(v.attr)
             elif v.op == "scalar" and v.attr not in self.base.scalars:
-                self.base.scalars[v.attr] = load_scalar(f, v.dtype, self._argument(layout.first_scalar + v.attr))
+                self.base.scalars[v.attr] = load_scalar(f, v.dtype, f.offset("%context", 8 * (layout.first_scalar + v.attr)))
             elif v.op == "check" and not self.base.record:
-                self.base.record = self.f.load("ptr", self._argument(layout.scratch_slot + 1), 8)
+                self.base.record = f.argument(layout.scratch_slot + 1, "%context")
         for stage in part.stages:
             for s in stage.stores:
                 self.buffer(s.access)
 
     # arguments
 
-    def _argument(self, slot: int) -> str:
-        return self.f.offset("%context", 8 * slot)
-
     def scratch(self, offset: int) -> str:
         if self._scratch is None:
-            self._scratch = self.f.load("ptr", self._argument(self.layout.scratch_slot), 8)
+            self._scratch = self.f.argument(self.layout.scratch_slot, "%context")
         return self.f.offset(self._scratch, offset)
 
     def buffer(self, access: Access) -> None:
@@ -84,10 +82,7 @@ class Nest:
         if key in self.base.pointers:
             return
         slot = self.layout.slots.get(key)
-        if slot is not None:
-            self.base.pointers[key] = self.f.load("ptr", self._argument(slot), 8)
-        else:
-            self.base.pointers[key] = self.scratch(self.layout.offsets[key])
+        self.base.pointers[key] = self.scratch(self.layout.offsets[key]) if slot is None else self.f.argument(slot, "%context")
 
     # loops
 
@@ -215,6 +210,53 @@ def _adjacent_loads(part: Part) -> dict[tuple, int]:
             if c - 1 in consts and out.get((*key, c - 1), c - 1) == c - 1:
                 out[*key, c - 1] = out[*key, c] = c - 1
     return out
+
+
+def vectors(
+    n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int, minor: Axis | None = None, again: bool = False,
+) -> Iterator[list[Env]]:
+    """Yield groups of Envs that cover [start, end) of an axis: full groups (in a loop), then the rest with a masked last vector.
+
+    minor: an axis inside the lanes (see Env). again: the last vector may repeat elements instead of being masked.
+    """
+    if minor is not None:
+        n.base.axes[minor.id] = "0"
+    span = 1 if minor is None else minor.extent
+    lanes //= span  # iterations of the axis per vector
+    step = lanes * unroll
+
+    def env(mask: str | None, shift: int) -> Env:
+        if minor is not None:
+            n.base.level_of[minor.id] = len(n.levels) - 1
+        return n.env(axis.id, lanes * span, mask, shift, minor=minor)
+
+    main = start + (end - start) // step * step
+    if again and unroll == 1 and start + step < main < end and minor is None:  # one body: the last vector starts earlier
+        with n.loop(start, end, step) as k:
+            n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
+            n.base.level_of[axis.id] = len(n.levels) - 1
+            last = env(None, 0)
+            last.whole, last.fours = False, end % 4 == lanes % 4
+            yield [last]
+        return
+    if main > start:
+        if main - start == step:
+            with n.block(axis.id):
+                n.base.axes[axis.id] = str(start)
+                yield [env(None, u * lanes) for u in range(unroll)]
+        else:
+            with n.loop(start, main, step, axis.id):
+                yield [env(None, u * lanes) for u in range(unroll)]
+    left = end - main
+    if left:
+        with n.block(axis.id):
+            n.base.axes[axis.id] = str(main)
+            envs = [env(None, u * lanes) for u in range(left // lanes)]
+            if left % lanes and again and end - start >= lanes:
+                envs.append(env(None, left - lanes))
+            elif left % lanes:
+                envs.append(env(first_mask(lanes * span, left % lanes * span), left // lanes * lanes))
+            yield envs
 
 
 def lanes_for(isa: ISA, part: Part) -> int:

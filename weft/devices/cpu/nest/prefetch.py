@@ -12,10 +12,10 @@ from itertools import product
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.load import pointer_of
 from weft.devices.cpu.nest.nest import Nest, instructions
-from weft.devices.cpu.nest.row_lanes import MIN_PREFETCH_BYTES
 from weft.kernel.expressions import dependencies, walk
 from weft.kernel.ir import Access, Affine, Axis, Stage, Value, size_of
 
+MIN_BYTES = 256 << 10  # larger buffers are not in the nearest caches
 BYTES_AHEAD = 4096  # from a load to its prefetch
 SHORTEST, LONGEST = 128, 4096  # bytes of a row; the hardware prefetches longer rows itself
 MAX_ROWS = 16  # per iteration
@@ -57,7 +57,7 @@ def _find_rows(n: Nest, outer: Axis, axis: Axis) -> Iterator[tuple[Access, tuple
             at = access.flat()
             inner = _row_axes(n, at, outer, axis, stage)
             size = math.prod(access.buffer.shape) * access.buffer.dtype.bytes
-            if inner is None or access.buffer.scope != "arg" or size < MIN_PREFETCH_BYTES:
+            if inner is None or access.buffer.scope != "arg" or size < MIN_BYTES:
                 continue
             if size_of(inner) > MAX_ROWS or not SHORTEST <= _row_bytes(access, axis) <= LONGEST:
                 continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.types import llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.kernel.expressions import dependencies, operands

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.devices.cpu.emit import pairwise, reduce
-from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.emitter import Env
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.storage_formats import load_cell, store_cell
 from weft.devices.cpu.emit.types import cell_type, llvm_type, wide
@@ -12,6 +12,7 @@ from weft.dtypes.formats import FLOATS
 from weft.kernel.ir import Reduction, Stage, size_of
 
 UNROLL = 16  # reductions of at most so many elements are unrolled
+States = dict[int, list[list[str]]]  # reduction id -> its state in each vector
 
 
 def emit_stages(n: Nest, envs: list[Env]) -> None:
@@ -22,19 +23,12 @@ def emit_stages(n: Nest, envs: list[Env]) -> None:
 
 def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
     total = size_of(stage.axes)
-    if not stage.reductions:
-        with n.loops(stage.axes) if total else n.block():
-            if total:
-                for env in envs:
-                    for s in stage.stores:
-                        n.store(s, env)
-        return
     if any(r.running for r in stage.reductions):
         if total:
             n.m.took("tile running")
             _emit_running(n, stage, envs)
         return
-    results = _reduce(n, stage, envs, total)
+    results = _reduce(n, stage, envs, total) if stage.reductions else {}
     level = len(n.levels) - 1
     for r in stage.reductions:
         n.base.acc_level[r.id] = level
@@ -71,10 +65,10 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
 
 def _emit_running(n: Nest, stage: Stage, envs: list[Env]) -> None:
     """Emit running folds: the stores of the stage read the accumulators after each element."""
-    acc = _Cells(n, stage, envs)
+    acc = Accumulators(n, stage.reductions, [env.width for env in envs])
     acc.reset()
     with n.loops(stage.axes):
-        acc.step(0)
+        acc.update(envs, 0)
         for r in stage.reductions:
             n.base.acc_level[r.id] = len(n.levels) - 1
             for u, env in enumerate(envs):
@@ -84,67 +78,64 @@ def _emit_running(n: Nest, stage: Stage, envs: list[Env]) -> None:
                 n.store(s, env)
 
 
-class _Cells:
-    """Accumulators in local variables: a state for each (reduction, vector)."""
+class Accumulators:
+    """States in local variables: one for each reduction and each of some vectors, whose lanes ``widths`` gives."""
 
-    def __init__(self, n: Nest, stage: Stage, envs: list[Env]) -> None:
-        self.n = n
+    def __init__(self, n: Nest, reductions: tuple[Reduction, ...], widths: list[int | None]) -> None:
+        self.n, self.reductions, self.widths = n, reductions, widths
         self.cells = {
-            (r.id, u): [n.f.local(wide(t, env.width)) for t in reduce.state_types(r)]
-            for r in stage.reductions for u, env in enumerate(envs)
+            (r.id, u): [n.f.local(wide(t, width)) for t in reduce.state_types(r)]
+            for r in reductions for u, width in enumerate(widths)
         }
-        self.stage, self.envs = stage, envs
 
     def get(self, r: Reduction, u: int) -> list[str]:
-        width = self.envs[u].width
-        return [self.n.f.load(wide(t, width), c) for t, c in zip(reduce.state_types(r), self.cells[r.id, u], strict=True)]
+        types = zip(reduce.state_types(r), self.cells[r.id, u], strict=True)
+        return [self.n.f.load(wide(t, self.widths[u]), c) for t, c in types]
 
     def put(self, r: Reduction, u: int, state: list[str]) -> None:
-        width = self.envs[u].width
         for t, c, s in zip(reduce.state_types(r), self.cells[r.id, u], state, strict=True):
-            self.n.f.store(wide(t, width), s, c)
+            self.n.f.store(wide(t, self.widths[u]), s, c)
 
-    def reset(self) -> None:
-        for r in self.stage.reductions:
-            for u, env in enumerate(self.envs):
-                self.put(r, u, reduce.identity(r, env.width))
+    def reset(self, used: int | None = None) -> None:
+        """Set the first ``used`` states of each reduction to its identity."""
+        for r in self.reductions:
+            for u, width in enumerate(self.widths[:used]):
+                self.put(r, u, reduce.identity(r, width))
 
-    def step(self, position: str | int) -> None:
-        for u, env in enumerate(self.envs):
-            for r in self.stage.reductions:
+    def update(self, envs: list[Env], position: str | int) -> None:
+        """Merge the states with the current elements."""
+        for u, env in enumerate(envs):
+            for r in self.reductions:
                 self.put(r, u, update(self.n, r, env, self.get(r, u), position))
 
-    def all(self) -> dict[int, list[list[str]]]:
-        return {r.id: [self.get(r, u) for u in range(len(self.envs))] for r in self.stage.reductions}
+    def all(self) -> States:
+        return {r.id: [self.get(r, u) for u in range(len(self.widths))] for r in self.reductions}
 
 
-class _BlockJoiner:
-    """The results of a stage's blocks, for every vector, joined pairwise."""
+class BlockJoiner:
+    """The results of blocks, ``count`` states of each reduction, joined pairwise."""
 
-    def __init__(self, n: Nest, stage: Stage, envs: list[Env], blocks: int) -> None:
-        self.stage, self.count = stage, len(envs)
-        reductions = stage.reductions * len(envs)
-        width = envs[0].width
-        types = [wide(t, width) for r in reductions for t in reduce.state_types(r)]
+    def __init__(self, n: Nest, reductions: tuple[Reduction, ...], width: int | None, count: int, blocks: int) -> None:
+        self.reductions, self.count = reductions, count
+        types = [wide(t, width) for r in reductions * count for t in reduce.state_types(r)]
         o = Ops(n.f, n.m, n.isa, width)
-        self.blocks = pairwise.Blocks(n.m, n.f, types, blocks, lambda a, b: reduce.merge_all(o, reductions, a, b))
+        self.blocks = pairwise.Blocks(n.m, n.f, types, blocks, lambda a, b: reduce.merge_all(o, reductions * count, a, b))
 
-    def put(self, number: str, states: dict[int, list[list[str]]]) -> None:
-        self.blocks.put(number, [s for u in range(self.count) for r in self.stage.reductions for s in states[r.id][u]])
+    def put(self, number: str | int, states: States) -> None:
+        self.blocks.put(number, [s for u in range(self.count) for r in self.reductions for s in states[r.id][u]])
 
-    def all(self) -> dict[int, list[list[str]]]:
+    def all(self) -> States:
         rest = iter(self.blocks.get())
-        out: dict[int, list[list[str]]] = {r.id: [] for r in self.stage.reductions}
-        for _ in range(self.count):
-            for r in self.stage.reductions:
-                out[r.id].append([next(rest) for _ in reduce.state_types(r)])
+        out: States = {r.id: [] for r in self.reductions}
+        for r in self.reductions * self.count:
+            out[r.id].append([next(rest) for _ in reduce.state_types(r)])
         return out
 
 
-def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> States:
     order = stage.reductions[0].order
     if any(r.order != order for r in stage.reductions):
-        out: dict[int, list[list[str]]] = {}
+        out: States = {}
         for r in stage.reductions:
             out |= _reduce(n, Stage(stage.axes, (r,)), envs, total)
         return out
@@ -168,7 +159,7 @@ def _set_axes(n: Nest, stage: Stage, k: int) -> None:
         k //= a.extent
 
 
-def _reduce_unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+def _reduce_unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> States:
     lanes = stage.reductions[0].order.lanes
     leaves: dict[tuple[int, int], list[list[str] | None]] = {
         (r.id, u): [None] * min(lanes, 1 << (max(total, 1) - 1).bit_length() if lanes > 1 else 1)
@@ -197,20 +188,20 @@ def _reduce_unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict
     }
 
 
-def _reduce_blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> dict[int, list[list[str]]]:
-    acc = _Cells(n, stage, envs)
+def _reduce_blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> States:
+    acc = Accumulators(n, stage.reductions, [env.width for env in envs])
     if total <= block:
         acc.reset()
         with n.loops(stage.axes):
-            acc.step(_flat_position(n, stage))
+            acc.update(envs, _flat_position(n, stage))
         return acc.all()
-    sums = _BlockJoiner(n, stage, envs, -(-total // block))
+    sums = BlockJoiner(n, stage.reductions, envs[0].width, len(envs), -(-total // block))
     with n.loop(0, total, block) as start:
         acc.reset()
         end = n.f.minimum(n.f.let(f"add i64 {start}, {block}"), total)
         with n.loop(start, end) as k:
             n.split_index(k, stage.axes)
-            acc.step(k)
+            acc.update(envs, k)
         sums.put(n.f.let(f"udiv i64 {start}, {block}"), acc.all())
     return sums.all()
 
@@ -224,7 +215,7 @@ def _flat_position(n: Nest, stage: Stage) -> str | int:
     return place
 
 
-def _reduce_laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+def _reduce_laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> States:
     """Reduce with accumulator k % order.lanes of each vector lane in a local array; blocks follow the order."""
     order = stage.reductions[0].order
     cells = {
@@ -246,7 +237,7 @@ def _reduce_laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[in
         for (t, p), s in zip(at, state, strict=True):
             store_cell(n.f, wide(t, envs[u].width), s, p)
 
-    sums = _BlockJoiner(n, stage, envs, -(-total // order.block))
+    sums = BlockJoiner(n, stage.reductions, envs[0].width, len(envs), -(-total // order.block))
     with n.loop(0, total, order.block) as start:
         with n.loop(0, order.lanes) as lane:
             for r in stage.reductions:

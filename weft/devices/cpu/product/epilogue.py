@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.check import record_slot
-from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
+from dataclasses import replace
+
+from weft.devices.cpu.emit.affine import first_mask
+from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, kernel_env, llvm_type
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.storage_formats import cast, load_scalar, to_memory
+from weft.devices.cpu.emit.storage_formats import cast
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.expressions import access_values, dependencies, each, iterate_topmost
-from weft.kernel.ir import Access, Kernel, Store, Value
+from weft.kernel.ir import Kernel, Value
 from weft.kernel.product import Product
 
 INLINE_COST = 500
@@ -47,7 +48,7 @@ class Epilogue:
             return
         if self.cost > 1:
             self.module.took("product epilogue")
-        base = self._env(f, "%i", "%j")
+        base = self._env(f)
         columns, lines = {}, {}
         for v in range(vectors):
             env = self._element_env(base, 0, v, tail if v == vectors - 1 else 0)
@@ -63,69 +64,16 @@ class Epilogue:
                 live = tail if v == vectors - 1 else 0
                 env = self._element_env(base, r, v, live)
                 env.memo = {**columns[v], **lines[r]}
-                self._store(f, env, tile[r][v], live)
+                self._store(f, env, tile[r][v])
 
-    # ---- memory traffic of a tile
-
-    def traffic(self) -> int:
-        """Return the bytes per element of the product that the epilogue reads and writes."""
-        return sum(a.buffer.dtype.bytes for a in self._find_matrices())
-
-    def _find_matrices(self) -> list[Access]:
-        """Return accesses that are contiguous along the columns and move with the rows, one per buffer.
-
-        A store that probably writes over a matrix the epilogue loads, in place, is left out.
-        """
-        if self.p.m is None or self.p.n is None:
-            return []
-        matrices: dict[int, Access] = {}
-        loads = [v.attr for v in self.values if v.op == "load"]
-        for access in (*loads, *(s.access for s in self.p.stores)):
-            flat = access.flat()
-            terms = dict(flat.terms)
-            if terms.get(self.p.n.id) == 1 and terms.get(self.p.m.id) and not flat.gather and not access.guard:
-                matrices[access.buffer.id] = access
-        stored = {s.access.buffer.id for s in self.p.stores}
-        read = [(a.flat(), a.buffer.dtype) for n, a in matrices.items() if n not in stored]
-        for n in stored & matrices.keys():  # the output probably aliases this input, whose prefetch suffices
-            place = (matrices[n].flat(), matrices[n].buffer.dtype)
-            if place in read:
-                read.remove(place)
-                del matrices[n]
-        return list(matrices.values())
-
-    def fetch(self, f: Function, rows: int, vectors: int) -> None:
-        """Prefetch the memory that the epilogue of a tile accesses."""
-        assert self.p.m and self.p.n
-        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
-        for access in self._find_matrices():
-            flat, size = access.flat(), access.buffer.dtype.bytes
-            step = dict(flat.terms)[self.p.m.id]
-            at = f.dot(flat.const, ((axes[axis], c) for axis, c in flat.terms))
-            start = f.offset(f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8), f.mul(at, size))
-            width = vectors * self.lanes * size
-            places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
-            for place in (r * step * size + x for r in range(rows) for x in places):
-                self.module.prefetch(f, f.offset(start, place))
-
-    def _env(self, f: Function, i: str, j: str) -> Env:
+    def _env(self, f: Function) -> Env:
         """Return the Env that all elements share: pointers, scalars, the outer loops."""
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
         if self.p.m:
-            axes[self.p.m.id] = i
+            axes[self.p.m.id] = "%i"
         if self.p.n:
-            axes[self.p.n.id] = j
-        used = {v.attr.buffer.id for v in self.values if v.op == "load"} | {s.access.buffer.id for s in self.p.stores}
-        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
-        first = len(self.kernel.inputs) + len(self.kernel.outputs)
-        scalars = {
-            v.attr: load_scalar(f, self.kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
-            for v in self.values if v.op == "scalar"
-        }
-        record = ""
-        if any(v.op == "check" for v in self.values):
-            record = f.load("ptr", f.offset("%args", 8 * record_slot(self.kernel)), 8)
-        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps, record=record)
+            axes[self.p.n.id] = "%j"
+        return kernel_env(f, self.kernel, self.values, self.p.stores, axes, lanes=self.lanes, deps=self.deps)
 
     def _element_env(self, base: Env, r: int, v: int, live: int) -> Env:
         offsets = {}
@@ -133,11 +81,8 @@ class Epilogue:
             offsets[self.p.m.id] = r
         if self.p.n:
             offsets[self.p.n.id] = v * self.lanes
-        return Env(
-            axes=base.axes, pointers=base.pointers, scalars=base.scalars, lanes=base.lanes, deps=base.deps, record=base.record,
-            pairs=base.pairs, offsets=offsets, vector=self.p.n.id if self.p.n else None,
-            mask=first_mask(self.lanes, live) if live else None,
-        )
+        mask = first_mask(self.lanes, live) if live else None
+        return replace(base, memo={}, offsets=offsets, vector=self.p.n.id if self.p.n else None, mask=mask)
 
     def _hoist(self, f: Function, env: Env, column: bool) -> None:
         """Emit values that depend only on the column (or only on the row) once for all rows (columns)."""
@@ -153,7 +98,7 @@ class Epilogue:
         for value in iterate_topmost([s.value for s in self.p.stores], depends_on_axis):
             emit_value(f, self.module, self.isa, value, env)
 
-    def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
+    def _store(self, f: Function, env: Env, acc: str) -> None:
         """Store one vector (or one element if n is a single column): all values are emitted before all stores."""
         if self.narrow is not None:  # summed in float32, rounded before it is read
             acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
@@ -163,32 +108,7 @@ class Epilogue:
         for store in self.p.stores:
             emit_value(f, self.module, self.isa, store.value, env)
         for store in self.p.stores:
-            if live and self._splits_tail(store):
-                self._store_pieces(f, env, store, live)
-            else:
-                emit_store(f, self.module, self.isa, store, env)
-
-    def _splits_tail(self, store: Store) -> bool:
-        """Return whether a masked store is split into powers of two: 256-bit masked stores are slow on some CPUs."""
-        flat = store.access.flat()
-        adjacent = self.p.n is not None and dict(flat.terms).get(self.p.n.id) == 1
-        same = store.value.dtype == store.access.buffer.dtype
-        return self.isa.bits <= 256 and adjacent and same and not flat.gather and not store.access.guard
-
-    def _store_pieces(self, f: Function, env: Env, store: Store, live: int) -> None:
-        dtype = store.access.buffer.dtype
-        value = emit_value(f, self.module, self.isa, store.value, env)
-        value = to_memory(f, value, dtype, self.lanes)
-        kind, flat = memory_type(dtype), store.access.flat()
-        at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
-        at = f.dot(at, ((env.axes[axis], c) for axis, c in flat.terms))
-        pointer = f.element(env.pointers[store.access.buffer.id], kind, at)
-        first = 0
-        while first < live:
-            n = 1 << ((live - first).bit_length() - 1)
-            part = f.shuffle(f"<{self.lanes} x {kind}>", value, "poison", range(first, first + n))
-            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.bytes), dtype.bytes)
-            first += n
+            emit_store(f, self.module, self.isa, store, env)
 
     # ---- a tile in memory, for long epilogues
 
@@ -220,7 +140,7 @@ class Epilogue:
             f"define internal void @{name}(ptr %tile, i64 %rows, i64 %vectors, i64 %stride, i64 %i, i64 %j, ptr %args{outer})"
         )
         width = self.lanes * self.size
-        base = self._env(f, "%i", "%j")
+        base = self._env(f)
         with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
             at = f.add(f.mul(r, "%stride"), v)
             acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
@@ -230,7 +150,7 @@ class Epilogue:
                 env.axes[self.p.m.id] = f.add("%i", r)
             if self.p.n:
                 env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
-            self._store(f, env, acc, tail)
+            self._store(f, env, acc)
         f.do("ret void")
         return name
 

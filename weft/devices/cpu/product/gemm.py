@@ -8,23 +8,22 @@ on threads. Products summed in lanes, those with a vector, have a driver of thei
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
-from weft.devices.cpu.emit.generated import Generated, generated
-from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.isa import ISA, LINE, round_to_line
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
-from weft.devices.cpu.product.microkernel import MicrokernelSpec, Tile, emit_microkernel
+from weft.devices.cpu.product.microkernel import MicrokernelSpec, emit_microkernel
 from weft.devices.cpu.product.pack import Packer, operand_pointer
 from weft.devices.cpu.product.tiling import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Product, match_product
-
-LINE = 64
 
 
 def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
@@ -68,8 +67,8 @@ class _Driver:
         # an odd number of cache lines between packed rows: rows of a tile use different cache sets
         self.a_stride = self.k_room + (16 if (self.k_room * self.size // LINE) % 2 == 0 else 0) * 4 // self.size
         a_elements = unit_panels * plan.rows * (self.a_stride if self.a_along_k else self.k_room)
-        self.a_bytes = _round_to_line(a_elements * self.size) if plan.pack_a else 0
-        self.b_bytes = _round_to_line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
+        self.a_bytes = round_to_line(a_elements * self.size) if plan.pack_a else 0
+        self.b_bytes = round_to_line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
         self.tile_bytes = plan.rows * plan.nr * self.size
         # the piece of k that one call does, if not all of k, and the sums of blocks stored between pieces
         block = product.order.block
@@ -81,11 +80,8 @@ class _Driver:
             self.piece *= 2
         self.level_bytes = unit_panels * self.unit_columns * self.tile_bytes
         counted = -(-self.steps // max(block, self.piece))
-        self.t_bytes = self.level_bytes * pairwise.depth(counted, self.partial) if self.pieces else 0
-
-    @property
-    def scratch(self) -> int:
-        return self.a_bytes + self.b_bytes + self.t_bytes
+        t_bytes = self.level_bytes * pairwise.depth(counted, self.partial) if self.pieces else 0
+        self.scratch = self.a_bytes + self.b_bytes + t_bytes
 
     def generate(self) -> Generated:
         plan = self.plan
@@ -98,17 +94,15 @@ class _Driver:
         for path in ("product", *(path for path, holds in marks.items() if holds)):
             self.module.took(path)
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
-        for tall in (True, False):
-            for wide in (True, False):
-                for copy in (False, True):
-                    if self._exists(tall, wide, copy):
-                        self._emit_microkernel(tall, wide, copy, epilogue)
+        for tall, wide, copy in itertools.product((True, False), (True, False), (False, True)):
+            if self._exists(tall, wide, copy):
+                self._emit_microkernel(tall, wide, copy, epilogue)
         self._emit_packs()
         self._emit_unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
         run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
         self.module.vectors = True
-        return generated(self.module, self.symbol, 0, self.scratch)
+        return self.module.generated(self.symbol, 0, self.scratch)
 
     # ---- pieces
 
@@ -116,9 +110,7 @@ class _Driver:
         plan = self.plan
         firsts = [u * plan.panels // plan.m_units for u in range(plan.m_units)]
         heads = any((x < plan.tall) == tall for x in firsts)
-        if copy and not (plan.copy_b and heads):
-            return False
-        if plan.copy_b and not copy and plan.panels == plan.m_units:
+        if copy and not (plan.copy_b and heads) or plan.copy_b and not copy and plan.panels == plan.m_units:
             return False
         rows = plan.tall > 0 if tall else plan.tall < plan.panels
         return rows and (self.p.columns >= plan.nr if wide else self.last_columns > 0)
@@ -145,14 +137,7 @@ class _Driver:
             self.isa.fma, copy, p.b.free if plan.turn_b else 0,
         )
 
-        def finish(f: Function, tile: Tile) -> None:
-            epilogue.emit(f, tile, tail)
-
-        def fetch(f: Function) -> None:
-            epilogue.fetch(f, micro.rows, vectors)
-
-        far = plan.kc >= 64 and p.rows * p.columns * epilogue.traffic() > self.isa.l2 // 2
-        emit_microkernel(self.module, micro, self.extra, finish, fetch if far else None)
+        emit_microkernel(self.module, micro, self.extra, lambda f, tile: epilogue.emit(f, tile, tail))
 
     def _emit_packs(self) -> None:
         plan, p = self.plan, self.p
@@ -237,15 +222,7 @@ class _Driver:
         at = f.mul(panel, plan.rows)
         if plan.tall == plan.panels:
             return at
-        over = f.let(f"sub i64 {panel}, {plan.tall}")
-        positive = f.let(f"select i1 {f.let(f'icmp sgt i64 {over}, 0', 'c')}, i64 {over}, i64 0")
-        return f.let(f"sub i64 {at}, {positive}")
-
-    def _row_ranges(self, f: Function, first: str, stop: str) -> list[tuple[bool, str, str]]:
-        plan = self.plan
-        if plan.tall == plan.panels:
-            return [(True, first, stop)]
-        return [(True, first, f.minimum(stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
+        return f.let(f"sub i64 {at}, {f.maximum(f.let(f'sub i64 {panel}, {plan.tall}'), 0)}")
 
     def _emit_column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
         """Emit all row panels of one column panel."""
@@ -264,7 +241,11 @@ class _Driver:
             i = self._first_row(f, index)
             local_panel = f.let(f"sub i64 {index}, {c.first}")
             rows = self._rows_pointer(f, a, i, local_panel, fresh, tall, c)
-            self._prefetch_b(f, ahead, local_panel)
+            if ahead is not None:
+                start, count, step = ahead
+                line = f.offset(start, f.mul(local_panel, count * step))
+                for x in range(count):
+                    self.module.prefetch(f, f.offset(line, x * step), near=False)
             at = f.offset(t, f.add(column, f.mul(local_panel, self.tile_bytes))) if self.pieces else t
             outer = "".join(f", i64 {o}" for o in c.outer)
             f.do(
@@ -279,7 +260,10 @@ class _Driver:
                 if self._exists(tall, wide, copy=True):
                     with f.when(f.let(f"icmp {'slt' if tall else 'sge'} i64 {c.first}, {plan.tall}", "c")):
                         tile(c.first, tall, True)
-        for tall, lo, hi in self._row_ranges(f, first, c.stop):
+        ranges = [(True, first, c.stop)]
+        if plan.tall < plan.panels:
+            ranges = [(True, first, f.minimum(c.stop, plan.tall)), (False, f.maximum(first, plan.tall), c.stop)]
+        for tall, lo, hi in ranges:
             if self._exists(tall, wide):
                 with f.loop(lo, hi) as index:
                     tile(index, tall, False)
@@ -290,10 +274,8 @@ class _Driver:
         source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.bytes))
         if not plan.pack_a:
             return source
-        if self.a_along_k:
-            at = f.offset("%work", f.mul(local_panel, plan.rows * self.a_stride * self.size))
-        else:
-            at = f.offset("%work", f.mul(local_panel, plan.rows * self.k_room * self.size))
+        room = self.a_stride if self.a_along_k else self.k_room
+        at = f.offset("%work", f.mul(local_panel, plan.rows * room * self.size))
         with f.when(fresh):
             if self.a_along_k:
                 f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
@@ -301,37 +283,26 @@ class _Driver:
                 f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
         return at
 
-    def _prefetch_b(self, f: Function, ahead: tuple[str, int, int], local_panel: str) -> None:
-        start, count, step = ahead
-        if count:
-            line = f.offset(start, f.mul(local_panel, count * step))
-            for x in range(count):
-                self.module.prefetch(f, f.offset(line, x * step), near=False)
-
-    def _plan_prefetch(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
-        """Return (start of the next panel of b, cache lines of it to prefetch per tile, bytes between them)."""
+    def _plan_prefetch(self, f: Function, b: str, j: str) -> tuple[str, int, int] | None:
+        """Return (start of the next panel of b, cache lines of it to prefetch per tile, bytes between them), None for none."""
         plan, p = self.plan, self.p
         if not plan.pack_b or self.unit_columns == 1 or self.unit_panels < 8:
-            return b, 0, 0
+            return None
         size = p.b.buffer.dtype.bytes
         start = f.offset(b, f.mul(f.add(j, plan.nr), p.b.free * size))
         if p.b.free == 1:
             return start, -(-plan.kc // self.unit_panels), p.b.k * size
         if p.b.k == 1 and p.b.free * size % LINE == 0:
             return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
-        return start, 0, 0
+        return None
 
 
-class _Calls:
+class _Calls(NamedTuple):
     """The arguments that all tiles of one piece of k share."""
 
-    def __init__(self, outer: list[str], kc: str, at: str, first: str, stop: str, left: str) -> None:
-        self.outer, self.kc, self.at, self.first, self.stop, self.left = outer, kc, at, first, stop, left
-
-
-def _round_to_line(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
-
-
-def _maximum(f: Function, a: str | int, b: str | int) -> str:
-    return f.let(f"select i1 {f.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+    outer: list[str]
+    kc: str
+    at: str
+    first: str
+    stop: str
+    left: str

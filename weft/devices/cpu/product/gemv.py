@@ -18,9 +18,8 @@ from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, divide_all, run_units, share
-from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.text import Function, Generated, Module
 from weft.devices.cpu.emit.types import llvm_type
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.pack import Packer, operand_pointer
@@ -68,13 +67,6 @@ class _Driver:
         self.chunks = self.chunks if self.chunks > 1 else 0
         self.plane = -(-self.groups // self.units) * self.nr * self.size  # bytes of one chain, or one level of blocks
         self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
-        if self.fma:
-            self._declare(self.chains)
-            self._declare(self.lanes)
-
-    @property
-    def fma(self) -> bool:
-        return self.isa.fma
 
     def generate(self) -> Generated:
         self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
@@ -95,7 +87,7 @@ class _Driver:
         self._emit_unit()
         run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
         self.module.vectors = True
-        return generated(self.module, self.symbol, 0, self.room)
+        return self.module.generated(self.symbol, 0, self.room)
 
     # ---- pieces
 
@@ -104,16 +96,6 @@ class _Driver:
 
     def _vec(self, n: int) -> str:
         return f"<{n} x {self.scalar}>"
-
-    def _declare(self, n: int) -> None:
-        vec, name = self._vec(n), f"llvm.fma.v{n}f{8 * self.size}"
-        self.module.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
-
-    def _fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
-        vec = self._vec(n)
-        if self.fma:
-            return f.let(f"call {vec} @llvm.fma.v{n}f{8 * self.size}({vec} {x}, {vec} {y}, {vec} {z})")
-        return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
 
     def _read(self, f: Function, packer: Packer, at: str, stride: int, n: int, live: int) -> str:
         """Read n elements; those from ``live`` on are zero."""
@@ -151,7 +133,7 @@ class _Driver:
             for row, cell in enumerate(cells):
                 y = self._read(f, self.b, f.offset(at, row * p.b.free * self.b.size_in), p.b.k, n, live)
                 before = f.load(vec, cell, width)
-                after = self._fma(f, x, y, before, n)
+                after = self.module.fma(f, self.scalar, n, x, y, before, self.isa.fma)
                 if live < n:  # chains without an element keep -0.0
                     after = f.shuffle(vec, after, before, [c if c < live else n + c for c in range(n)])
                 f.store(vec, after, cell, width)
@@ -229,7 +211,7 @@ class _Driver:
             a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
             b = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
             for step in range(count):
-                x = self._splat(f, f.offset(a, step * p.a.k * self.a.size_in))
+                x = f.splat(self.scalar, self.a.read(f, f.offset(a, step * p.a.k * self.a.size_in), 0), self.lanes)
                 self._add_row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
@@ -264,7 +246,8 @@ class _Driver:
         full = f.let(f"icmp eq i64 %rows, {SWEEP}", "c")
 
         def row(step: str | int) -> None:
-            x = self._splat(f, f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in)))
+            at = f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in))
+            x = f.splat(self.scalar, self.a.read(f, at, 0), self.lanes)
             self._add_row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
 
         with f.when(full):
@@ -297,15 +280,13 @@ class _Driver:
         vectors = -(-(tail or self.nr) // self.lanes)
         return vectors, [self.lanes] * (vectors - 1) + [tail % self.lanes or self.lanes]
 
-    def _splat(self, f: Function, at: str) -> str:
-        return f.splat(self.scalar, self.a.read(f, at, 0), self.lanes)
-
     def _add_row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
         """Add x times a piece of a row of the matrix to ``cells``."""
         vec, width, stride = self._vec(self.lanes), self.lanes * self.size, self.p.b.free
         for v, cell in enumerate(cells):
             y = self._read(f, self.b, f.offset(at, v * self.lanes * stride * self.b.size_in), stride, self.lanes, lives[v])
-            f.store(vec, self._fma(f, x, y, f.load(vec, cell, width), self.lanes), cell, width)
+            total = self.module.fma(f, self.scalar, self.lanes, x, y, f.load(vec, cell, width), self.isa.fma)
+            f.store(vec, total, cell, width)
 
     def _add_registers(self, f: Function, sums: list[str]) -> str:
         while len(sums) > 1:
@@ -314,11 +295,7 @@ class _Driver:
         return sums[0]
 
     def _finish(self, f: Function, acc: str, j: str, tail: int) -> None:
-        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}, {self._arguments('%o')})")
-
-    def _arguments(self, prefix: str, outer: list[str] | None = None) -> str:
-        indices = outer if outer is not None else [f"{prefix}{n}" for n in range(len(self.p.outer))]
-        return "ptr %args" + "".join(f", i64 {o}" for o in indices)
+        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}{self.extra})")
 
     # ---- units and the entry
 
@@ -331,7 +308,7 @@ class _Driver:
         a, b = operand_pointer(f, p.a, outer), operand_pointer(f, p.b, outer)
         whole_groups = p.columns // self.nr
         end = f.minimum(stop, whole_groups)
-        places = self._arguments("", outer)
+        places = "ptr %args" + "".join(f", i64 {o}" for o in outer)
 
         def groups(run: Callable[[str, int], None]) -> None:
             if whole_groups:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.load import load_first_lanes
@@ -54,6 +55,7 @@ class MicrokernelSpec:
 
     @property
     def conflict(self) -> bool:
+        """Return whether columns of b share a cache set."""
         return self.turn * self.size % 1024 == 0 and self.turn > 0
 
     @property
@@ -64,23 +66,13 @@ class MicrokernelSpec:
     def vector(self) -> str:
         return f"<{self.lanes} x {self.scalar}>"
 
-    @property
-    def suffix(self) -> str:
-        return f"v{self.lanes}f{self.size * 8}"
-
 
 # kc: the steps of the piece; at: the number of its first step
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
-def emit_microkernel(
-    module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None],
-    fetch: Callable[[Function], None] | None = None,
-) -> None:
-    """Emit ``@name``.
-
-    ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` prefetches the epilogue's memory.
-    """
+def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish: Callable[[Function, Tile], None]) -> None:
+    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators."""
     f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
     vec, width = micro.vector, micro.lanes * micro.size
     cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
@@ -90,11 +82,6 @@ def emit_microkernel(
     steps = _Steps(module, f, micro, cells)
     if micro.piece:
         _prefetch_sums(module, f, micro)
-        if fetch is not None:
-            with f.when(f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {micro.k}", "c")):
-                fetch(f)
-    elif fetch is not None:
-        fetch(f)
     if not micro.piece and micro.k <= micro.block:
         if micro.k * len(flat) <= 96:
             steps.emit("%A", "%B", "%P", micro.k)
@@ -102,12 +89,8 @@ def emit_microkernel(
             _Loop(f, micro, steps).run(micro.k)
     else:
         _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
-    finish(f, _read(f, vec, cells, width))
+    finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
     f.do("ret void")
-
-
-def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
-    return [[f.load(vec, cell, width) for cell in row] for row in cells]
 
 
 def _prefetch_sums(module: Module, f: Function, micro: MicrokernelSpec) -> None:
@@ -202,16 +185,13 @@ class _Loop:
 
     def run(self, count: int | str) -> None:
         f, unroll = self.f, self.unroll
-        if isinstance(count, int):
-            with f.loop(0, count // unroll):
-                self._emit_turn(unroll)
-            if count % unroll:
-                self._emit_turn(count % unroll)
-        else:
-            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
-                self._emit_turn(unroll)
+        with f.loop(0, count // unroll if isinstance(count, int) else f.let(f"udiv i64 {count}, {unroll}")):
+            self._emit_turn(unroll)
+        if isinstance(count, str):
             with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
                 self._emit_turn(1)
+        elif count % unroll:
+            self._emit_turn(count % unroll)
 
 
 class _Steps:
@@ -219,31 +199,24 @@ class _Steps:
 
     def __init__(self, module: Module, f: Function, micro: MicrokernelSpec, cells: Tile) -> None:
         self.module, self.f, self.micro, self.cells = module, f, micro, cells
-        vec = self.vector = micro.vector
-        self.suffix = micro.suffix
-        if micro.fma:
-            module.declare(f"llvm.fma.{micro.suffix}", f"declare {vec} @llvm.fma.{micro.suffix}({vec}, {vec}, {vec})")
+        self.vector = micro.vector
 
     def emit(self, a: str, b: str, p: str, count: int) -> None:
         f, m = self.f, self.micro
         width = m.lanes * m.size
-        acc = _read(f, self.vector, self.cells, width)
+        acc = [[f.load(self.vector, cell, width) for cell in row] for row in self.cells]
         if m.turn:
             self._emit_transposed(a, b, count, acc)
         for u in range(0 if m.turn else count):
+            x, y = partial(self._splat, a, u), partial(self._vector, b, p, u)
             # the smaller side stays in registers, the other streams through one
-            if m.vectors <= m.rows:
-                fixed = [self._vector(b, p, u, v) for v in range(m.vectors)]
-                for r in range(m.rows):
-                    x = self._splat(a, u, r)
-                    for v in range(m.vectors):
-                        acc[r][v] = self._fma(x, fixed[v], acc[r][v])
-            else:
-                fixed = [self._splat(a, u, r) for r in range(m.rows)]
-                for v in range(m.vectors):
-                    y = self._vector(b, p, u, v)
-                    for r in range(m.rows):
-                        acc[r][v] = self._fma(fixed[r], y, acc[r][v])
+            few, many, fixed, streamed = (m.vectors, m.rows, y, x) if m.vectors <= m.rows else (m.rows, m.vectors, x, y)
+            kept = [fixed(h) for h in range(few)]
+            for i in range(many):
+                one = streamed(i)
+                for h, other in enumerate(kept):
+                    r, v, pair = (i, h, (one, other)) if m.vectors <= m.rows else (h, i, (other, one))
+                    acc[r][v] = self._fma(*pair, acc[r][v])
         for r in range(m.rows):
             for v in range(m.vectors):
                 f.store(self.vector, acc[r][v], self.cells[r][v], width)
@@ -290,7 +263,4 @@ class _Steps:
         return self.f.splat(m.scalar, x, m.lanes)
 
     def _fma(self, x: str, y: str, z: str) -> str:
-        vec = self.vector
-        if self.micro.fma:
-            return self.f.let(f"call {vec} @llvm.fma.{self.suffix}({vec} {x}, {vec} {y}, {vec} {z})")
-        return self.f.let(f"fadd {vec} {self.f.let(f'fmul {vec} {x}, {y}')}, {z}")
+        return self.module.fma(self.f, self.micro.scalar, self.micro.lanes, x, y, z, self.micro.fma)

@@ -15,9 +15,8 @@ from weft.kernel.product import Operand
 
 def operand_pointer(f: Function, operand: Operand, outer: list[str]) -> str:
     """Return the address of a product's operand at the indices ``outer``."""
-    pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
-    at = f.dot(operand.const, zip(outer, operand.outer, strict=True))
-    return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
+    pointer = f.argument(operand.buffer.id)
+    return f.offset(pointer, f.mul(f.dot(operand.const, zip(outer, operand.outer, strict=True)), operand.buffer.dtype.bytes))
 
 
 class Packer:
@@ -33,7 +32,7 @@ class Packer:
         return to_accumulator(f, value, self.source, self.out, n or None)
 
     def write(self, f: Function, value: str, pointer: str, n: int) -> None:
-        f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)
+        f.store(wide(self.out, n or None), value, pointer, self.size_out)
 
     def copy(self, f: Function, src: str, dst: str, count: int) -> None:
         """Copy a constant number of adjacent elements, in powers of two."""
@@ -146,7 +145,6 @@ class Packer:
 
         if quad == 2:
             return [shuffle(wide[0], wide[1], [0, 2]), shuffle(wide[0], wide[1], [1, 3])]
-        a = [shuffle(wide[0], wide[1], [0, 4, 1, 5]), shuffle(wide[0], wide[1], [2, 6, 3, 7])]
-        b = [shuffle(wide[2], wide[3], [0, 4, 1, 5]), shuffle(wide[2], wide[3], [2, 6, 3, 7])]
+        a, b = ([shuffle(wide[k], wide[k + 1], order) for order in ([0, 4, 1, 5], [2, 6, 3, 7])] for k in (0, 2))
         return [shuffle(a[h], b[h], pattern) for h in (0, 1) for pattern in ([0, 1, 4, 5], [2, 3, 6, 7])]
 

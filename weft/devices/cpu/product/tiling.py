@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from weft.devices.cpu.emit.isa import ISA
-from weft.kernel.ir import Axis
 from weft.kernel.product import Product
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
@@ -40,16 +40,6 @@ class ProductPlan:
         return self.vectors * self.lanes
 
 
-def tile_shapes(registers: int) -> list[tuple[int, int]]:
-    """Return each (rows, vectors) whose accumulators fit in registers with one fixed side and one streaming register."""
-    out = []
-    for rows in range(1, 16):
-        for vectors in range(1, 13):
-            if rows * vectors + min(rows, vectors) + 1 <= registers:
-                out.append((rows, vectors))
-    return out
-
-
 def tile_cost(rows: int, vectors: int, k: int) -> float:
     """Estimate the cycles of one tile: two fma and two loads a cycle, four cycles of latency."""
     return k * max(rows * vectors / 2, (rows + vectors) / 2 + 0.25, 4.0) + 12 + rows * vectors
@@ -58,8 +48,9 @@ def tile_cost(rows: int, vectors: int, k: int) -> float:
 def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int, int]:
     """Return the tile of least cost, the tallest of equals: narrow panels of b stay in the nearest cache."""
     best, best_cost = (1, 1), float("inf")
-    for rows, vectors in sorted(tile_shapes(registers), reverse=True):
-        if rows > m or (vectors - 1) * lanes >= n:
+    for rows, vectors in itertools.product(range(15, 0, -1), range(12, 0, -1)):
+        # the accumulators, one fixed side and one streaming register
+        if rows * vectors + min(rows, vectors) + 1 > registers or rows > m or (vectors - 1) * lanes >= n:
             continue
         panels = -(-m // rows)
         high = -(-m // panels)
@@ -82,18 +73,14 @@ def should_swap(p: Product, lanes: int) -> bool:
     rows that fill a vector themselves: then the rows are transposed, and b is read one element at a time. It is also better if a
     is far larger than b and contiguous along m, while b is along n: then a is copied in vectors instead of a few elements.
     """
-    if p.rows >= lanes and _count_stores_along(p, p.m) > _count_stores_along(p, p.n):
+    along_m, along_n = (sum((a.id, 1) in s.access.index[0].terms for s in p.stores) if a else 0 for a in (p.m, p.n))
+    if p.rows >= lanes and along_m > along_n:
         return True
     if p.rows in (lanes, 2 * lanes) and p.columns >= 2 * p.rows and p.b.k == 1 and p.b.free not in (0, 1):
         return p.b.buffer.dtype == p.accum
     if p.a.free == p.b.free == 1 and p.columns >= lanes and p.rows >= 20 * p.columns and p.k >= 64:
         return len(p.stores) == 1 and p.stores[0].value.op == "acc"  # other operands and results are contiguous along n
     return p.columns < lanes and p.rows > p.columns
-
-
-def _count_stores_along(p: Product, axis: Axis | None) -> int:
-    """Return how many of the results are contiguous along ``axis``."""
-    return sum((axis.id, 1) in s.access.index[0].terms for s in p.stores) if axis is not None else 0
 
 
 def make_plan(
@@ -140,19 +127,16 @@ def make_plan(
     if block <= kc < k:  # 2**n blocks
         kc = block << (kc // block).bit_length() - 1
     elif kc < k:  # equal parts of a block, in whole turns of the k loop
-        kc = _round_up(_ceil_div(block, _ceil_div(block, kc)), 8)
+        kc = _ceil_div(_ceil_div(block, _ceil_div(block, kc)), 8) * 8
     kc = min(kc, k)
 
-    m_units = n_units = 1
-    if unit_rows:
-        m_units = _ceil_div(m, unit_rows)
-    elif not in_cache:
+    m_units = _ceil_div(m, unit_rows) if unit_rows else 1
+    n_units = _ceil_div(n, unit_columns) if unit_columns else 1
+    if not unit_rows and not in_cache:
         m_units = max(1, round(m / max(rows, int(isa.l2 * 0.4) // (kc * size)) + 0.3))
-    if unit_columns:
-        n_units = _ceil_div(n, unit_columns)
-    elif not in_cache and pack_b:
+    if not unit_columns and not in_cache and pack_b:
         n_units = max(1, round(n / 512))
-    elif kc < k:  # tiles stay in the cache between k blocks
+    elif not unit_columns and kc < k:  # tiles stay in the cache between k blocks
         n_units = _ceil_div(m * n * size, isa.l2 // 4)
     sweeps = panels == 1 and kc < min(k, 17)
     m_units, n_units = _split_units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
@@ -192,7 +176,3 @@ def _split_units(p: Product, panels: int, columns: int, m_units: int, n_units: i
 
 def _ceil_div(a: int, b: int) -> int:
     return -(-a // b)
-
-
-def _round_up(a: int, step: int) -> int:
-    return _ceil_div(a, step) * step

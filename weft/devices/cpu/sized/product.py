@@ -20,11 +20,10 @@ WORDS = ("work", "a", "b", "c", "batch", "a_batch", "b_batch", "m", "n", "k", "a
 VECTORS = 2
 
 
-def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool, quick: bool = False) -> str:
+def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool) -> str:
     """Return the text of ``void @weft_product(ptr args)``, args: a word for each of WORDS; strides in elements, results dense.
 
     in_lanes : for orders with several lanes (one side is a vector), else for orders with one
-    quick : fewer tile sizes, which compile faster
     """
     module = Module()
     v = Vectors(module, isa, dtype)
@@ -32,7 +31,7 @@ def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool, quick:
         _emit_vector_functions(v, orders)
         functions = {"vector": orders.vector_lanes, "dot": orders.lanes}
     else:
-        _emit_matrix(v, [4, 1] if quick else [8 if isa.registers >= 32 else 6, 4, 2, 1], 1 if quick else VECTORS)
+        _emit_matrix(v, [8 if isa.registers >= 32 else 6, 4, 2, 1])
         functions = {"matrix": 1}
     f = module.function("define void @weft_product(ptr %args)")
     word = {name: f.load("i64", f.offset("%args", 8 * k), 8) for k, name in enumerate(WORDS)}
@@ -62,9 +61,9 @@ def _select(f: Function, condition: str, type_: str, yes: str, no: str) -> str:
     return f.let(f"select i1 {condition}, {type_} {yes}, {type_} {no}")
 
 
-def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
-    """Emit ``@matrix``, for orders of one lane. most: the largest width of a tile in registers."""
-    for vectors in range(1, most + 1):
+def _emit_matrix(v: Vectors, heights: list[int]) -> None:
+    """Emit ``@matrix``, for orders of one lane."""
+    for vectors in range(1, VECTORS + 1):
         for height in heights:
             chains.panel(v, f"tile{height}x{vectors}", rows=height, vectors=vectors)
         _emit_tiles(v, vectors, heights)
@@ -79,7 +78,7 @@ def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
     line = f.mul("%n", v.size)
     c_m, c_n = _select(f, swapped, "i64", str(v.size), line), _select(f, swapped, "i64", line, str(v.size))
     dense = f.let(f"icmp eq i64 {b_n}, {v.size}", "c")
-    wide = most * v.lanes
+    wide = VECTORS * v.lanes
     with f.loop(0, n, wide) as j:
         live = f.minimum(f.let(f"sub i64 {n}, {j}"), wide)
         is_wide = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
@@ -92,13 +91,10 @@ def _emit_matrix(v: Vectors, heights: list[int], most: int) -> None:
         step = _select(f, in_place, "i64", b_k, f.mul(width, v.size))
         arguments = (f"ptr {a}, ptr {panel}, ptr {target}, i64 {m}, i64 %k, i64 {a_m}, i64 {a_k}, i64 {step}, i64 {c_m}, "
                      f"i64 {c_n}, i64 {live}, i64 %block")
-        if most == 1:
+        with f.when(is_wide):
+            f.do(f"call void @tiles{VECTORS}({arguments})")
+        with f.otherwise():
             f.do(f"call void @tiles1({arguments})")
-        else:
-            with f.when(is_wide):
-                f.do(f"call void @tiles{most}({arguments})")
-            with f.otherwise():
-                f.do(f"call void @tiles1({arguments})")
     f.do("ret void")
 
 

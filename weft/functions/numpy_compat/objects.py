@@ -1,10 +1,8 @@
-"""Iterate over elements (``nditer``, ``flatiter``) and apply Python functions (``vectorize``, ``apply_along_axis``).
-
-All of it runs in Python, one element or slice at a time.
-"""
+"""NumPy's questions about arrays, and its classes that iterate, map functions and build arrays from indices."""
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import math
 import re
@@ -13,16 +11,301 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
-from weft.array.habits import Flat as flatiter
+from weft.array import Array, Scalar, own, wrap
+from weft.array.convert import exact_operands, number_node
+from weft.array.numpy_methods import Flat as flatiter
+from weft.array.views import shown, unused_memory
 from weft.dtypes.api import result_type
-from weft.dtypes.parse import parse_dtype, to_tuple
-from weft.errors import DTypeError, ShapeError, short
-from weft.functions.creation.fill import zeros
-from weft.functions.shape.broadcasting import broadcast_to
-from weft.functions.shape.join_split import stack
-from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, from_numpy, looked, node, op, shape_tuple
-from weft.functions.support.unbound import unbound
+from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS
+from weft.dtypes.parse import check_like, layout, parse_dtype, to_tuple
+from weft.errors import DTypeError, ShapeError, name_numpy_errors, short
+from weft.functions.creation.fill import arange, array, asarray, linspace, zeros
+from weft.functions.elementwise.ufuncs import isfinite
+from weft.functions.reductions.folds import all
+from weft.functions.shape.axes import broadcast_to, concat, moveaxis, stack
+from weft.functions.support import arguments
+from weft.functions.support.arguments import arrays, axis_index, broadcast_shapes, looked, node, op, shape_tuple, unbound, whole
+from weft.process.docstrings import complete_module
+from weft.runtime import execute
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether ``element`` is a number of Python, NumPy or weft. An array without dimensions is not.
+
+    Parameters
+    ----------
+    element : any
+
+    >>> wf.isscalar(3.0), wf.isscalar(wf.ones(2).sum()), wf.isscalar(wf.ones(2))
+    (True, True, False)
+    """
+    return isinstance(element, Scalar) or bool(np.isscalar(element))
+
+
+def iterable(y: Any) -> bool:
+    """Return whether ``y`` can be iterated over.
+
+    Parameters
+    ----------
+    y : any
+
+    >>> wf.iterable(wf.ones(2)), wf.iterable(2)
+    (True, False)
+    """
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """Return the shape of an array or array-like.
+
+    Returns
+    -------
+    tuple of int
+
+    >>> wf.shape([[1, 2]])
+    (1, 2)
+    """
+    return node(a, "shape", "a").shape
+
+
+def ndim(a: Any) -> int:
+    """Return the number of dimensions of an array or array-like.
+
+    Returns
+    -------
+    int
+
+    >>> wf.ndim([[1, 2]])
+    2
+    """
+    return len(shape(a))
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """Return the number of elements, in total or along axes.
+
+    Parameters
+    ----------
+    axis : int or tuple of int, optional
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    AxisError
+        The axis does not exist.
+
+    >>> wf.size(wf.ones((2, 3))), wf.size(wf.ones((2, 3)), 1)
+    (6, 3)
+    """
+    extents, count = shape(a), 1
+    for k in arguments.axis_tuple(axis, len(extents), "size"):
+        count *= extents[k]
+    return count
+
+
+def isfortran(a: Any) -> bool:
+    """Return whether an array is stored in column-major order only; always False for weft's arrays.
+
+    >>> wf.isfortran(wf.ones((2, 3)))
+    False
+    """
+    return isinstance(a, np.ndarray) and bool(np.isfortran(a))
+
+
+def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    """Return whether two arrays have an element in common.
+
+    Views of one array can, and so can an array and the result of ``numpy.asarray`` for it.
+
+    Parameters
+    ----------
+    a, b : array
+        Of weft or NumPy.
+    max_work : int, optional
+        The effort of the search, as in NumPy; unlimited by default.
+
+    Raises
+    ------
+    DTypeError, ValueError, RuntimeError
+        ``max_work`` is no integer; it is below -1; it does not suffice to find the answer.
+
+    >>> x = wf.ones(4)
+    >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
+    (True, False, True)
+    """
+    most: Any = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
+    with name_numpy_errors("shares_memory"):
+        return bool(builtins.any([np.shares_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
+
+
+def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    """Return whether the memory ranges of two arrays overlap.
+
+    Parameters
+    ----------
+    max_work : int, optional
+        As in :func:`shares_memory`; by default there is no search, only the bounds are compared.
+
+    >>> x = wf.ones(4)
+    >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
+    (True, False)
+    """
+    most: Any = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
+    with name_numpy_errors("may_share_memory"):
+        return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _overlap_candidates(a, b)]))
+
+
+def _overlap_candidates(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of NumPy arrays, one of which overlaps if the given arrays do. Nothing is computed."""
+    if isinstance(a, Scalar) or isinstance(b, Scalar):
+        return []
+    if isinstance(a, Array) and isinstance(b, Array):
+        memory = unused_memory(a.cell.shape, a.cell.node.dtype)
+        return [(_view_of_memory(memory, a), _view_of_memory(memory, b))] if a.cell is b.cell else []
+    return [(x, y) for x in _numpy_memories(a) for y in _numpy_memories(b)]
+
+
+def _view_of_memory(memory: np.ndarray, x: Array) -> np.ndarray:
+    """Return the view of its cell's memory that an Array is; all of the memory if NumPy would have copied the view."""
+    view = memory if x.cell is x else shown(memory, x._path)
+    return memory if view is None else view
+
+
+def _numpy_memories(x: Any) -> list[Any]:
+    """Return the arrays that ``numpy.asarray`` may have returned for ``x``: its cell's memory, or the copy of a view."""
+    if not isinstance(x, Array):
+        return [x] if isinstance(x, np.ndarray) else []
+    cpu_nodes = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
+    memory = {n: execute.eager_device().memory(n.value, n.shape, n.dtype) for n in cpu_nodes}
+    return [_view_of_memory(m, x) if n is x.cell._node else m for n, m in memory.items()]
+
+
+@unbound
+def asanyarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
+) -> Array:
+    """Return :func:`asarray` of ``a``: weft's arrays have no subclasses.
+
+    >>> wf.asanyarray([1, 2]).tolist()
+    [1, 2]
+    """
+    check_like(like, "asanyarray")
+    layout(order, "asanyarray")
+    return asarray(a, dtype, order, device=device, copy=copy)
+
+
+@unbound
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+    """Return ``a`` as a contiguous array of at least one dimension; a strided view is copied.
+
+    Returns
+    -------
+    Array with one or more dimensions
+
+    Raises
+    ------
+    DTypeError
+        ``a`` cannot become an array, or ``dtype`` is unknown.
+
+    >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
+    (3, 2)
+    """
+    check_like(like, "ascontiguousarray")
+    result = asarray(a, dtype)
+    if not result.ndim:
+        return own(result.node).reshape(1)
+    return result if result._in_order() else own(result.node)
+
+
+@unbound
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
+    """Return ``a`` as an array, in row-major order all the same: the order of elements in memory affects speed only.
+
+    Returns
+    -------
+    Array with one or more dimensions
+
+    Raises
+    ------
+    DTypeError
+        ``a`` cannot become an array, or ``dtype`` is unknown.
+
+    >>> wf.asfortranarray([1, 2]).tolist()
+    [1, 2]
+    """
+    check_like(like, "asfortranarray")
+    return ascontiguousarray(a, dtype)
+
+
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
+    """Return :func:`asarray` of ``a`` after checking that it holds no NaN and no infinity. Computes at once.
+
+    Raises
+    ------
+    ValueError, DTypeError, TraceError
+        ``a`` holds a NaN or an infinity; it cannot become an array, or ``dtype`` is unknown; called inside a traced function.
+
+    >>> wf.asarray_chkfinite([1.0, 2.0]).tolist()
+    [1.0, 2.0]
+    """
+    layout(order, "asarray_chkfinite")
+    result = asarray(a, dtype)
+    if result.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(result)), "asarray_chkfinite"):
+        raise ValueError("asarray_chkfinite: a holds NaN or infinities")
+    return result
+
+
+def asnumpy(a: Any) -> np.ndarray:
+    """Return the content as a new NumPy array, from any device. The name is CuPy's, whose ``a.get()`` does the same.
+
+    Returns
+    -------
+    numpy.ndarray
+        Writable. ``a.numpy()`` makes no copy and is read-only.
+
+    Raises
+    ------
+    TraceError
+        Called inside a traced function.
+
+    >>> wf.asnumpy(wf.arange(3) * 2)
+    array([0, 2, 4])
+    """
+    return np.array(asarray(a).numpy())
+
+
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
+    """Return ``a`` as an array whose memory fulfils requirements; "C", "A", "W", "O" and "E" always hold.
+
+    Parameters
+    ----------
+    requirements : str or sequence of str, optional
+        As in NumPy; "F" is refused.
+
+    Raises
+    ------
+    ValueError, DTypeError
+        "F" or an unknown requirement; ``a`` cannot become an array, or ``dtype`` is unknown.
+
+    >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
+    [1, 2]
+    """
+    check_like(like, "require")
+    words = [requirements] if isinstance(requirements, str) else arguments.several(requirements or (), "require", "requirements")
+    letters = [str(r).upper()[:1] for r in words]
+    if "F" in letters:
+        raise ValueError("require: weft's arrays are stored in row-major order; requirements must not contain 'F'")
+    unknown = [r for r in letters if r not in "CAWOE"]
+    if unknown:
+        raise ValueError(f"require: requirements={requirements!r} must be of 'C', 'A', 'W', 'O' and 'E'")
+    return ascontiguousarray(a, dtype) if "C" in letters else array(a, dtype, copy=None)
 
 
 class broadcast:  # noqa: N801  NumPy's name
@@ -37,9 +320,6 @@ class broadcast:  # noqa: N801  NumPy's name
     ShapeError
         The shapes do not broadcast.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> both = wf.broadcast(wf.arange(2), [[10], [20]])
     >>> both.shape, [int(a + b) for a, b in both]
     ((2, 2), [10, 11, 20, 21])
@@ -118,9 +398,6 @@ class nditer:  # noqa: N801  NumPy's name
     ValueError, ShapeError, DTypeError
         Another flag or order; shapes do not broadcast; all arrays are None, or an existing array has another dtype.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> x = wf.arange(4).reshape(2, 2)
     >>> for v in wf.nditer(x, op_flags=["readwrite"]):
     ...     v[...] = 2 * v
@@ -256,9 +533,6 @@ class ndindex:  # noqa: N801  NumPy's name
     ShapeError, DTypeError
         An extent is negative; it is no integer.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> list(wf.ndindex(2, 2))
     [(0, 0), (0, 1), (1, 0), (1, 1)]
     """
@@ -279,13 +553,6 @@ class ndindex:  # noqa: N801  NumPy's name
 class ndenumerate:  # noqa: N801  NumPy's name
     """An iterator over the indices and elements of an array. Computes at once.
 
-    Parameters
-    ----------
-    arr : array
-
-    Examples
-    --------
-    >>> import weft as wf
     >>> [(place, int(x)) for place, x in wf.ndenumerate(wf.array([[1, 2]]))]
     [((0, 0), 1), ((0, 1), 2)]
     """
@@ -299,7 +566,7 @@ class ndenumerate:  # noqa: N801  NumPy's name
 
     def __next__(self) -> tuple[tuple[int, ...], Array]:
         place, element = next(self._elements)
-        return place, from_numpy(element)
+        return place, arguments.from_numpy(element)
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
@@ -310,7 +577,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     func1d : callable
         Takes an Array with one dimension.
     axis : int
-    arr : array
     args, kwargs
         Passed to the function.
 
@@ -324,9 +590,6 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     AxisError, DTypeError, ValueError
         The axis does not exist; ``func1d`` is not callable; there is no vector.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.apply_along_axis(lambda row: row.max() - row, 1, wf.array([[1, 3], [5, 2]])).tolist()
     [[2, 0], [0, 3]]
     """
@@ -353,7 +616,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     ----------
     func : callable
         Called as ``func(a, axis)``; an axis that it removes is restored with extent 1.
-    a : array
     axes : int or sequence of int
 
     Returns
@@ -365,9 +627,6 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     AxisError, DTypeError, ShapeError
         The axis does not exist; ``func`` is not callable; a result has another number of dimensions.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.apply_over_axes(wf.sum, wf.ones((2, 3, 2)), [0, 2]).tolist()
     [[[4.0], [4.0], [4.0]]]
     """
@@ -423,9 +682,6 @@ class vectorize:  # noqa: N801  NumPy's name
         An invalid ``signature``, or a ``pyfunc`` that is not callable. When called: arrays that do not fit the signature, or
         another number of arguments or results.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> larger = wf.vectorize(lambda a, b: a if a > b else b)
     >>> larger(wf.array([1, 5, 2]), 3).tolist()
     [3, 5, 3]
@@ -456,8 +712,8 @@ class vectorize:  # noqa: N801  NumPy's name
             return self._decorate(*args, **kwargs)
         if self._dimensions is not None:
             return self._call_by_signature(*self._dimensions, args, kwargs)
-        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
-        contents = {k: looked(v, "vectorize", str(k)) for k, v in arguments.items() if k not in self.excluded}
+        operands: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        contents = {k: looked(v, "vectorize", str(k)) for k, v in operands.items() if k not in self.excluded}
         shape = broadcast_shapes("vectorize", *(v.shape for v in contents.values()))
         lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in contents.items()}
         count = int(np.prod(shape))
@@ -465,7 +721,7 @@ class vectorize:  # noqa: N801  NumPy's name
             raise ValueError("vectorize: there is no element, so the dtypes of the results are unknown; give otypes")
 
         def called(i: int) -> Any:
-            at = {k: lines[k][i] if k in lines else v for k, v in arguments.items()}
+            at = {k: lines[k][i] if k in lines else v for k, v in operands.items()}
             return self.pyfunc(*(at[k] for k in range(len(args))), **{k: at[k] for k in kwargs})
 
         results = [called(i) for i in range(count)]
@@ -543,9 +799,6 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     TypeError
         When called with another number of arguments.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.frompyfunc(lambda a, b: a + 2 * b, 2, 1)(wf.array([1, 2]), 10).tolist()
     [21, 22]
     """
@@ -559,3 +812,126 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     function.nin, function.nout, function.identity = nin, nout, identity  # type: ignore[attr-defined]
     function.__name__, function.__doc__ = mapped.__name__, func.__doc__
     return function
+
+
+_NUMBERS = (Scalar, int, float, np.generic)
+
+
+def _slice_numbers(part: slice) -> Array:
+    """Return the numbers of a slice. A complex step such as ``5j`` is a number of samples."""
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        return linspace(start, part.stop, int(abs(part.step)))
+    return arange(start, part.stop, 1 if part.step is None else part.step)
+
+
+class _Grid:
+    """Coordinates of a grid that slices describe: :func:`meshgrid` of :func:`arange`.
+
+    ``wf.mgrid[0:2, 0:3]`` is one array, ``wf.ogrid[0:2, 0:3]`` are vectors that broadcast. A step of ``5j`` makes 5 samples
+    from start to stop, both included.
+
+    >>> import weft as wf
+    >>> wf.mgrid[0:2, 0:2].tolist()
+    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
+    >>> [x.tolist() for x in wf.ogrid[0:2, 0:2]]
+    [[[0], [1]], [[0, 1]]]
+    >>> wf.mgrid[0:1:3j].tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+    def __init__(self, sparse: bool) -> None:
+        self._sparse = sparse
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, tuple):
+            return _slice_numbers(index)
+        lines = [_slice_numbers(part) for part in index]
+        if any(x.dtype.kind == "f" for x in lines):
+            lines = [x.astype(DEFAULT.real.name) for x in lines]
+        thin = [x.reshape(tuple(x.size if a == k else 1 for a in range(len(lines)))) for k, x in enumerate(lines)]
+        if self._sparse:
+            return tuple(thin)
+        shape = tuple(x.size for x in lines)
+        return stack([broadcast_to(x, shape) for x in thin])
+
+
+class _Joiner:
+    """Join arrays, numbers and slices: ``wf.r_[...]`` along the first axis, ``wf.c_[...]`` as columns.
+
+    An initial string sets the axis, as in NumPy: ``"1,2"`` joins along axis 1 with at least two dimensions, and ``"1,2,0"``
+    also sets the axis of a vector's elements. Strings for matrices (``"r"``, ``"c"``) are refused.
+
+    >>> import weft as wf
+    >>> wf.r_[1, 2:4, wf.array([7, 8])].tolist()
+    [1, 2, 3, 7, 8]
+    >>> wf.c_[wf.array([1, 2]), wf.array([3, 4])].tolist()
+    [[1, 3], [2, 4]]
+    """
+
+    def __init__(self, axis: int, ndmin: int, begin: int) -> None:
+        self._how = axis, ndmin, begin
+
+    def __getitem__(self, index: Any) -> Array:
+        parts = index if isinstance(index, tuple) else (index,)
+        axis, ndmin, begin = self._how
+        if isinstance(parts[0], str):
+            try:
+                numbers = [int(n) for n in parts[0].split(",")]
+            except ValueError:
+                raise DTypeError(f"r_: {parts[0]!r} must be up to three integers; matrices are not offered") from None
+            axis, ndmin, begin = (numbers + [ndmin, begin][len(numbers) - 1 :])[:3]
+            parts = parts[1:]
+        lines = [_slice_numbers(part) if isinstance(part, slice) else part for part in parts]
+        operands = iter(exact_operands(*(x for x in lines if not isinstance(x, _NUMBERS))))
+        items: list[Any] = [x if isinstance(x, _NUMBERS) else self._expand(wrap(next(operands)), ndmin, begin) for x in lines]
+        return concat([self._expand(self._as_vector(x, items), ndmin, begin) if not isinstance(x, Array) or not x.ndim else x
+                       for x in items], axis)
+
+    @staticmethod
+    def _as_vector(x: Any, neighbours: list[Any]) -> Array:
+        """Return a number as a vector, in the dtype of the arrays beside it unless it has its own."""
+        arrays = [o for o in neighbours if isinstance(o, Array | np.generic)]
+        if type(x) in (int, float, bool) and arrays:
+            return own(number_node(x, parse_dtype(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
+        return own(node(x, "r_")).reshape(1)
+
+    @staticmethod
+    def _expand(x: Array, ndmin: int, begin: int) -> Array:
+        """Return ``x`` with at least ``ndmin`` dimensions, its own ones from position ``begin``."""
+        ndim = x.ndim
+        if ndim >= ndmin:
+            return x
+        wide = x.reshape((1,) * (ndmin - ndim) + x.shape)
+        if begin == -1 or not ndim:
+            return wide
+        first = begin if begin >= 0 else begin + ndmin - ndim + 1
+        return moveaxis(wide, tuple(range(ndmin - ndim, ndmin)), tuple(range(first, first + ndim)))
+
+
+class _IndexExpression:
+    """Return the index itself: ``wf.s_[1:3, ...]`` is a tuple of a slice and an Ellipsis.
+
+    >>> import weft as wf
+    >>> wf.s_[1:3, ...]
+    (slice(1, 3, None), Ellipsis)
+    >>> wf.index_exp[2]
+    (2,)
+    """
+
+    def __init__(self, always: bool) -> None:
+        self._always = always
+
+    def __getitem__(self, index: Any) -> Any:
+        return (index,) if self._always and not isinstance(index, tuple) else index
+
+
+mgrid, ogrid = _Grid(False), _Grid(True)
+r_, c_ = _Joiner(0, 1, -1), _Joiner(-1, 2, 0)
+s_, index_exp = _IndexExpression(False), _IndexExpression(True)
+
+
+complete_module(
+    globals(), (isscalar, iterable), (shape, ndim, size), (shares_memory, may_share_memory), (asarray, asanyarray,
+    ascontiguousarray, asfortranarray, asarray_chkfinite, require), (isscalar, isfortran),
+)

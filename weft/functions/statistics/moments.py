@@ -1,4 +1,4 @@
-"""Reductions that skip NaN. A complex number is NaN if one of its parts is."""
+"""Covariances, and folds that skip NaN."""
 
 from __future__ import annotations
 
@@ -7,17 +7,121 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.dtypes.formats import BOOL, COMPLEX, FLOAT32, INEXACT
+from weft.array.convert import exact_operands, operands
+from weft.dtypes.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, INEXACT, promote
 from weft.dtypes.parse import parse_dtype
 from weft.errors import ShapeError
-from weft.functions.elementwise.ufuncs import isnan
+from weft.functions.elementwise.composed import clip, real
+from weft.functions.elementwise.ufuncs import conj, isnan, sqrt
 from weft.functions.indexing.where import where as choose
-from weft.functions.reductions import averages
+from weft.functions.linalg.products import diagonal, matmul
+from weft.functions.reductions import folds
 from weft.functions.reductions.folds import all, argmax, argmin, cumprod, cumsum, max, min, prod, sum
 from weft.functions.support import arguments
-from weft.functions.support.arguments import Axis, arrays, cast, finish, floating, node, op
+from weft.functions.support.arguments import Axis, Node, arrays, cast, finish, floating, node, op, reshaped
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.process.docstrings import complete_docs
+from weft.process.docstrings import complete_module
+
+
+def _as_rows(function: str, x: Any, argument: str, rowvar: bool) -> Node:
+    value = node(x, function, argument)
+    if len(value.shape) > 2:
+        raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector or a matrix is needed")
+    if len(value.shape) < 2:
+        return reshaped(value, (1, value.size))
+    return value if rowvar or value.shape[0] == 1 and argument == "y" else op("permute", value, axes=(1, 0))
+
+
+def _read_weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
+    weights = arguments.held(x, dtype, "cov", argument)
+    if weights.shape != (count,):
+        raise ShapeError(f"cov: {argument} has shape {weights.shape}; ({count},) is needed, one weight per observation")
+    return wrap(weights)
+
+
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+    aweights: Any = None, *, dtype: Any = None,
+) -> Array:
+    """Compute the covariance matrix of variables.
+
+    Parameters
+    ----------
+    m : (variables, observations) or (observations,) array
+    y : array, optional
+        Further variables.
+    rowvar : bool
+        False: the variables are columns.
+    bias : bool
+        Divide by the number of observations instead of one less.
+    ddof : int, optional
+        Divide by the number of observations minus ``ddof``.
+    fweights, aweights : (observations,) array, optional
+        The frequency and the weight of each observation.
+    dtype : dtype, optional
+        The dtype of the result.
+
+    Returns
+    -------
+    (variables, variables) Array, without dimensions for one variable
+
+    Raises
+    ------
+    ShapeError
+        An argument has more than two dimensions; weights or observations do not fit.
+
+    >>> wf.cov(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    if y is not None:
+        m, y = exact_operands(m, y)
+    rows = _as_rows("cov", m, "m", rowvar)
+    if y is not None:
+        more_rows = _as_rows("cov", y, "y", rowvar)
+        rows, more_rows = operands(wrap(rows), wrap(more_rows))
+        if rows.shape[1] != more_rows.shape[1]:
+            raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more_rows.shape[1]}")
+        rows = op("concat", rows, more_rows, axis=0)
+    keeps_dtype = rows.dtype in INEXACT and not DEFAULT.wide
+    form = parse_dtype(dtype) if dtype is not None else rows.dtype if keeps_dtype else promote(rows.dtype, DEFAULT.real)
+    x = wrap(cast(floating(rows), form.computed))
+    count = x.shape[1]
+    weights: Any = None
+    if fweights is not None:
+        weights = _read_weights(fweights, "fweights", count, x.node.dtype.part)
+    if aweights is not None:
+        more_weights = _read_weights(aweights, "aweights", count, x.node.dtype.part)
+        weights = more_weights if weights is None else weights * more_weights
+    less = arguments.check_real(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
+    total: Any = float(count) if weights is None else sum(weights)
+    centre = (sum(x, axis=1, keepdims=True) if weights is None else sum(x * weights, axis=1, keepdims=True)) / total
+    freedom = total - less if aweights is None else total - less * sum(weights * more_weights) / total
+    if weights is None and freedom <= 0:
+        arguments.warn_of_freedom("cov", count, less)
+        freedom = 0.0
+    distance = x - centre
+    result = matmul(distance if weights is None else distance * weights, conj(distance).T) / freedom
+    return wrap(cast(result.node if result.size != 1 else reshaped(result.node, ()), form))
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Array:
+    """Compute the correlation matrix of variables: covariances divided by standard deviations.
+
+    Parameters
+    ----------
+    x : (variables, observations) or (observations,) array
+
+    >>> wf.corrcoef(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    both = cov(x, y, rowvar, dtype=dtype)
+    if not both.ndim:
+        return both / both
+    deviation = sqrt(real(diagonal(both)))
+    result = both / deviation[:, None] / deviation[None, :]
+    if result.node.dtype in COMPLEX:
+        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in arguments.split_complex(result.node)]))
+    return clip(result, -1.0, 1.0)
 
 
 def _replace_nan(function: str, x: Any, stand_in: float) -> Array:
@@ -42,8 +146,6 @@ def nansum(
 ) -> Array:
     """Compute the sum of the elements that are not NaN; 0 if all are NaN.
 
-    Examples
-    --------
     >>> wf.nansum(wf.array([1.0, wf.nan, 2.0])).tolist()
     3.0
     """
@@ -56,8 +158,6 @@ def nanprod(
 ) -> Array:
     """Compute the product of the elements that are not NaN; 1 if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanprod(wf.array([3.0, wf.nan, 2.0])).tolist()
     6.0
     """
@@ -67,8 +167,6 @@ def nanprod(
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative sum, with NaN counted as 0.
 
-    Examples
-    --------
     >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
@@ -78,8 +176,6 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Compute the cumulative product, with NaN counted as 1.
 
-    Examples
-    --------
     >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
     [2.0, 2.0, 6.0]
     """
@@ -106,8 +202,6 @@ def nanmax(
 ) -> Array:
     """Return the largest of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanmax(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
@@ -119,8 +213,6 @@ def nanmin(
 ) -> Array:
     """Return the smallest of the elements that are not NaN; NaN if all are NaN.
 
-    Examples
-    --------
     >>> wf.nanmin(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
@@ -144,8 +236,6 @@ def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdim
     ValueError, AxisError, TraceError
         All elements of a slice are NaN; ``a`` has no such axis; inside a traced function.
 
-    Examples
-    --------
     >>> wf.nanargmax(wf.array([wf.nan, 1.0, 3.0])).tolist()
     2
     """
@@ -155,8 +245,6 @@ def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdim
 def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the index of the smallest of the elements that are not NaN. The elements are computed to check that there is one.
 
-    Examples
-    --------
     >>> wf.nanargmin(wf.array([wf.nan, 1.0, 3.0])).tolist()
     1
     """
@@ -207,8 +295,6 @@ def nanmean(
     dtype : dtype, optional
         By default the dtype of ``a``, and float32 for integers and bools.
 
-    Examples
-    --------
     >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
@@ -221,8 +307,6 @@ def nanvar(
 ) -> Array:
     """Compute the variance of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
-    Examples
-    --------
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
@@ -236,8 +320,6 @@ def nanstd(
 ) -> Array:
     """Compute the standard deviation of the elements that are not NaN; NaN if no more than ``ddof`` are left.
 
-    Examples
-    --------
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """
@@ -247,11 +329,7 @@ def nanstd(
     return finish(cast(root, square.dtype), out, "nanstd")
 
 
-complete_docs(sum, nansum, nanprod)
-complete_docs(cumsum, nancumsum, nancumprod)
-complete_docs(max, nanmax)
-complete_docs(min, nanmin)
-complete_docs(argmax, nanargmax)
-complete_docs(nanargmax, nanargmin)
-complete_docs(averages.mean, nanmean)
-complete_docs(averages.var, nanvar, nanstd)
+complete_module(
+    globals(), (cov, corrcoef), (sum, nansum, nanprod), (cumsum, nancumsum, nancumprod), (max, nanmax), (min, nanmin), (argmax,
+    nanargmax), (nanargmax, nanargmin), (folds.mean, nanmean), (folds.var, nanvar, nanstd),
+)

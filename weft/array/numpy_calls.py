@@ -1,17 +1,20 @@
-"""NumPy's ufuncs on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``.
+"""NumPy's functions and ufuncs on Arrays: ``np.mean(a, axis=0)`` calls ``wf.mean(a, axis=0)``, or NumPy where weft has none.
 
-A ufunc that weft has runs in weft (see ``operations.py``); the others run in NumPy.
+The result is an Array if weft has a function of that name. A keyword that weft's function lacks is dropped if it has NumPy's
+default value; otherwise NumPy computes and its results become Arrays. Functions that weft does not have, and operands that it
+cannot hold (text, objects, None), return NumPy's result.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import numpy as np
 
-from weft.array import eager_indexing
-from weft.array.assignment import assigned
-from weft.array.convert import as_node, cast, numpy_node, refuse_subclass
+from weft.array import indexing
+from weft.array.convert import as_node, assigned, cast, numpy_node, refuse_subclass, refuse_subclasses
 from weft.array.core import Array, wrap
 from weft.array.indexing import broadcast_value, check_pending_indices, scattered, select
 from weft.array.operations import UFUNCS
@@ -19,10 +22,121 @@ from weft.array.views import follow, put
 from weft.dtypes.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.eager.apply import bind
 from weft.errors import DTypeError
-from weft.graph.primitives.meeting import scatter_add_mode
+from weft.graph.primitives.settings import scatter_add_mode
 from weft.graph.primitives.table import TABLE
 from weft.runtime.cell import WRITE_LOCK
 from weft.runtime.traced_int import TracedInt
+
+_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # created from numbers, not from arrays
+_WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into their first argument
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
+    """Handle a NumPy function that is not a ufunc; NumPy calls this."""
+    import weft
+
+    if not all([issubclass(kind, Array | np.ndarray) for kind in types]):
+        return NotImplemented  # the other library may support weft's arrays
+    refuse_subclasses((args, tuple(kwargs.values())), set(types))
+    home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
+    function = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    if func.__name__ in _WRITES and not isinstance((*args, *kwargs.values())[0], Array):
+        function = None
+    if function is None:
+        return func(*plain(args), **plain(kwargs))
+    if (arguments := as_ours(func, function, args, kwargs)) is None:
+        return arrays(func(*plain(args), **plain(kwargs)))
+    try:
+        return function(*arguments[0], **arguments[1])
+    except DTypeError:
+        if can_hold(args) and can_hold(kwargs):
+            raise
+    return func(*plain(args), **plain(kwargs))
+
+
+def as_ours(
+    theirs: Any, ours: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments of NumPy's function as weft's function takes them. Return None if it does not take them."""
+    if (accepted := _read_parameters(ours)) is None:
+        return args, kwargs
+    if len(args) > len(accepted.places) and not accepted.many:
+        return None
+    if accepted.names.issuperset(kwargs):
+        return args, kwargs
+    expected = inspect.signature(theirs).parameters
+    places = [name for name, p in expected.items() if p.kind in _POSITIONAL]
+    positional, named = list(args), dict(kwargs)
+    for k in range(len(args), len(places)):  # positional arguments must be contiguous
+        if places[k] in accepted.names or places[k] not in named or k >= len(accepted.places) or k != len(positional):
+            continue
+        if accepted.places[k] != places[k] and accepted.places[k] in expected:  # weft's parameter in this place is another one
+            break
+        positional.append(named.pop(places[k]))
+    for name in [name for name in named if name not in accepted.names]:
+        candidate = accepted.places[places.index(name)] if name in places and places.index(name) < len(accepted.places) else None
+        if candidate in accepted.names and candidate not in expected:
+            named[candidate] = named.pop(name)
+        elif name in expected and _same(named[name], expected[name].default):
+            del named[name]
+        else:
+            return None
+    return tuple(positional), named
+
+
+class _Parameters:
+    """places : names of positional parameters. names : names of keyword parameters. many : whether there is ``*args``"""
+
+    __slots__ = ("many", "names", "places")
+
+    def __init__(self, signature: inspect.Signature) -> None:
+        parameters = signature.parameters.values()
+        self.many = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self.places = [p.name for p in parameters if p.kind in _POSITIONAL]
+        self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
+@functools.cache
+def _read_parameters(function: Any) -> _Parameters | None:
+    """Return the parameters of weft's function; None if they are unknown or if it accepts any keyword."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    return None if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()) else _Parameters(signature)
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str | int) and type(value) is type(default) and value == default)
+
+
+def plain(x: Any) -> Any:
+    """Replace weft's arrays by NumPy's, in lists, tuples and dicts too."""
+    if isinstance(x, Array):
+        return x.numpy()
+    if type(x) in (list, tuple):
+        return type(x)([plain(item) for item in x])
+    return {name: plain(item) for name, item in x.items()} if type(x) is dict else x
+
+
+def arrays(x: Any) -> Any:
+    """Convert results to Arrays if weft has their dtype."""
+    if isinstance(x, tuple | list):
+        results = [arrays(item) for item in x]
+        return type(x)(*results) if hasattr(x, "_fields") else type(x)(results)
+    supported = isinstance(x, np.ndarray | np.generic) and x.dtype.newbyteorder("=") in FROM_NUMPY
+    return wrap(numpy_node(np.asarray(x))) if supported else x
+
+
+def can_hold(x: Any) -> bool:
+    """Return whether weft can hold all operands: none is None or an array of a dtype that only NumPy has."""
+    if type(x) is dict:
+        return all(can_hold(item) for item in x.values() if item is not None)
+    if type(x) in (list, tuple):
+        return all(map(can_hold, x))
+    return x is not None and not (isinstance(x, np.ndarray | np.generic) and x.dtype.newbyteorder("=") not in FROM_NUMPY)
+
 
 _NUMBERS = (float, int, bool, TracedInt)
 _FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that wf has under the same name
@@ -36,15 +150,14 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     for x in (*inputs, *outs):
         refuse_subclass(x)
     if method == "at":
-        return (_add_at if isinstance(inputs[0], Array) else _at_in_numpy)(ufunc, *inputs)
+        return _add_at(ufunc, *inputs) if isinstance(inputs[0], Array) else ufunc.at(*plain(inputs))
     if all(isinstance(out, Array) for out in outs):
         try:
-            handled = _call_with_options(ufunc, method, inputs, outs, kwargs)
-            if handled is not None:
+            if (handled := _call_with_options(ufunc, method, inputs, outs, kwargs)) is not None:
                 return handled
             computed = _call_own(ufunc, method, inputs, kwargs)
         except DTypeError:
-            if all(map(_holdable, inputs)):
+            if all(x is None or can_hold(x) for x in inputs):
                 raise
             computed = None
         if computed is not None:
@@ -52,21 +165,18 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if outs and not any(isinstance(out, Array) for out in outs):
         kwargs["out"] = outs
         outs = ()
+    options = kwargs
     if outs and "where" in kwargs and all(isinstance(out, Array) for out in outs):  # unselected elements keep their values
-        kwargs["out"] = tuple(np.array(out.numpy()) for out in outs)
-        computed = _in_numpy(getattr(ufunc, method), inputs, kwargs)
-        del kwargs["out"]
-    else:
-        computed = _in_numpy(getattr(ufunc, method), inputs, kwargs)
+        options = kwargs | {"out": tuple(np.array(out.numpy()) for out in outs)}
+    computed = _in_numpy(getattr(ufunc, method), inputs, options)
     if "out" in kwargs:
         return computed
-    if not outs:
-        return tuple(_to_array(x) for x in computed) if isinstance(computed, tuple) else _to_array(computed)
     results = computed if isinstance(computed, tuple) else (computed,)
-    for out, result in zip(outs, results, strict=True):
+    for out, result in zip(outs, results, strict=False):
         if out is not None:
             out[...] = result
-    arrays = tuple(_to_array(r) if out is None else out for out, r in zip(outs, results, strict=True))
+    places = outs or (None,) * len(results)
+    arrays = tuple(_to_array(r) if out is None else out for out, r in zip(places, results, strict=True))
     return arrays if isinstance(computed, tuple) else arrays[0]
 
 
@@ -94,8 +204,7 @@ def _call_own(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[st
     import weft
 
     name = ufunc.__name__
-    operation = UFUNCS.get(name)
-    if operation is None:
+    if (operation := UFUNCS.get(name)) is None:
         if method != "__call__" or options:
             return None
         if name == "divmod":
@@ -136,11 +245,6 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
     return tuple(narrowed) if is_tuple else narrowed[0]
 
 
-def _holdable(x: Any) -> bool:
-    """Return whether weft can hold this operand: it is not an array of a dtype that only NumPy has."""
-    return not isinstance(x, np.ndarray | np.generic) or x.dtype.newbyteorder("=") in FROM_NUMPY
-
-
 def _to_array(x: Any) -> Array:
     return wrap(numpy_node(np.asarray(x)))
 
@@ -151,10 +255,6 @@ def _holds_kind(value: Any, dtype: Format) -> bool:
     return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
 
 
-def _at_in_numpy(ufunc: Any, *inputs: Any) -> None:
-    ufunc.at(*[x.numpy() if isinstance(x, Array) else x for x in inputs])
-
-
 def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """Implement ``ufunc.at``: unbuffered, so values at repeated indices accumulate."""
     node = target.node
@@ -163,7 +263,7 @@ def _add_at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     if addend is not None and not is_refused and _holds_kind(values[0], node.dtype):
         if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
             with WRITE_LOCK, np.errstate(all="ignore"):
-                if eager_indexing.written(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
+                if indexing.write_eagerly(target, index, values[0], lambda x, i, v: ufunc.at(x, i, np.asarray(v, x.dtype))):
                     return
         if ufunc.__name__ == "subtract":
             addend = bind(TABLE["negative"], addend)

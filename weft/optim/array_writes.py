@@ -1,27 +1,57 @@
-"""Updates of only the touched rows of a table and its state.
+"""The writes of an update: all together or none, and of a sparse table only the touched rows.
 
-The functions return writes instead of performing them, so that all parameters of a step are written together.
+The functions for rows return writes instead of performing them, so that all parameters of a step are written together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
-from weft.array.indexing import check_pending_indices
+from weft.array import Array, Scalar, ndarray, wrap
+from weft.array.convert import assigned
+from weft.array.indexing import broadcast_value, check_pending_indices
 from weft.dtypes.parse import parse_dtype
+from weft.eager.materialise import proven
 from weft.functions.elementwise.ufuncs import not_equal
 from weft.functions.indexing.where import where
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.table_gradients import find_scatters, summed
 from weft.nn.module import Module
-from weft.optim.atomic_update import Writes
 
+Writes = list[tuple[Array, Any]]  # (target, content)
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
+
+
+def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> None:
+    """Write all contents, or none if any of them, or of ``others``, fails.
+
+    Contents and ``others`` that may raise are computed before the first write.
+    """
+    for target, node in ready(writes, others):
+        target._set(node)
+
+
+def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
+    """Return each target with the node to write, after computing all nodes that may raise, ``others`` included."""
+    nodes = [_convert_content(target, content) for target, content in writes]
+    proven([*nodes, *[x.node for x in others]])
+    return list(zip([target for target, _ in writes], nodes, strict=True))
+
+
+def _convert_content(target: Array, content: Any) -> Node:
+    """Return the content as a node with the target's dtype and shape."""
+    current = target.node
+    if target.read_only:
+        target[...] = content  # raises
+    if type(content) in (ndarray, Scalar):
+        node = content.node
+        if node.dtype is current.dtype and node.shape == current.shape:
+            return node
+    return broadcast_value(assigned(content, current.dtype), current.shape)
 
 
 def sparse_parameter_names(tree: Any) -> frozenset[str]:
