@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.dtypes.formats import Format
+from weft.graph.loops import UNBOUNDED
 from weft.kernel.ir import Kernel
 
 
@@ -158,9 +159,19 @@ class Loop:
         return (*(c.init for c in self.carries), *self.xs, *self.constants, *((self.count,) if self.count >= 0 else ()))
 
     @property
+    def is_dynamic(self) -> bool:
+        """Return whether the number of steps depends on values."""
+        return self.count >= 0 or self.until
+
+    @property
     def expected(self) -> int:
         """Return the number of steps, or an estimate."""
-        return min(self.length, EXPECTED_STEPS) if self.count >= 0 or self.until else self.length
+        return min(self.length, EXPECTED_STEPS) if self.is_dynamic else self.length
+
+    @property
+    def steps(self) -> str:
+        """Return the number of steps in words."""
+        return str(self.length) if not self.is_dynamic else f"up to {self.length}" if self.length < UNBOUNDED else "any number of"
 
     @property
     def writes(self) -> tuple[int, ...]:

@@ -67,12 +67,12 @@ class Explanation:
         memory = f", {amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
         loops_ = [s for s in self.program.steps if isinstance(s, Loop)]
-        steps = [str(s.length) for s in loops_ if not find_hosts(s.body)]
+        steps = [s.steps for s in loops_ if not find_hosts(s.body)]
         loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
         for loop in loops_:
             if inside := dict.fromkeys(h.name for h in find_hosts(loop.body)):
-                head += f"\n  a loop of {loop.length} steps is walked from Python, for NumPy computes {' and '.join(inside)}"
+                head += f"\n  a loop of {loop.steps} steps is walked from Python, for NumPy computes {' and '.join(inside)}"
         if self.placement is not None:
             head += f"\n  on {self.placement.device}: {self.placement.reason}"
         if not count:

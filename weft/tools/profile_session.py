@@ -24,6 +24,7 @@ from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.eager.materialise import evaluate
 from weft.errors import DeviceError, TraceError
+from weft.graph.loops import is_dynamic
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.source_lines import ORIGIN
@@ -38,7 +39,7 @@ from weft.schedule.fuse import Fused
 from weft.schedule.fusion_graph import strip
 from weft.schedule.index_checks import sites
 from weft.schedule.kernel_info import describe_kernel
-from weft.schedule.program import Call, Copy, HostCall, Loop, Program
+from weft.schedule.program import EXPECTED_STEPS, Call, Copy, HostCall, Loop, Program
 from weft.transforms.jit import Jitted
 from weft.transforms.reach import closure_contents, names_in
 from weft.transforms.tree import structure_changed
@@ -456,7 +457,7 @@ def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
 def _loop(scan: Node, machine: Machine) -> Work:
     """Return the work of a loop: the body's work times the steps. Nodes without a layer belong to the loop's layer."""
     program, fused = built(scan.params["body"].graph)
-    length = scan.params["length"]
+    length = min(scan.params["length"], EXPECTED_STEPS) if is_dynamic(scan) else scan.params["length"]
     body = works(program, fused, machine)
     _, _, layer, phase = own = _origin(scan)
     parts: dict[Origin, float] = {}
