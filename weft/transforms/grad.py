@@ -1,7 +1,5 @@
-"""grad, value_and_grad, vjp: derivatives of functions of trees.
-
-The nodes of the arguments are replaced by fresh ones, the function is called, and its graph is walked backwards. A module is
-passed as the same object: its parameters hold the fresh nodes during the call.
+"""grad, value_and_grad, vjp: reverse derivatives of functions of trees. The function is called with variables as arguments, see
+``variables.py``, and its graph is walked backwards.
 """
 
 from __future__ import annotations
@@ -10,211 +8,18 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from weft.array import Array, standing_for, wrap
+from weft.array import Array, wrap
 from weft.array.convert import as_node, cast
-from weft.array.shapes import lies
-from weft.dtypes.api import is_inexact
-from weft.dtypes.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.dtypes.formats import COMPLEX, FLOATS, INEXACT
+from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
-from weft.graph.source_lines import user_frame, user_line
+from weft.graph.primitives.table import constant, input_leaf
 from weft.process.docstrings import complete_docs, complete_each
-from weft.runtime.cell import read, write
-from weft.runtime.context import CONTEXT
-from weft.transforms.aliases import touch
-from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
+from weft.transforms.tree import flatten, is_container
+from weft.transforms.variables import Argument, argument_numbers, call_with_variables, name_of
 from weft.transforms.write_log import call_atomically
-
-_IDENTITY = TABLE["identity"]
-
-
-class _Argument:
-    """One differentiated argument: the value passed to the function, and the nodes to differentiate by."""
-
-    def __init__(self, value: Any, what: str, fresh_nodes: dict[int, Node]) -> None:
-        """``fresh_nodes``: those of the parameters of earlier arguments, by id; a shared parameter is one variable"""
-        self.leaves: list[Any]
-        if not is_container(value):
-            self.leaves, self.structure = [value], None
-        else:
-            self.leaves, self.structure = flatten(value)
-        in_modules = {id(x) for x in _module_arrays(value, self.structure, self.leaves)}
-        self.nodes: list[Node | None] = []
-        self.swapped: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
-        self.copies: list[tuple[Array, Array, Node]] = []  # the caller's array, the array passed, its fresh node
-        passed: list[Any] = []
-        for leaf in self.leaves:
-            if not isinstance(leaf, Array | float | complex | np.ndarray | np.generic) or not is_inexact(_dtype(leaf)):
-                if self.structure is None:
-                    raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
-                self.nodes.append(None)
-                passed.append(leaf)
-                continue
-            if id(leaf) in in_modules and id(leaf) in fresh_nodes:
-                self.nodes.append(fresh_nodes[id(leaf)])
-                passed.append(leaf)
-                continue
-            node = as_node(leaf)
-            fresh = bind(_IDENTITY, node)
-            self.nodes.append(fresh)
-            if id(leaf) in in_modules:
-                fresh_nodes[id(leaf)] = fresh
-                assert isinstance(leaf, Array)
-                self.swapped.append((leaf, node, fresh))
-                passed.append(leaf)
-            else:
-                handle = standing_for(leaf, fresh, lies(leaf))
-                if isinstance(leaf, Array):
-                    self.copies.append((leaf, handle, fresh))
-                passed.append(handle)
-        if not any(n is not None for n in self.nodes):
-            raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
-        whole = self.structure is None or is_module(value)
-        self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
-
-    def enter(self) -> None:
-        for array, _, fresh in self.swapped:
-            array._set(fresh)
-
-    def leave(self, land: bool) -> None:
-        """Restore the nodes of parameters that the function did not write. ``land``: write the other arguments it wrote"""
-        for array, node, fresh in self.swapped:
-            if array.node is fresh:
-                array._set(node)
-        for array, handle, fresh in self.copies:
-            if land and handle._node is not fresh:
-                array._set(handle._node)
-
-    def own(self, result: Any) -> Any:
-        """Replace, in a result of the function, passed arrays and views of them by the caller's arrays."""
-        if isinstance(result, Array):
-            cell = result.cell
-            for array, handle, _ in self.copies:
-                if cell is handle:
-                    return array if result is handle else array._view(result._path)
-        elif self.copies and is_container(result) and not is_module(result):
-            leaves, structure = flatten(result, modules=False)
-            return unflatten(structure, [self.own(leaf) for leaf in leaves])
-        return result
-
-    def result(self, gradients: list[Node]) -> Any:
-        """Return the gradients of the argument in its structure."""
-        arrays: dict[int, Array] = {}  # a shared parameter has one gradient
-        for n, gradient in zip((n for n in self.nodes if n is not None), gradients, strict=True):
-            if id(n) not in arrays:
-                arrays[id(n)] = wrap(gradient)
-        out = [_zero(leaf) if n is None else arrays[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
-        return out[0] if self.structure is None else unflatten(self.structure, out)
-
-
-def _module_arrays(value: Any, structure: Any, leaves: list[Any]) -> list[Array]:
-    """Return the parameters of modules anywhere in ``value``, which has these leaves."""
-    if structure is None:
-        return []
-    if not is_module(value):
-        leaves = [x for m in flatten(value, modules=False)[0] if is_module(m) for x in flatten(m)[0]]
-    return [x for x in leaves if isinstance(x, Array)]
-
-
-def _replace_leaves(value: Any, new_leaves: list[Any]) -> Any:
-    """Return ``value`` with other leaves. Modules in it stay the same objects."""
-    leaves, structure = flatten(value, modules=False)
-    remaining = iter(new_leaves)
-    out = []
-    for leaf in leaves:
-        if is_module(leaf):
-            for _ in flatten(leaf)[0]:
-                next(remaining)
-            out.append(leaf)
-        else:
-            out.append(next(remaining))
-    return unflatten(structure, out)
-
-
-def _dtype(leaf: Any) -> np.dtype:
-    return DEFAULT.real.numpy if isinstance(leaf, float | complex) else leaf.dtype
-
-
-def _describe(leaf: Any) -> str:
-    return f"{leaf.dtype.name}{list(leaf.shape)}" if isinstance(leaf, Array | np.ndarray) else f"{leaf!r} ({type(leaf).__name__})"
-
-
-def _zero(leaf: Any) -> Any:
-    """Return the gradient of a leaf that is not float: zeros for an array, the leaf itself otherwise."""
-    if isinstance(leaf, Array | np.ndarray):
-        zero = constant(0, DEFAULT.real)
-        return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
-    return leaf
-
-
-def _name(f: Any) -> str:
-    return getattr(f, "__name__", type(f).__name__)
-
-
-def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], what: str) -> Any:
-    """Call ``f`` with the fresh nodes of ``arguments`` in place. ``what`` names the function in messages."""
-    CONTEXT.retain_graph += 1
-    CONTEXT.transform_depth += 1
-    outer, land = CONTEXT.variables, True
-    CONTEXT.variables = outer.union(*[a.nodes for a in arguments])
-    copies = [copy for a in arguments for copy in a.copies]
-    try:
-        for a in arguments:
-            a.enter()
-        before = [read(array.cell) for array, _, _ in copies]
-        try:
-            out = f(*args, **kwargs)
-            written = [
-                array for (array, handle, fresh), node in zip(copies, before, strict=True)
-                if handle._node is not fresh or read(array.cell) is not node
-            ]
-            if written and (shared := _find_alias(written, args, kwargs, arguments)) is not None:
-                land = False
-                for (array, _, _), node in zip(copies, before, strict=True):
-                    write(array.cell, node)
-                raise TraceError(
-                    f"{user_line(user_frame())}: {what}: an array that is differentiated by (shape {shared.shape}) shares memory "
-                    "with another argument, and one of them is written in place, so the derivative is ambiguous; give a copy "
-                    "(.copy()) of one of them"
-                )
-            return out
-        finally:
-            for a in arguments:
-                a.leave(land)
-    finally:
-        CONTEXT.variables = outer
-        CONTEXT.retain_graph -= 1
-        CONTEXT.transform_depth -= 1
-
-
-def _find_alias(
-    written: list[Array], args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument],
-) -> Array | None:
-    """Return an array of ``written`` that shares memory with another argument, or None.
-
-    A differentiated array is a variable of its own: its alias would not see the write.
-    """
-    copies = [copy for a in arguments for copy in a.copies]
-    handles = {id(handle) for _, handle, _ in copies}
-    candidates = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
-    candidates += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
-    for array in written:
-        if sum([touch(array, other) for other in candidates]) > 1:  # itself, and another
-            return array
-    return None
-
-
-def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for n in numbers:
-        if not -count <= n < count:
-            raise ValueError(f"grad of {name}: argnums {argnums}, but the function was called with {count} positional arguments")
-    return tuple(n % count for n in numbers)
 
 
 def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., tuple[Any, Any]]:
@@ -249,12 +54,12 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     """
 
     def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        name = _name(f)
-        numbers = _numbers(argnums, len(args), name)
+        name = name_of(f)
+        numbers = argument_numbers(argnums, len(args), name)
         fresh_nodes: dict[int, Node] = {}
-        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", fresh_nodes) for n in numbers}
+        chosen = {n: Argument(args[n], f"grad of {name}: argument {n}", fresh_nodes) for n in numbers}
         called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
-        out = _call(f, called, kwargs, list(chosen.values()), f"grad of {name}")
+        out = call_with_variables(f, called, kwargs, list(chosen.values()), f"grad of {name}")
         aux = None
         if has_aux:
             if not (isinstance(out, tuple) and len(out) == 2):
@@ -345,10 +150,10 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
 
 
 def _vjp(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    name = _name(f)
+    name = name_of(f)
     fresh_nodes: dict[int, Node] = {}
-    chosen = [_Argument(p, f"vjp of {name}: argument {k}", fresh_nodes) for k, p in enumerate(primals)]
-    out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
+    chosen = [Argument(p, f"vjp of {name}: argument {k}", fresh_nodes) for k, p in enumerate(primals)]
+    out = call_with_variables(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]
     slots = [input_leaf(n.shape, n.dtype) if n.dtype in INEXACT else None for n in nodes]
