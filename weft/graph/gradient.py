@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.dtypes.formats import INEXACT
@@ -12,7 +12,9 @@ from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.source_lines import ORIGIN, derived
 
 
-def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:
+def backward(
+    outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node], constants: Iterable[Node] = ()
+) -> list[Node]:
     """Return the gradient of sum(outputs * cotangents) with respect to each node of ``wrt``.
 
     Parameters
@@ -20,6 +22,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     outputs : nodes
     cotangents : one node an output, of its dtype, of its shape or one that broadcasts to it
     wrt : nodes, float; their own operands are ignored, so each counts as independent
+    constants : nodes that do not depend on ``wrt``; their operands are not visited
 
     Returns
     -------
@@ -50,7 +53,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
                     f"grad: {role} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
                 )
     stop = frozenset(wrt)
-    order = topological_order(outputs, stop=stop)
+    order = topological_order(outputs, stop=stop.union(constants))
     reached: set[Node] = set()
     for node in order:
         differentiable = node.value is None and (node.dtype in INEXACT or node.op.kind == "loop")
@@ -81,18 +84,26 @@ def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]]
         of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
         of[k] = call.add(of[k], g) if k in of else g
         return
-    vjp, composed = node.op.vjp, node.op.composed
-    if vjp is None and composed is None:
-        raise NotDifferentiable(node)
-    cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
-    if vjp is not None:
-        parts = vjp(cotangent, node, *node.inputs, **node.params)
-    else:
-        assert composed is not None
-        parts = _composed_vjp(composed(*node.inputs, **node.params), cotangent, node.inputs)
+    parts = pull_back(node, loops.pop(node) if node in loops else sums.pop(node))
     for operand, part in zip(node.inputs, parts, strict=True):
         if part is not None and operand in reached:
+            if isinstance(part, Exception):
+                raise part
             _accumulate(sums, operand, unbroadcast(part, operand.shape))
+
+
+def pull_back(node: Node, cotangent: Any) -> tuple[Any, ...]:
+    """Return the derivative of ``node * cotangent`` by each operand, not yet summed over broadcast dimensions.
+
+    None where it is zero; an exception where differentiating by the operand is an error. ``cotangent`` of a loop: a dict, those
+    of its results by number.
+    """
+    op = node.op
+    if op.vjp is not None:
+        return op.vjp(cotangent, node, *node.inputs, **node.params)
+    if op.composed is None:
+        raise NotDifferentiable(node)
+    return _composed_vjp(op.composed(*node.inputs, **node.params), cotangent, node.inputs)
 
 
 def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:

@@ -13,7 +13,7 @@ names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from weft.dtypes.formats import BOOL, INEXACT, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
+from weft.graph.forward import forward
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
@@ -199,6 +200,45 @@ def _sum_over_steps(node: Node, product: Node, slices: dict[Node, Node]) -> Node
     return call.dot_general(*flat, **product.params)
 
 
+def _jvp(
+    tangents: Sequence[Node | None], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
+) -> Callable[[int], tuple[Node, Node | None]]:
+    """Return the results of a scan and their tangents: one loop that carries values and tangents."""
+    graph, total = body.graph, len(body.graph.outputs)
+    moving = {k for k, t in enumerate(tangents) if t is not None}
+    while True:  # a carry may get its tangent in a step
+        leaves = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in sorted(moving)}
+        primals, changes = forward(graph.outputs, {graph.inputs[k]: leaf for k, leaf in leaves.items()})
+        more = {k for k in range(carries) if changes[k] is not None} - moving
+        if not more:
+            break
+        moving |= more
+    parts = (range(carries), range(carries, carries + xs), range(carries + xs, len(operands)))
+    starts = [full(0, operands[k].shape, operands[k].dtype) if t is None else t for k, t in enumerate(tangents) if k in moving]
+    start_of = dict(zip(leaves, starts, strict=True))
+    rows: list[Node] = [x for p in parts for x in (*[operands[k] for k in p], *[start_of[k] for k in p if k in moving])]
+    inputs = [x for p in parts for x in (*[graph.inputs[k] for k in p], *[leaves[k] for k in p if k in moving])]
+    changed = [k for k in range(total) if (k in moving if k < carries else changes[k] is not None)]
+    ends = [full(0, primals[k].shape, primals[k].dtype) if (t := changes[k]) is None else t for k in changed]
+    more_carries = sum(k < carries for k in changed)
+    outputs = [*primals[:carries], *ends[:more_carries], *primals[carries:], *ends[more_carries:]]
+    both = bind(
+        SCAN, *rows, body=Body(Graph(inputs, outputs)), carries=carries + more_carries,
+        xs=xs + sum(carries <= k < carries + xs for k in moving), length=length, reverse=reverse,
+    )
+    place = {k: j for j, k in enumerate(changed[:more_carries], carries)}  # of the tangents among the results
+    place.update({k: j for j, k in enumerate(changed[more_carries:], total + more_carries)})
+
+    def result(index: int) -> tuple[Node, Node | None]:
+        if index >= total:  # the tape
+            at = index - total
+            return tape(both, at), tape(both, place[at]) if at in place else None
+        value = item(both, index + (more_carries if index >= carries else 0))
+        return value, item(both, place[index]) if index in place else None
+
+    return result
+
+
 def _batch(
     operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node, Any]:
@@ -236,7 +276,7 @@ def _batch(
     return new, (*last, *stacked, *(None if d is None else 1 for d in last))
 
 
-SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
+SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True, jvp=_jvp)  # type: ignore[arg-type]
 ITEM = Primitive(
     "item", "result", lambda scan, index: results(scan)[index], lambda values, index: values[index],
     batch=lambda inputs, dims, index: (item(inputs[0], index), dims[0][index]),
