@@ -100,6 +100,9 @@ _NAMES: dict[str, str] = {
         partition intersect1d setdiff1d setxor1d union1d""",
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
+    "weft.transforms.jvp": "jvp linearize",
+    "weft.transforms.jacobians": "jacfwd jacrev hessian",
+    "weft.transforms.custom": "custom_vjp custom_jvp remat",
     "weft.transforms.vmap": "vmap",
     "weft.transforms.control": "fori_loop scan",
     "weft.transforms.settings": """

@@ -18,7 +18,7 @@ from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.shape import IOTA
-from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
+from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
@@ -131,7 +131,7 @@ def _scan(f: Callable, init: Any, xs: Any, length: int | None, reverse: bool, na
         return _unflatten(c_tree, carries[:own_starts], starts[:own_starts]), _unflatten(step.structure, zero)
     places, numbers, ends = names.play(steps, bool(reverse))
     slices, rows = [*slices, *places], [*rows, *numbers]
-    body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs)
+    body, constants = extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs)
     first = len(carries)
     carries += [a.node for a in state]
     loop = bind(
@@ -309,10 +309,13 @@ def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequenc
             raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {advice}")
 
 
-def _extract_body(
+def extract_body(
     holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node]
 ) -> tuple[Body, list[Node]]:
-    """Return the body as a graph of its own, and the nodes from outside that it reads."""
+    """Return the body as a graph of its own, and the nodes from outside that it reads.
+
+    The nodes of ``holders`` and ``slices`` that are no placeholders are replaced by placeholders.
+    """
     own = frozenset((*holders, *slices))
     order = topological_order((*after, *outs), stop=own)
     inside: set[Node] = set(own)
@@ -323,7 +326,7 @@ def _extract_body(
         elif _is_computed_from_constants(node, text):
             text.add(node)
     inside |= text
-    copies: dict[Node, Node] = {n: n for n in own}
+    copies: dict[Node, Node] = {n: n if is_placeholder(n) else input_leaf(n.shape, n.dtype) for n in own}
     outer: dict[Node, Node] = {}
 
     def copy(node: Node) -> Node:
@@ -341,7 +344,7 @@ def _extract_body(
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
             copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
     outputs = [copy(n) for n in (*after, *outs)]
-    return Body(Graph([*holders, *slices, *outer.values()], outputs)), list(outer)
+    return Body(Graph([*(copies[n] for n in (*holders, *slices)), *outer.values()], outputs)), list(outer)
 
 
 def _is_computed_from_constants(node: Node, text: set[Node]) -> bool:

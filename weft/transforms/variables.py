@@ -6,19 +6,21 @@ parameters hold the fresh nodes during the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, standing_for, wrap
-from weft.array.convert import as_node
+from weft.array.convert import as_node, cast
 from weft.array.shapes import lies
 from weft.dtypes.api import is_inexact
-from weft.dtypes.formats import DEFAULT
-from weft.errors import DTypeError, TraceError
-from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, bind, constant
+from weft.dtypes.formats import COMPLEX, DEFAULT, INEXACT
+from weft.errors import DTypeError, ShapeError, TraceError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.call import full
+from weft.graph.primitives.table import TABLE, bind
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.cell import read, write
 from weft.runtime.context import CONTEXT
@@ -31,8 +33,12 @@ _IDENTITY = TABLE["identity"]
 class Argument:
     """One differentiated argument: the value passed to the function, and the nodes to differentiate by."""
 
-    def __init__(self, value: Any, what: str, fresh_nodes: dict[int, Node]) -> None:
-        """``fresh_nodes``: those of the parameters of earlier arguments, by id; a shared parameter is one variable"""
+    def __init__(self, value: Any, what: str, fresh_nodes: dict[int, Node], needs_floats: bool = True) -> None:
+        """``fresh_nodes``: those of the parameters of earlier arguments, by id; a shared parameter is one variable.
+
+        needs_floats : whether an argument without a float array is an error
+        """
+        self.what = what
         self.leaves: list[Any]
         if not is_container(value):
             self.leaves, self.structure = [value], None
@@ -45,7 +51,7 @@ class Argument:
         passed: list[Any] = []
         for leaf in self.leaves:
             if not isinstance(leaf, Array | float | complex | np.ndarray | np.generic) or not is_inexact(_dtype(leaf)):
-                if self.structure is None:
+                if self.structure is None and needs_floats:
                     raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
                 self.nodes.append(None)
                 passed.append(leaf)
@@ -67,7 +73,7 @@ class Argument:
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 passed.append(handle)
-        if not any(n is not None for n in self.nodes):
+        if needs_floats and not any(n is not None for n in self.nodes):
             raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
         whole = self.structure is None or is_module(value)
         self.value = (value if is_module(value) else passed[0]) if whole else _replace_leaves(value, passed)
@@ -97,14 +103,17 @@ class Argument:
             return unflatten(structure, [self.own(leaf) for leaf in leaves])
         return result
 
-    def result(self, gradients: list[Node]) -> Any:
-        """Return the gradients of the argument in its structure."""
-        arrays: dict[int, Array] = {}  # a shared parameter has one gradient
-        for n, gradient in zip((n for n in self.nodes if n is not None), gradients, strict=True):
-            if id(n) not in arrays:
-                arrays[id(n)] = wrap(gradient)
-        out = [_zero(leaf) if n is None else arrays[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
+    def result(self, gradients: Mapping[Node, Node], lead: Shape = ()) -> Any:
+        """Return the gradients by the argument, in its structure. lead : further dimensions of each gradient, in front"""
+        arrays = {n: wrap(gradients[n]) for n in dict.fromkeys(self.nodes) if n is not None}  # a shared parameter has one
+        out = [zero(leaf, lead) if n is None else arrays[n] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
         return out[0] if self.structure is None else unflatten(self.structure, out)
+
+    def directions(self, tangent: Any, what: str) -> dict[Node, Node]:
+        """Return the tangent of each float leaf, from a tree like the argument. Tangents of other leaves are ignored."""
+        leaves = flatten_like(tangent, self.structure, what)
+        pairs = zip(self.nodes, leaves, strict=True)
+        return {n: matching(t, n, what, "argument") for n, t in pairs if n is not None}
 
 
 def _module_arrays(value: Any, structure: Any, leaves: list[Any]) -> list[Array]:
@@ -139,12 +148,88 @@ def _describe(leaf: Any) -> str:
     return f"{leaf.dtype.name}{list(leaf.shape)}" if isinstance(leaf, Array | np.ndarray) else f"{leaf!r} ({type(leaf).__name__})"
 
 
-def _zero(leaf: Any) -> Any:
-    """Return the gradient of a leaf that is not float: zeros for an array, the leaf itself otherwise."""
-    if isinstance(leaf, Array | np.ndarray):
-        zero = constant(0, DEFAULT.real)
-        return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
-    return leaf
+def zero(leaf: Any, lead: Shape = ()) -> Any:
+    """Return the derivative by a leaf that is not float: zeros for an array, the leaf itself otherwise."""
+    return wrap(full(0, (*lead, *leaf.shape), DEFAULT.real)) if isinstance(leaf, Array | np.ndarray) else leaf
+
+
+def flatten_like(tree: Any, structure: Any, what: str) -> list[Any]:
+    """Return the leaves of a tree that must have a structure (None: one array)."""
+    if structure is None:
+        return [tree]
+    leaves, found = flatten(tree) if is_container(tree) else ([tree], "one array")
+    if found != structure:
+        raise ValueError(f"{what} has structure {found}, but must have {structure}")
+    return leaves
+
+
+def matching(value: Any, like: Node, what: str, role: str) -> Node:
+    """Return a tangent or cotangent as a node of the shape and dtype of ``like``, to which other floats are cast.
+
+    role : of ``like``, in messages
+    """
+    node = as_node(value, like.dtype)
+    if node.shape != like.shape:
+        raise ShapeError(f"{what} has shape {node.shape}, but its {role} has {like.shape}: they must be equal")
+    if node.dtype in COMPLEX and like.dtype not in COMPLEX:
+        raise DTypeError(f"{what} is {node.dtype.name}, but its {role} is {like.dtype.name}: take wf.real(t)")
+    return cast(node, like.dtype)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Evaluated:
+    """A function's result for variables as arguments.
+
+    variables : their nodes, each once. out, leaves, structure, nodes : the result, and its leaves; with ``aux`` beside it
+    """
+
+    arguments: list[Argument]
+    variables: list[Node]
+    out: Any
+    leaves: list[Any]
+    structure: Any
+    nodes: list[Node]
+    aux: Any
+
+    def rebuilt(self, nodes: Sequence[Node]) -> Any:
+        """Return the result with those nodes for the leaves; leaves whose node is the same stay the same objects."""
+        if all(a is b for a, b in zip(nodes, self.nodes, strict=True)):
+            return self.out
+        leaves = [x if a is b else wrap(a) for x, a, b in zip(self.leaves, nodes, self.nodes, strict=True)]
+        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+
+    def shaped(self, nodes: Sequence[Node | None]) -> Any:
+        """Return derivatives in the structure of the result; None is zero."""
+        leaves = [
+            wrap(full(0, n.shape, n.dtype if n.dtype in INEXACT else DEFAULT.real) if d is None else d)
+            for n, d in zip(self.nodes, nodes, strict=True)
+        ]
+        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+
+
+def evaluate(
+    fun: Callable, args: Sequence[Any], kwargs: dict[str, Any], numbers: Sequence[int], has_aux: bool, what: str,
+    check: Callable[[Any, str], Any] | None = None,
+) -> Evaluated:
+    """Call ``fun`` with the arguments ``numbers`` as variables.
+
+    what : "jvp of f", for messages. check : returns the function's result in an allowed form, or raises
+    """
+    fresh_nodes: dict[int, Node] = {}
+    chosen = {n: Argument(args[n], f"{what}: argument {n}", fresh_nodes) for n in numbers}
+    called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
+    arguments = list(chosen.values())
+    out, aux = call_with_variables(fun, called, kwargs, arguments, what), None
+    if has_aux:
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise TypeError(f"{what}: with has_aux=True it must return (value, aux), not {type(out).__name__}")
+        out, aux = out
+    out = check(out, what) if check is not None else out
+    for a in arguments:
+        out, aux = a.own(out), a.own(aux)
+    leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    variables = list(dict.fromkeys(n for a in arguments for n in a.nodes if n is not None))
+    return Evaluated([chosen[n] for n in numbers], variables, out, leaves, structure, [as_node(x) for x in leaves], aux)
 
 
 def name_of(f: Any) -> str:
@@ -155,6 +240,7 @@ def call_with_variables(f: Callable, args: list[Any], kwargs: dict[str, Any], ar
     """Call ``f`` with the fresh nodes of ``arguments`` in place. ``what`` names the function in messages."""
     CONTEXT.retain_graph += 1
     CONTEXT.transform_depth += 1
+    CONTEXT.custom_rules += 1
     outer, land = CONTEXT.variables, True
     CONTEXT.variables = outer.union(*[a.nodes for a in arguments])
     copies = [copy for a in arguments for copy in a.copies]
@@ -185,6 +271,7 @@ def call_with_variables(f: Callable, args: list[Any], kwargs: dict[str, Any], ar
         CONTEXT.variables = outer
         CONTEXT.retain_graph -= 1
         CONTEXT.transform_depth -= 1
+        CONTEXT.custom_rules -= 1
 
 
 def _find_alias(
