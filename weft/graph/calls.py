@@ -20,9 +20,9 @@ from weft.dtypes.formats import BOOL, COMPLEX, INEXACT, Format
 from weft.errors import TraceError
 from weft.graph.batching import batch
 from weft.graph.forward import Dual, forward
-from weft.graph.gradient import backward
+from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
-from weft.graph.loops import ITEM, Body, item
+from weft.graph.loops import ITEM, Body, item, moving_inputs
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full
 from weft.graph.primitives.common import front
@@ -62,35 +62,44 @@ def _outside(token: Node, operand: Node) -> TraceError:
 
 
 def _vjp(
-    cotangents: dict[int, Node], token: Node, *operands: Node, body: Body, rule: Body | None, pushes: bool, count: int, args: int,
+    cotangents: Cotangents, token: Node, *operands: Node, body: Body, rule: Body | None, pushes: bool, count: int, args: int,
     name: str,
-) -> tuple[Any, ...]:
+) -> tuple[Maybe, ...]:
     """Return the derivative of a call: by its rule, or of its body, computed again once the cotangents are known."""
-    graph, parts = body.graph, [None] * len(operands)
+    graph = body.graph
+    parts: list[Maybe] = [None] * len(operands)
+    wrt = [k for k in _floats(operands) if k in cotangents.wanted]
     shown = {k: g for k, g in cotangents.items() if k < count or rule is None}
     hidden = {k: g for k, g in cotangents.items() if k not in shown}  # of residuals, which are differentiated as they are
     for numbers, again in ((shown if rule is None else {}, True), (hidden, False)):
         if numbers:
             fresh = [_recomputed(x, numbers.values()) if again else bind(IDENTITY, x) for x in operands]
-            outputs, wrt = substitute(graph, fresh), _floats(operands)
+            outputs = substitute(graph, fresh)
             grads = backward([outputs[k] for k in numbers], [*numbers.values()], [fresh[k] for k in wrt], fresh)
             for k, g in zip(wrt, grads, strict=True):
-                parts[k] = g if parts[k] is None else call.add(parts[k], g)
+                _add(parts, k, g)
     if rule is None or not shown:
         return tuple(parts)
+    outside = next((x for k, x in enumerate(operands) if k >= args and k in cotangents.wanted), None)
+    if outside is not None:
+        raise _outside(token, outside)
     residuals = [result(token, k) for k in range(count, len(graph.outputs))]
     wrt, ends = _floats(operands[:args]), _floats(graph.outputs[:count])
     if pushes:
         slots = [input_leaf(operands[k].shape, operands[k].dtype) for k in wrt]
         tangents = dict(zip(ends, substitute(rule.graph, [*slots, *residuals]), strict=True))
         grads = backward([tangents[k] for k in shown], [*shown.values()], slots, residuals)
-        _check_linear(grads, slots, residuals, name)
+        _check_linear(grads, slots, [*residuals, *shown.values()], name)
     else:
         grads = substitute(rule.graph, [*[_zero_filled(shown.get(k), graph.outputs[k]) for k in ends], *residuals])
     for k, g in zip(wrt, grads, strict=True):
-        parts[k] = g if parts[k] is None else call.add(parts[k], g)
-    outside: list[Any] = [_outside(token, x) for x in operands[args:]]
-    return (*parts[:args], *outside)
+        _add(parts, k, g)
+    return tuple(parts)
+
+
+def _add(parts: list[Maybe], k: int, part: Node) -> None:
+    sum_before = parts[k]
+    parts[k] = part if sum_before is None else call.add(sum_before, part)
 
 
 def _recomputed(x: Node, cotangents: Iterable[Node]) -> Node:
@@ -226,29 +235,14 @@ def use_up(nodes: Sequence[Node], wrt: Iterable[Node]) -> list[Node]:
     order = topological_order(nodes, stop=stop)
     if not any(n.op is CALL or _has_calls(n) for n in order):
         return list(nodes)
-    reached = _reached(order, stop)
+    reached = dependents(order, stop)
 
     def without(loop: Node) -> Sequence[Node]:
         """Return the outputs of a loop's body without the calls in it that depend on ``wrt``."""
-        body, carries = _body(loop), loop.params["carries"]
-        moving = {n for n, operand in zip(body.inputs, loop.inputs, strict=True) if operand in reached}
-        while True:  # a carry may depend on it after a step only
-            inner = _reached(body.order, moving)
-            more = {n for n, after in zip(body.inputs[:carries], body.outputs, strict=False) if after in inner} - moving
-            if not more:
-                return use_up(body.outputs, moving)
-            moving |= more
+        body, start = _body(loop), {k for k, i in enumerate(loop.inputs) if i in reached}
+        return use_up(body.outputs, [body.inputs[k] for k in moving_inputs(body, loop.params["carries"], start)])
 
     return _inlined(order, stop, nodes, lambda node: node in reached and node.params["rule"] is not None, without)
-
-
-def _reached(order: Iterable[Node], start: Collection[Node]) -> set[Node]:
-    """Return the nodes to which a derivative by ``start`` leads."""
-    reached = set(start)
-    for node in order:
-        if node.value is None and (node.dtype in INEXACT or node.op.kind == "loop") and any(i in reached for i in node.inputs):
-            reached.add(node)
-    return reached
 
 
 def _body(node: Node) -> Graph:

@@ -22,7 +22,7 @@ from weft.dtypes.formats import BOOL, INEXACT, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
 from weft.graph.forward import forward
-from weft.graph.gradient import backward
+from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, permute
@@ -120,8 +120,19 @@ def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length:
     return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
 
 
+def moving_inputs(body: Graph, carries: int, start: set[int]) -> set[int]:
+    """Return the numbers of the inputs of a loop's body that depend on those of ``start``: a carry may after a step only."""
+    moving = set(start)
+    while True:
+        reached = dependents(body.order, {body.inputs[k] for k in moving})
+        more = {k for k in range(carries) if body.outputs[k] in reached} - moving
+        if not more:
+            return moving
+        moving |= more
+
+
 def _vjp(
-    cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
+    cotangents: Cotangents, scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node | None, ...]:
     """Return the derivative of a scan: a loop in the other direction over the tape.
 
@@ -129,8 +140,9 @@ def _vjp(
     """
     graph = body.graph
     stacked = len(graph.outputs) - carries
-    missing = [k for k in cotangents if k >= len(graph.outputs)]
-    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT]
+    wanted = moving_inputs(graph, carries, set(cotangents.wanted))
+    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT and k in wanted]
+    missing = [k for k in cotangents if k - len(graph.outputs) in wanted]
     moving = [k for k in floats if k < carries]
     sliced = [k for k in floats if carries <= k < carries + xs]
     fixed = [k for k in floats if k >= carries + xs]

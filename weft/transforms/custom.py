@@ -91,7 +91,8 @@ def custom_vjp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
             return fun(*args)
         if not rules:
             raise TypeError(f"{name}: it has no rule: call .defvjp(fwd, bwd)")
-        fixed, arguments = _arguments(args, nondiff_argnums, name)
+        fixed = _fixed_numbers(args, nondiff_argnums, name)
+        arguments = _arguments(args, fixed, name)
         with _inside(arguments):
             out = rules[0](*_merged(args, fixed, arguments))
             if not (isinstance(out, tuple) and len(out) == 2):
@@ -160,7 +161,8 @@ def custom_jvp(fun: Callable, nondiff_argnums: Sequence[int] = ()) -> Any:
             return fun(*args)
         if not rules:
             raise TypeError(f"{name}: it has no rule: call .defjvp(rule)")
-        fixed, arguments = _arguments(args, nondiff_argnums, name)
+        fixed = _fixed_numbers(args, nondiff_argnums, name)
+        arguments = _arguments(args, fixed, name)
         with _inside(arguments), _RuleTrace(rules[0]) as trace:
             variables = _variables(arguments)
             slots = {v: input_leaf(v.shape, v.dtype) for v in variables}
@@ -227,7 +229,7 @@ def remat(fun: Callable) -> Callable[..., Any]:
         if not CONTEXT.custom_rules:
             return fun(*args, **kwargs)
         values = [*args, *kwargs.values()]
-        _, arguments = _arguments(values, (), name)
+        arguments = _arguments(values, set(), name)
         with _inside(arguments, outer=False):
             passed = [a.value for a in arguments]
             out = fun(*passed[: len(args)], **dict(zip(kwargs, passed[len(args) :], strict=True)))
@@ -247,15 +249,17 @@ def _positional(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any], na
     return bound.args
 
 
-def _arguments(args: Sequence[Any], nondiff: Sequence[int], name: str) -> tuple[set[int], list[Argument]]:
-    """Return the numbers of the arguments that are not differentiated by, and the others as variables."""
+def _fixed_numbers(args: Sequence[Any], nondiff: Sequence[int], name: str) -> set[int]:
+    """Return the numbers of the arguments that are not differentiated by, counted from the first."""
     if any(not -len(args) <= k < len(args) for k in nondiff):
         raise ValueError(f"{name}: nondiff_argnums {tuple(nondiff)}, but the function was called with {len(args)} arguments")
-    fixed = {k % len(args) for k in nondiff}
+    return {k % len(args) for k in nondiff}
+
+
+def _arguments(args: Sequence[Any], fixed: set[int], name: str) -> list[Argument]:
+    """Return all other arguments as variables."""
     fresh_nodes: dict[int, Node] = {}
-    return fixed, [
-        Argument(a, f"{name}: argument {k}", fresh_nodes, needs_floats=False) for k, a in enumerate(args) if k not in fixed
-    ]
+    return [Argument(a, f"{name}: argument {k}", fresh_nodes, needs_floats=False) for k, a in enumerate(args) if k not in fixed]
 
 
 def _merged(args: Sequence[Any], fixed: set[int], arguments: Sequence[Argument]) -> list[Any]:
