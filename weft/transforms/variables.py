@@ -225,11 +225,12 @@ def evaluate(
             raise TypeError(f"{what}: with has_aux=True it must return (value, aux), not {type(out).__name__}")
         out, aux = out
     out = check(out, what) if check is not None else out
-    for a in arguments:
-        out, aux = a.own(out), a.own(aux)
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    nodes = [as_node(x) for x in leaves]
+    for a in arguments:
+        out, aux, leaves = a.own(out), a.own(aux), [a.own(x) for x in leaves]
     variables = list(dict.fromkeys(n for a in arguments for n in a.nodes if n is not None))
-    return Evaluated([chosen[n] for n in numbers], variables, out, leaves, structure, [as_node(x) for x in leaves], aux)
+    return Evaluated([chosen[n] for n in numbers], variables, out, leaves, structure, nodes, aux)
 
 
 def name_of(f: Any) -> str:
