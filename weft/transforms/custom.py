@@ -212,6 +212,11 @@ def remat(fun: Callable) -> Callable[..., Any]:
     -------
     function of the same arguments
 
+    Raises
+    ------
+    TraceError
+        When called inside of a derivative: as :func:`value_and_grad`.
+
     References
     ----------
     Chen et al.: Training deep nets with sublinear memory cost. 2016.
