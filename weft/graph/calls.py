@@ -220,13 +220,12 @@ CALL_RESULT = Primitive(
 
 def inline(graph: Graph) -> Graph:
     """Return the graph with every call replaced by its body, in the bodies of loops too."""
-    outputs: Sequence[Node] = graph.outputs
-    order: Sequence[Node] = graph.order
-    changed = False
-    while any(n.op.kind == "loop" and (n.op is CALL or _has_calls(n)) for n in order):
-        outputs = _inlined(order, frozenset(graph.inputs), outputs, lambda node: True, lambda node: inline(_body(node)).outputs)
-        order, changed = topological_order(outputs, stop=frozenset(graph.inputs)), True
-    return Graph(graph.inputs, outputs, order) if changed else graph
+    while any(n.op.kind == "loop" and (n.op is CALL or _has_calls(n)) for n in graph.order):
+        outputs = _inlined(
+            graph.order, frozenset(graph.inputs), graph.outputs, lambda node: True, lambda node: inline(_body(node)).outputs
+        )
+        graph = Graph(graph.inputs, outputs)
+    return graph
 
 
 def use_up(nodes: Sequence[Node], wrt: Iterable[Node]) -> list[Node]:
