@@ -280,5 +280,5 @@ def _inlined(
         elif inputs == node.inputs:
             done[node] = node
         else:
-            done[node] = item(*inputs, **params) if node.op is ITEM else bind(node.op, *inputs, **params)
+            done[node] = item(inputs[0], params["index"]) if node.op is ITEM else bind(node.op, *inputs, **params)
     return [done[o] for o in outputs]

@@ -110,6 +110,7 @@ def pull_back(node: Node, cotangent: Node | Cotangents) -> tuple[Node | None, ..
         return op.vjp(cotangent, node, *node.inputs, **node.params)
     if op.composed is None:
         raise NotDifferentiable(node)
+    assert isinstance(cotangent, Node)
     return _composed_vjp(op.composed(*node.inputs, **node.params), cotangent, node.inputs)
 
 

@@ -303,6 +303,8 @@ class _Result:
     """The result of the function. of_leaves : the node of each leaf, None where it is no array and no number"""
 
     def __init__(self, out: Any) -> None:
+        self.leaves: list[Any]
+        self.structure: Any
         self.leaves, self.structure = flatten(out) if is_container(out) else ([out], None)
         shown = [isinstance(x, Array | np.ndarray | np.generic | float | complex) for x in self.leaves]
         self.of_leaves = [as_node(x) if is_shown else None for x, is_shown in zip(self.leaves, shown, strict=True)]

@@ -131,7 +131,8 @@ def _check_dtypes(e: Evaluated, holomorphic: bool, what: str) -> None:
 
 def _unit_vectors(slots: Sequence[Node]) -> dict[Node, Batched]:
     """Return for each slot the parts that all unit vectors of all slots have in it, one after the other."""
-    total, start, out = sum(s.size for s in slots), 0, {}
+    total, start = sum(s.size for s in slots), 0
+    out: dict[Node, Batched] = {}
     for s in slots:
         row, column = (call.iota(shape=(total, s.size), dtype=INT64, axis=axis) for axis in (0, 1))
         ones = call.equal(row, call.add(column, constant(start, INT64)))
