@@ -138,6 +138,9 @@ from weft.functions.sorting.sort_search import (
 )
 from weft.transforms.jit import jit as jit
 from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
+from weft.transforms.jvp import jvp as jvp, linearize as linearize
+from weft.transforms.jacobians import jacfwd as jacfwd, jacrev as jacrev, hessian as hessian
+from weft.transforms.custom import custom_vjp as custom_vjp, custom_jvp as custom_jvp, remat as remat
 from weft.transforms.vmap import vmap as vmap
 from weft.transforms.control import fori_loop as fori_loop, scan as scan, while_loop as while_loop
 from weft.transforms.conditions import cond as cond, switch as switch

@@ -1,4 +1,4 @@
-"""Derivatives: gradients, pullbacks and Hessian-vector products against central differences, and at every level.
+"""Derivatives: gradients in both modes, pullbacks and Hessian-vector products against central differences, and at every level.
 
 The function is the lines; ``weigh`` makes a number of its result. In float64 its derivative along a random direction is
 compared with differences of the graph interpreter's values; near a kink (where two step lengths or two directions
@@ -18,7 +18,7 @@ from tests.fuzz import elementwise, layers, levels, moving
 from tests.fuzz.expressions import graph_of, jitted, shape
 from tests.fuzz.grow import Growth, Table, pruned
 from tests.fuzz.levels import Mismatch, want
-from tests.fuzz.program import Program, names
+from tests.fuzz.program import Program, names, ruled
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
 from weft.graph.interpret import walk
@@ -33,9 +33,10 @@ STEPS: Table = [
     (1.0, moving.scattered), (0.8, moving.fancy), (3.0, layers.product), (0.8, layers.batched), (1.5, layers.contraction),
     (3.0, layers.convolution), (3.0, layers.pooling), (3.0, layers.normalised), (2.0, layers.smooth_activation),
     (1.0, layers.layer), (0.8, layers.loss), (1.0, layers.loop), (0.7, layers.mapped), (0.4, layers.slope),
-    (0.3, layers.state), (0.3, layers.table),
+    (0.3, layers.state), (0.3, layers.table), (1.5, layers.with_rule),
 ]
-MODES = (("grad", 5), ("value_and_grad", 1), ("vjp", 2), ("second", 4))
+MODES = (("grad", 5), ("value_and_grad", 1), ("vjp", 2), ("second", 4), ("forward", 3), ("over", 4))
+MOST_COLUMNS = 100  # elements of the arguments up to which a gradient is computed in forward mode
 
 
 def _is_float64(a: Any) -> bool:
@@ -61,7 +62,9 @@ def grown(r: random.Random) -> Program:
     ends = [n for n in ends if n in reached] or ends
     out = ends[-1] if ends else first[0]
     mode = r.choices([m for m, _ in MODES], [w for _, w in MODES])[0]
-    if r.random() < (0.7 if mode == "second" else 0.2):
+    if mode == "forward" and sum(int(np.prod(g.shape(n))) for n in first) > MOST_COLUMNS:
+        mode = "over"
+    if r.random() < (0.7 if mode in ("second", "over") else 0.2):
         out = g.add(f"wf.sin({out})") or out
     if r.random() < 0.4:
         out = g.add(f"{out} * wf.sin({first[0]}).sum()") or out
@@ -99,6 +102,8 @@ def source(program: Program) -> str:
         lines.append(f"derived = wf.grad(number, argnums={tuple(by)})")
     elif mode == "value_and_grad":
         lines.append(f"def derived({arguments}):\n    return wf.value_and_grad(number, argnums={tuple(by)})({arguments})[1]")
+    elif mode == "forward":
+        lines.append(f"derived = wf.jacfwd(number, argnums={tuple(by)})")
     elif mode == "vjp":
         some = ", ".join(own)
         lines.append(
@@ -108,7 +113,13 @@ def source(program: Program) -> str:
     else:
         lines.append(
             f"def slope({arguments}):\n    found = wf.grad(number, argnums={tuple(by)})({arguments})\n"
-            f"    return sum(weigh(s) for s in found)\nderived = wf.grad(slope, argnums={tuple(by)})"
+            "    return sum(weigh(s) for s in found)"
+        )
+        some = ", ".join(own)
+        lines.append(
+            f"derived = wf.grad(slope, argnums={tuple(by)})" if mode == "second" else
+            f"def derived({arguments}):\n    slopes = lambda {some}: wf.grad(number, argnums={tuple(by)})({arguments})\n"
+            f"    return wf.jvp(slopes, ({some},), tuple(weights_like(x) for x in ({some},)))[1]"
         )
     return "\n".join(lines)
 
@@ -122,7 +133,7 @@ def space() -> dict[str, Any]:
     def weigh(a: Any) -> Any:
         return (a * weights_like(a)).sum()
 
-    return {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "weigh": weigh, "weights_like": weights_like}
+    return {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "ruled": ruled, "weigh": weigh, "weights_like": weights_like}
 
 
 def check(program: Program) -> None:
@@ -156,7 +167,7 @@ def check(program: Program) -> None:
 def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray], slopes: list[np.ndarray]) -> None:
     """The derivative along random directions against differences of the function's values."""
     by = _by(program)
-    base = scope["slope"] if program.options["mode"] == "second" else scope["number"]
+    base = scope["slope"] if program.options["mode"] in ("second", "over") else scope["number"]
     value = interpreted(base, arrays, by)
     failed = []
     start, largest = value([arrays[k] for k in by])

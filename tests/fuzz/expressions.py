@@ -15,7 +15,7 @@ from tests.fuzz.layers import LOOPS, NETS
 from tests.fuzz.levels import AT_ONCE, UNSEEN, Mismatch, tier, want
 from tests.fuzz.library import LIBRARY
 from tests.fuzz.moving import INDEX, SHAPES, unknown
-from tests.fuzz.program import Program, primitive
+from tests.fuzz.program import Program, primitive, ruled
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
 from weft.graph.node import Graph, topological_order
@@ -74,7 +74,7 @@ def shape(r: random.Random) -> tuple[int, ...]:
 
 def function(program: Program) -> Any:
     """The program's lines as a Python function of its inputs."""
-    space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive}
+    space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive, "ruled": ruled}
     exec(program.source(), space)  # noqa: S102  the fuzzer's own text
     return space["f"]
 

@@ -15,7 +15,7 @@ import ml_dtypes  # noqa: F401  lines may name it
 import numpy as np
 
 import weft as wf
-from tests.fuzz.program import Input, Program, names, primitive
+from tests.fuzz.program import Input, Program, names, primitive, ruled
 from weft.dtypes.api import ALL, is_float
 
 EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # around lanes and blocks
@@ -68,7 +68,7 @@ class Growth:
         self.inputs: list[Input] = []
         self.lines: list[str] = []
         self.values: dict[str, Any] = {}  # name -> lazy Array
-        self.space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive}
+        self.space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive, "ruled": ruled}
         self.made = 0
         self.used: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()

@@ -334,7 +334,28 @@ def slope(g: Growth) -> str:
     )).format(y=y)
     if r.random() < 0.25:
         return f"wf.vjp(lambda t: wf.tanh(t) * t, {x})[1]({x})[0]"
+    if r.random() < 0.25:
+        pushed = r.choice(("lambda t: wf.tanh(t) * t", f"wf.grad(lambda t: {body})"))
+        return f"wf.jvp({pushed}, ({x},), ({x},))[1]"
     return r.choice((f"wf.grad(lambda t: {body})({x})", f"wf.value_and_grad(lambda t: {body})({x})[1]"))
+
+
+def with_rule(g: Growth) -> str:
+    """A function with a derivative rule, or one that its gradient computes again; the rule is the function's own derivative."""
+    r, x = g.r, g.float(1)
+    body = r.choice((
+        "wf.sin(t)", "t * t.sum()", "wf.nn.softmax(t)", "wf.cumsum(t, axis=-1) * t", "wf.concat([t, t], axis=-1)",
+        "wf.tanh(t)[::2]",
+        "wf.exp(0.1 * t).mean(axis=0)", "wf.scan(lambda h, s: (wf.sin(h + s), h * s), t[0] * 0, t)[1]",
+        "wf.jvp(wf.sin, (t,), (t,))[1]", "wf.vmap(lambda s: wf.tanh(s) * t.sum())(t)",
+    ))
+    kind = r.choice(("wf.remat(lambda t: {})", "ruled(lambda t: {})", "ruled(lambda t: {}, forward=True)"))
+    f = kind.format(body)
+    if r.random() < 0.3:
+        return f"wf.vmap({f})({x}[None])[0]"
+    if r.random() < 0.3:
+        return f"wf.scan(lambda h, _: (h, {f}(h)), {x}, length=2)[1][1]"
+    return f"{f}({x})"
 
 
 NETS = [

@@ -28,6 +28,7 @@ from tests.fuzz.bounds import check_node
 from tests.kernel.evaluate import evaluate, shown
 from tests.kernel.verify import verify
 from weft.devices import get_device
+from weft.graph.calls import inline
 from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
@@ -327,6 +328,7 @@ def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], N
     values : an array or number for each of ``graph.inputs``
     taken : is told of every kernel
     """
+    graph = inline(graph)
     known = node_by_node(graph, values)
     expected = [known[o] for o in graph.outputs]
     whole = execute.copy_structure(graph)

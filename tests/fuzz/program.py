@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+import weft as wf
 from weft.dtypes.api import as_dtype, bool, is_float
 
 KINDS = {
@@ -124,6 +126,8 @@ class Program:
                     out.insert(1, "from tests.fuzz.program import drawn")
         if any("primitive(" in line for line in self.lines):
             out.insert(1, "from tests.fuzz.program import primitive")
+        if any("ruled(" in line for line in self.lines):
+            out.insert(1, "from tests.fuzz.program import ruled")
         return "\n".join([*out, "", self.source(), f"print(*f({', '.join(i.name for i in self.inputs)}), sep='\\n')", ""])
 
     def with_(self, **changes: Any) -> Program:
@@ -189,6 +193,17 @@ def primitive(name: str, *arrays: Any, **params: Any) -> Any:
 
     params = {k: parse_dtype(v) if k == "dtype" else v for k, v in params.items()}
     return wrap(bind(TABLE[name], *(a.node for a in arrays), **params))
+
+
+def ruled(f: Callable[[Any], Any], forward: bool = False) -> Callable[[Any], Any]:
+    """A function with its own derivative as a rule: ``custom_jvp`` (``forward``) or ``custom_vjp``."""
+    if forward:
+        pushed = wf.custom_jvp(f)
+        pushed.defjvp(lambda primals, tangents: (pushed(*primals), wf.jvp(f, primals, tangents)[1]))
+        return pushed
+    pulled = wf.custom_vjp(f)
+    pulled.defvjp(lambda x: (pulled(x), x), lambda x, g: wf.vjp(f, x)[1](g))
+    return pulled
 
 
 def names(text: str) -> list[str]:

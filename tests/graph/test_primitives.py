@@ -13,6 +13,7 @@ from tests.kernel.samples.sample import Sample
 from tests.kernel.samples.table import draw_samples, error_samples
 from weft.dtypes.formats import FLOAT32, FLOAT64, FROM_NUMPY
 from weft.graph.batching import batch
+from weft.graph.forward import forward
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive
@@ -22,7 +23,7 @@ PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 SEED = int(np.random.SeedSequence().generate_state(1)[0])  # fresh each run
 everyone = pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
 
-TAKE_ALL = {"identity", "stop_gradient", "logical_not"}  # one array of any shape and format
+TAKE_ALL = {"identity", "recompute", "stop_gradient", "logical_not"}  # one array of any shape and format
 NO_ARRAYS = {"iota", "random_bits", "complex_constant"}  # nothing of theirs could be strided or broadcast
 SYMMETRIC = {"cholesky", "eigh", "eigvalsh"}  # read one triangle; their derivatives are those of symmetric matrices
 MATRICES = {op.name for op in TABLE.values() if op.raises}  # other elements in other places are other matrices: maybe singular
@@ -128,7 +129,24 @@ def check_derivative(
         actual = sum(float(np.sum(g * d)) for g, d in zip(got, directions, strict=True))
         size = sum(float(np.sum(np.abs(g * d))) for g, d in zip(got, directions, strict=True))
         assert actual == pytest.approx(expected, rel=2e-5, abs=2e-5 * max(size, 1.0)), [n.shape for n in nodes]
+        tangents = pushed(outputs, nodes, values, floats, directions)
+        along = sum(float(np.sum(w * t)) for w, t in zip(weights, tangents, strict=True))
+        assert along == pytest.approx(actual, rel=1e-9, abs=1e-9 * max(size, 1.0)), "forward and reverse derivative differ"
     return [*cotangents, *grads]
+
+
+def pushed(
+    outputs: list[Node], nodes: list[Node], values: list[np.ndarray], wrt: list[int], directions: list[np.ndarray]
+) -> list[np.ndarray]:
+    """The derivatives of the outputs along the directions, by the forward walk; None counts as zeros."""
+    slots = {nodes[k]: input_leaf(nodes[k].shape, nodes[k].dtype) for k in wrt}
+    _, tangents = forward(outputs, slots)
+    zeros = [np.zeros(o.shape) for o in outputs]
+    given = [(k, t) for k, t in enumerate(tangents) if t is not None]
+    found = interpret(Graph([*nodes, *slots.values()], [t for _, t in given]), [*values, *directions])
+    for (k, _), value in zip(given, found, strict=True):
+        zeros[k] = value
+    return zeros
 
 
 def differentiable(op: Primitive) -> list[Sample]:

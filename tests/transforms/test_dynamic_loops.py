@@ -15,10 +15,10 @@ from weft.errors import DTypeError, ShapeError, TraceError
 
 @pytest.mark.parametrize("part", range(6))
 def test_random_programs(part: int) -> None:
-    for seed in range(12):
+    for _ in range(12):
         seed = random.randrange(1 << 40)
         f = program(seed)
-        print(f"seed {seed}: {f.text}")  # shown if the test fails
+        print(f"seed {seed}: {f.text}")  # type: ignore[attr-defined]  # shown if the test fails
         rng = np.random.default_rng(seed)
         a, rows = rng.standard_normal(3), rng.standard_normal((rng.integers(1, 6), 3))
 
@@ -32,6 +32,11 @@ def test_random_programs(part: int) -> None:
         np.testing.assert_allclose(float(jitted(wf.array(a))), want, **bound)
         slope = np.asarray(wf.grad(value)(wf.array(a)))
         np.testing.assert_allclose(np.asarray(wf.jit(wf.grad(value))(wf.array(a))), slope, **bound)
+        direction = rng.standard_normal(3)
+        for run in (lambda f: f, wf.jit):
+            got, change = run(lambda a, t: wf.jvp(value, (a,), (t,)))(wf.array(a), wf.array(direction))
+            np.testing.assert_allclose(float(got), want, **bound)
+            np.testing.assert_allclose(float(change), slope @ direction, **bound)
         many = np.stack([a, -a, a * 0.3, a + 1])
         np.testing.assert_allclose(
             np.asarray(wf.vmap(value)(wf.array(many))), [float(value(x, Python)) for x in many], **bound

@@ -168,7 +168,7 @@ def depends_on_variables(node: Node) -> bool:
         n = stack.pop()
         if n in variables:
             return True
-        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (n.dtype in INEXACT or n.op is SCAN):
+        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (n.dtype in INEXACT or n.op.kind == "loop"):
             continue
         seen.add(n)
         stack += n.inputs

@@ -14,6 +14,7 @@ import numpy as np
 from weft.devices.base import DEVICE_OF_BUFFER_TYPE
 from weft.devices.faults import OutOfDeviceMemory
 from weft.eager.implementations import IMPLEMENTATIONS, number
+from weft.graph.calls import inline
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.process.bounded_cache import BoundedCache
@@ -31,6 +32,7 @@ _LOST = BoundedCache(4096)  # hash of a graph's key -> seconds lost to it so far
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """Run a graph like :func:`weft.runtime.execute.run`. A new graph may run node by node, with the same bits."""
+    graph = inline(graph)
     if CONTEXT.placement is not CONTEXT.device and CONTEXT.profiler is None:
         name = auto_device.device_of(graph, values)
         if name != "cpu":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 from weft.dtypes.formats import INEXACT
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
+from weft.graph.primitives.common import zero_vjp
 from weft.graph.source_lines import ORIGIN, derived
 
 
-def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:
+def backward(
+    outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node], constants: Iterable[Node] = ()
+) -> list[Node]:
     """Return the gradient of sum(outputs * cotangents) with respect to each node of ``wrt``.
 
     Parameters
@@ -20,6 +22,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     outputs : nodes
     cotangents : one node an output, of its dtype, of its shape or one that broadcasts to it
     wrt : nodes, float; their own operands are ignored, so each counts as independent
+    constants : nodes that do not depend on ``wrt``; their operands are not visited
 
     Returns
     -------
@@ -50,15 +53,10 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
                     f"grad: {role} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
                 )
     stop = frozenset(wrt)
-    order = topological_order(outputs, stop=stop)
-    reached: set[Node] = set()
-    for node in order:
-        differentiable = node.value is None and (node.dtype in INEXACT or node.op.kind == "loop")
-        if node in stop or (differentiable and any(i in reached for i in node.inputs)):
-            reached.add(node)
-
+    order = topological_order(outputs, stop=stop.union(constants))
+    reached = dependents(order, stop)
     sums: dict[Node, Node] = {}
-    loops: dict[Node, dict[int, Node]] = {}  # of a scan: the cotangents of its results
+    loops: dict[Node, Cotangents] = {}
     for node, g in zip(outputs, cotangents, strict=True):
         if g.dtype != node.dtype:
             raise DTypeError(f"grad: a cotangent is {g.dtype.name} and its output {node.dtype.name}: they must be equal.")
@@ -75,24 +73,45 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
 
 
-def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]], reached: set[Node]) -> None:
+class Cotangents(dict[int, Node]):
+    """The cotangents of a loop's results, by number. wanted : numbers of the operands whose derivatives are needed"""
+
+    wanted: frozenset[int] = frozenset()
+
+
+def dependents(order: Iterable[Node], start: Collection[Node]) -> set[Node]:
+    """Return the nodes of ``order`` to which a derivative by ``start`` leads, and ``start``."""
+    reached = set(start)
+    for node in order:
+        differentiable = node.value is None and node.op.vjp is not zero_vjp and (node.dtype in INEXACT or node.op.kind == "loop")
+        if differentiable and any(i in reached for i in node.inputs):
+            reached.add(node)
+    return reached
+
+
+def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, Cotangents], reached: set[Node]) -> None:
     """Pass the cotangent of one node on to its operands."""
     if node.op.kind == "result":
-        of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
+        of, k, g = loops.setdefault(node.inputs[0], Cotangents()), node.params["index"], sums.pop(node)
         of[k] = call.add(of[k], g) if k in of else g
         return
-    vjp, composed = node.op.vjp, node.op.composed
-    if vjp is None and composed is None:
-        raise TypeError(f"grad: {node.op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
-    cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
-    if vjp is not None:
-        parts = vjp(cotangent, node, *node.inputs, **node.params)
-    else:
-        assert composed is not None
-        parts = _composed_vjp(composed(*node.inputs, **node.params), cotangent, node.inputs)
+    if node in loops:
+        loops[node].wanted = frozenset([k for k, i in enumerate(node.inputs) if i in reached])
+    parts = pull_back(node, loops.pop(node) if node in loops else sums.pop(node))
     for operand, part in zip(node.inputs, parts, strict=True):
         if part is not None and operand in reached:
             _accumulate(sums, operand, unbroadcast(part, operand.shape))
+
+
+def pull_back(node: Node, cotangent: Node | Cotangents) -> tuple[Node | None, ...]:
+    """Return the derivative of ``node * cotangent`` by each operand, not yet summed over broadcast dimensions; None is zero."""
+    op = node.op
+    if op.vjp is not None:
+        return op.vjp(cotangent, node, *node.inputs, **node.params)
+    if op.composed is None:
+        raise TypeError(f"grad: {op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
+    assert isinstance(cotangent, Node)
+    return _composed_vjp(op.composed(*node.inputs, **node.params), cotangent, node.inputs)
 
 
 def _composed_vjp(result: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:

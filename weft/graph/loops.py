@@ -18,7 +18,7 @@ names its line, inside loops too: ``Singular matrix (kalman.py:12)``.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,8 @@ import numpy as np
 from weft.dtypes.formats import BOOL, INEXACT, INT64, Format
 from weft.errors import DTypeError, ShapeError
 from weft.graph.batching import batch
-from weft.graph.gradient import backward
+from weft.graph.forward import forward
+from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, rebuild, topological_order
 from weft.graph.primitives.call import call, full, permute
@@ -167,8 +168,19 @@ def _reference(
     return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
 
 
+def moving_inputs(body: Graph, carries: int, start: set[int]) -> set[int]:
+    """Return the numbers of the inputs of a loop's body that depend on those of ``start``: a carry may after a step only."""
+    moving = set(start)
+    while True:
+        reached = dependents(body.order, {body.inputs[k] for k in moving})
+        more = {k for k in range(carries) if body.outputs[k] in reached} - moving
+        if not more:
+            return moving
+        moving |= more
+
+
 def _vjp(
-    cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool,
+    cotangents: Cotangents, scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool,
     counted: bool, until: bool,
 ) -> tuple[Node | None, ...]:
     """Return the derivative of a scan: a loop in the other direction over the tape.
@@ -181,8 +193,9 @@ def _vjp(
     operands = operands[: len(body.graph.inputs)]
     graph = body.graph
     stacked = len(graph.outputs) - carries
-    missing = [k for k in cotangents if k >= len(graph.outputs)]
-    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT]
+    wanted = moving_inputs(graph, carries, set(cotangents.wanted))
+    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT and k in wanted]
+    missing = [k for k in cotangents if k - len(graph.outputs) in wanted]
     moving = [k for k in floats if k < carries]
     sliced = [k for k in floats if carries <= k < carries + xs]
     fixed = [k for k in floats if k >= carries + xs]
@@ -250,6 +263,44 @@ def _sum_over_steps(node: Node, product: Node, slices: dict[Node, Node]) -> Node
     rows = [slices[i] for i in product.inputs]
     flat = [call.reshape(x, shape=(x.shape[0] * x.shape[1], *x.shape[2:])) for x in rows]
     return call.dot_general(*flat, **product.params)
+
+
+def _jvp(
+    tangents: Sequence[Node | None], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool,
+    counted: bool, until: bool,
+) -> Callable[[int], tuple[Node, Node | None]]:
+    """Return the results of a scan and their tangents: one loop that carries values and tangents."""
+    graph, total = body.graph, len(body.graph.outputs)
+    moving = {k for k, t in enumerate(tangents) if t is not None}
+    while True:  # a carry may get its tangent in a step
+        leaves = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in sorted(moving)}
+        primals, changes = forward(graph.outputs, {graph.inputs[k]: leaf for k, leaf in leaves.items()})
+        more = {k for k in range(carries) if changes[k] is not None} - moving
+        if not more:
+            break
+        moving |= more
+    parts = (range(carries), range(carries, carries + xs), range(carries + xs, len(graph.inputs)))
+    starts = [full(0, operands[k].shape, operands[k].dtype) if t is None else t for k, t in enumerate(tangents) if k in moving]
+    start_of = dict(zip(leaves, starts, strict=True))
+    rows = [[*(operands[k] for k in p), *(start_of[k] for k in p if k in moving)] for p in parts]
+    inputs = [x for p in parts for x in (*[graph.inputs[k] for k in p], *[leaves[k] for k in p if k in moving])]
+    changed = [k for k in range(total) if (k in moving if k < carries else changes[k] is not None)]
+    ends = [full(0, primals[k].shape, primals[k].dtype) if (t := changes[k]) is None else t for k in changed]
+    more_carries = sum(k < carries for k in changed)
+    outputs = [*primals[:carries], *ends[:more_carries], *primals[carries:], *ends[more_carries:]]
+    count = operands[-1] if counted else None
+    both = loop(*rows, body=Body(Graph(inputs, outputs)), length=length, reverse=reverse, count=count, until=until)
+    place = {k: j for j, k in enumerate(changed[:more_carries], carries)}  # of the tangents among the results
+    place.update({k: j for j, k in enumerate(changed[more_carries:], total + more_carries)})
+
+    def result(index: int) -> tuple[Node, Node | None]:
+        if index >= total:  # the tape
+            at = index - total
+            return tape(both, at), tape(both, place[at]) if at in place else None
+        value = item(both, index + (more_carries if index >= carries else 0))
+        return value, item(both, place[index]) if index in place else None
+
+    return result
 
 
 def _batch(
@@ -351,7 +402,7 @@ def _count_longest(counts: Node, reverse: bool) -> _Ends:
     return _Ends([start], [step], [following], [limits], [counts], count, call.less(step, limits))
 
 
-SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
+SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True, jvp=_jvp)  # type: ignore[arg-type]
 ITEM = Primitive(
     "item", "result", lambda scan, index: results(scan)[index], lambda values, index: values[index],
     batch=lambda inputs, dims, index: (item(inputs[0], dims[0][index][0]), dims[0][index][1]),

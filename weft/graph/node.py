@@ -67,7 +67,7 @@ class Primitive:
         how it is scheduled: ``leaf`` (input, scalar, constant), ``elementwise``, ``random``, ``shape`` (moves data only),
         ``reduce`` (over axes), ``window`` (over windows), ``unwindow`` (back), ``product``, ``convolution``, ``gather``,
         ``attention``, ``attention_gradient``, ``write`` (of a part), ``scatter``, ``running`` (folds), ``board`` (last_equal),
-        ``host`` (in Python), ``loop``, ``result`` (of a loop).
+        ``host`` (in Python), ``loop`` (or another graph with several results), ``result`` (of a loop).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
     reference(*arrays, **params) -> ndarray
@@ -82,6 +82,9 @@ class Primitive:
     vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
         nodes of the table's own primitives; None where the derivative is zero. The walk sums over broadcast dimensions, rules
         need not.
+    jvp(tangents, out, *inputs, **params) -> the tangent of ``out``
+        tangents: a node or None (zero), one an input. Of a loop: a function that returns, for the number of a result, the result
+        and its tangent or None. Entries without it get their forward derivative from ``vjp``: see ``forward.py``.
     batch(inputs, dims, **params) -> (Node, dim)
         ``dims[i]`` is the batch dimension of input i or None.
     cost(node) -> Cost
@@ -132,6 +135,7 @@ class Primitive:
     reads: int = 1
     same_memory: bool = False
     raises: bool = False
+    jvp: Callable[..., Any] | None = None
     multiplied: int = 0
     composed: Callable[..., Node] | None = None
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None

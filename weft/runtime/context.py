@@ -54,6 +54,7 @@ class _Local(threading.local):
     device: str | None = None  # its name; None for "auto" too, since small work then runs on the CPU
     trace: Any = None  # the innermost trace of this thread
     retain_graph: int = 0  # above 0: reading a value leaves the graph as it is, a gradient will walk it
+    custom_rules: int = 0  # derivatives that functions with a rule of their own prepare for: ``transforms/custom.py``
     variables: frozenset[Any] = frozenset()  # nodes that the current gradient differentiates by
     transform_depth: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush_denormals: bool = False  # new programs flush denormals to zero

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dtypes.formats import UINT8
+from weft.graph.calls import inline
 from weft.graph.decompose import decompose
 from weft.graph.hoist_checks import hoist_checks
 from weft.graph.loops import prune_loops
@@ -54,7 +55,7 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
 def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """Return :func:`build`'s result and, in order, the group of nodes behind each step. Copies at the end have none."""
-    small = simplify(decompose(graph, target.chains))
+    small = simplify(decompose(inline(graph), target.chains))
     apart = hoist_checks(remove_certain_checks(small))
     return _schedule(prune_loops(small if apart is small else simplify(apart)), target, inside=False)
 

@@ -1,5 +1,8 @@
 """Order of kernels: a kernel that may write over an input runs after the input's other readers and after index checks.
 
+A kernel that frees more temporary memory than it takes runs as soon as it can: the gradient of a layer's weights, which is the
+last reader of the layer's input, does not wait for those of all layers before it.
+
 A kernel that reads a few elements of an array runs before a kernel that writes the array, so that ``t[i], t[j] = t[j], t[i]``
 copies nothing.
 """
@@ -35,13 +38,16 @@ def order_kernels(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
     need, wish = [len(b) for b in before], [len(w) for w in wished]
     ready = [k for k, n in enumerate(need) if not n]  # in order: a heap already
     willing = [k for k in ready if not wish[k]]
+    memory = _Temporaries(view, fused)
+    freeing: list[int] = []  # kernels among the willing ones that free memory
     emitted = [False] * len(fused)
     out = []
     while ready:
-        k = heapq.heappop(willing or ready)  # where wishes form a cycle, the first kernel that can run does
+        k = heapq.heappop(freeing or willing or ready)  # where wishes form a cycle, the first kernel that can run does
         if emitted[k]:
             continue
         emitted[k] = True
+        freeing += [r for r in memory.run(k) if not need[r] and not wish[r] and memory.frees(r)]
         out.append(fused[k])
         for a in after[k]:
             need[a] -= 1
@@ -49,6 +55,7 @@ def order_kernels(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
                 heapq.heappush(ready, a)
                 if not wish[a]:
                     heapq.heappush(willing, a)
+                    freeing += [a] if memory.frees(a) else []
         fulfilled = [k]
         for w in fulfilled:
             for a in wishing[w]:
@@ -59,7 +66,36 @@ def order_kernels(view: FusionGraph, fused: list[Fused]) -> list[Fused]:
                     fulfilled.append(a)
                 elif not need[a]:
                     heapq.heappush(willing, a)
+                    freeing += [a] if memory.frees(a) else []
+        heapq.heapify(freeing)
     return out
+
+
+class _Temporaries:
+    """The temporaries and their readers that have not run yet.
+
+    A temporary is written by one kernel, read by others, and not returned.
+    """
+
+    def __init__(self, view: FusionGraph, fused: list[Fused]) -> None:
+        self.written = [[n for n in map(strip, f.outputs) if n not in view.outputs] for f in fused]
+        own = {n for nodes in self.written for n in nodes}
+        self.read = [{b for n, _ in f.inputs if (b := strip(n)) in own} for f in fused]
+        self.readers: dict[Node, set[int]] = {n: set() for n in own}
+        for k, nodes in enumerate(self.read):
+            for n in nodes:
+                self.readers[n].add(k)
+
+    def run(self, k: int) -> list[int]:
+        """Note that a kernel runs. Return the kernels that have become the only readers of a temporary."""
+        for n in self.read[k]:
+            self.readers[n].discard(k)
+        return [next(iter(self.readers[n])) for n in self.read[k] if len(self.readers[n]) == 1]
+
+    def frees(self, k: int) -> bool:
+        """Return whether less temporary memory is in use after a kernel than before it."""
+        freed = sum([n.nbytes for n in self.read[k] if self.readers[n] == {k}])
+        return freed > sum([n.nbytes for n in self.written[k]])
 
 
 def _wishes(view: FusionGraph, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:

@@ -20,7 +20,7 @@ from weft.graph.loops import UNBOUNDED, Body, item, loop
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.call import call
 from weft.graph.primitives.shape import IOTA
-from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
+from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf, is_placeholder
 from weft.graph.source_lines import user_frame, user_line
 from weft.runtime.traced_int import TRACED_TYPES
 from weft.transforms.rebinding import Rebinding
@@ -204,7 +204,7 @@ def run_loop(
     places, numbers, ends = names.play(steps, bool(reverse))
     slices, rows = [*slices, *places], [*rows, *numbers]
     outside = step.outside if count is not None else None
-    body, constants = _extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs, outside)
+    body, constants = extract_body([*holders, *state_nodes], slices, [*after, *state_results], outs, outside)
     first = len(carries)
     carries += [a.node for a in state]
     token = loop(carries, rows, constants, body=body, length=steps, reverse=bool(reverse), count=count, until=until)
@@ -479,10 +479,12 @@ def _check_carry(before: Sequence[Node], after: Sequence[Node], rebound: Sequenc
             raise DTypeError(f"{name}: carry {k - first} is {b.dtype.name} before a step and {a.dtype.name} after it: {advice}")
 
 
-def _extract_body(
-    holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node], outside: set[Node] | None
+def extract_body(
+    holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node], outside: set[Node] | None = None
 ) -> tuple[Body, list[Node]]:
     """Return the body as a graph of its own, and the nodes that it reads.
+
+    The nodes of ``holders`` and ``slices`` that are no placeholders are replaced by placeholders.
 
     outside : where the body begins, if it has to compute all that it may not need. Otherwise what is equal in all steps is
         computed before the loop
@@ -499,7 +501,7 @@ def _extract_body(
         elif _is_computed_from_constants(node, text):
             text.add(node)
     inside |= text
-    copies: dict[Node, Node] = {n: n for n in own}
+    copies: dict[Node, Node] = {n: n if is_placeholder(n) else input_leaf(n.shape, n.dtype) for n in own}
     outer: dict[Node, Node] = {}
 
     def copy(node: Node) -> Node:
@@ -517,7 +519,7 @@ def _extract_body(
             same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
             copies[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
     outputs = [copy(n) for n in (*after, *outs)]
-    return Body(Graph([*holders, *slices, *outer.values()], outputs)), list(outer)
+    return Body(Graph([*(copies[n] for n in (*holders, *slices)), *outer.values()], outputs)), list(outer)
 
 
 def _is_computed_from_constants(node: Node, text: set[Node]) -> bool:

@@ -34,6 +34,7 @@ from weft.dtypes.formats import FLOAT64
 from weft.dtypes.parse import parse_any_byte_order
 from weft.eager.materialise import materialise
 from weft.errors import TraceError
+from weft.graph.calls import inline
 from weft.graph.node import Graph, Node, topological_order
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
@@ -415,7 +416,7 @@ def _assemble(
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
     alive = [(cell, source(node), k) for cell, node, k in survivors]
     return TracedCall(
-        Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured),
+        inline(Graph(inputs, tuple(outputs))), arrays, bases, tuple(scalars), tuple(cell for cell, _ in inner.captured),
         tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, alive, inner.tape if inner.tape.steps else None,
         inner.once,
     )

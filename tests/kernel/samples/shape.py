@@ -37,6 +37,20 @@ def reshape_errors() -> ErrorSamples:
     yield _error({"shape": (-2, -3)}, ShapeError, r"reshape: shape \(-2, -3\) has a negative extent")
 
 
+def recompute(rng: Rng) -> Samples:
+    yield Sample((numbers(rng, (0, 3)),), {}, "zero")
+    yield Sample((numbers(rng, (1, 1)),), {}, "one")
+    yield Sample((numbers(rng, (7, 13)),), {}, "prime")
+    yield Sample((numbers(rng, (3, 1, 5)),), {}, "broadcast")
+    yield Sample((strided(rng, (3, 4)),), {}, "strided")
+    yield Sample((special((3, 4)),), {}, "special")
+    yield Sample((numbers(rng, (2, 3), INT32),))
+
+
+def recompute_errors() -> ErrorSamples:
+    return ()
+
+
 def permute(rng: Rng) -> Samples:
     yield Sample((numbers(rng, (0, 3)),), {"axes": (1, 0)}, "zero")
     yield Sample((numbers(rng, (1, 1)),), {"axes": (1, 0)}, "one")

@@ -70,6 +70,7 @@ SAMPLES: dict[str, tuple[Draw, Refuse]] = {
     "cast": (elementwise.casts, elementwise.cast_errors),
     "bitcast": (elementwise.bitcasts, elementwise.bitcast_errors),
     "reshape": (shape.reshape, shape.reshape_errors),
+    "recompute": (shape.recompute, shape.recompute_errors),
     "permute": (shape.permute, shape.permute_errors),
     "broadcast_to": (shape.broadcast_to, shape.broadcast_errors),
     "slice": (shape.slice_, shape.slice_errors),

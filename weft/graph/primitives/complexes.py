@@ -70,8 +70,8 @@ _BINARY = """
     add subtract multiply divide maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or
     logical_xor""".split()
 _REST = """
-    where reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max reduce_min
-    argmax argmin cumulative_sum cumulative_prod cumulative_max cumulative_min
+    where recompute reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max
+    reduce_min argmax argmin cumulative_sum cumulative_prod cumulative_max cumulative_min
     dot_general sort argsort""".split()
 _OWN: dict[str, Callable[..., Any]] = {
     "abs": _abs_vjp, "sign": _sign_vjp, "acosh": _acosh_vjp, "pow": _pow_vjp, "cast": _cast_vjp,

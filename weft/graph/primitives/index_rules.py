@@ -19,6 +19,10 @@ def reshape(reader: Reader, node: Node, index: Index, guards: Guards) -> Value |
     return None if inner is None else reader.at(x, inner, guards)
 
 
+def recompute(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
+    return reader.at(node.inputs[0], index, guards)
+
+
 def permute(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     return reader.at(node.inputs[0], ix.permute(index, node.params["axes"]), guards)
 

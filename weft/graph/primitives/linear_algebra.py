@@ -363,11 +363,11 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 def _entry(
-    name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None,
+    name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None, jvp: Any = None,
 ) -> None:
     register(Primitive(
         name, "host", rule, without_warnings(reference), None, vjp, batch or batch_rule(name), cubic_cost(operations),
-        raises=True,
+        raises=True, jvp=jvp,
     ))
 
 
@@ -486,15 +486,14 @@ def _expm(x: np.ndarray) -> np.ndarray:
     return expm(x) if x.size else x
 
 
-def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+def _expm_along(x: Node, direction: Node) -> Node:
     """The exponential of [[x, e], [0, x]] contains the derivative along e in its corner (Najfeld and Havel, 1995)."""
-    n, turned = x.shape[-1], transposed(x)
-    last = len(x.shape) - 1
-    above = call.concat(turned, g, axis=last)
-    below = call.concat(call.subtract(x, x), turned, axis=last)
+    n, last = x.shape[-1], len(x.shape) - 1
+    above = call.concat(x, direction, axis=last)
+    below = call.concat(call.subtract(x, x), x, axis=last)
     whole = call.expm(call.concat(above, below, axis=last - 1))
     start = (*(0 for _ in x.shape[:-2]), 0, n if n else 0)
-    return (call.slice(whole, start=start, step=(1,) * (last + 1), shape=x.shape),)
+    return call.slice(whole, start=start, step=(1,) * (last + 1), shape=x.shape)
 
 
 _entry("solve", 2 / 3, _solve_rule, np.linalg.solve, _solve_vjp)
@@ -506,4 +505,7 @@ _entry(
     lambda x: np.stack(np.linalg.slogdet(x), axis=-1).astype(x.dtype), _slogdet_vjp,
 )
 _entry("pinv", 26, _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
-_entry("expm", 40, _square_rule("expm"), _expm, _expm_vjp)
+_entry(
+    "expm", 40, _square_rule("expm"), _expm, lambda g, out, x: (_expm_along(transposed(x), g),),
+    jvp=lambda tangents, out, x: _expm_along(x, tangents[0]),
+)

@@ -79,6 +79,14 @@ def _broadcast_along(node: Node) -> Along:
     return (tuple([d - lead if d >= lead and shape[d - lead] != 1 else None for d in range(len(node.shape))]),)
 
 
+# recompute
+
+
+def _recompute_along(node: Node) -> Along:
+    rank = len(node.shape)
+    return (tuple(range(rank)), *[(None,) * rank for _ in node.inputs[1:]])
+
+
 # slice
 
 
@@ -254,6 +262,11 @@ _entry("pad", _pad_rule, _pad, _pad_vjp, batch_in_front("pad"), moves=True, at=r
 CONCAT = _entry(
     "concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, batch_in_front("concat"),
     moves=True, at=read.concat, along=_where_equal,
+)
+RECOMPUTE = _entry(  # x, when the other operands are known: what is computed from it is not merged with what is computed from x
+    "recompute", lambda x, *after: (x.shape, x.dtype), lambda x, *after: x,
+    lambda g, out, x, *after: (g, *[None] * len(after)), lambda inputs, dims: (call.recompute(*inputs), dims[0]),
+    view=True, same_memory=True, at=read.recompute, along=_recompute_along,
 )
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, lambda inputs, dims, **params: (call.iota(**params), None), at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, batch_in_front("slice_set"), "write", at=read.slice_set)
