@@ -38,7 +38,11 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("can_cast", "finfo", "iinfo", "isdtype", "result_type"), "about dtypes, not arrays"),
     **dict.fromkeys(("broadcast_shapes", "einsum_path"), "about shapes, not arrays"),
     **dict.fromkeys(("allclose", "array_equal", "array_equiv"), "give a Python bool: a look; they are isclose or equal, and all"),
-    **dict.fromkeys(("grad", "value_and_grad", "vjp"), "the family of derivatives is made of them"),
+    **dict.fromkeys(
+        ("grad", "value_and_grad", "vjp", "jvp", "jacfwd", "custom_vjp", "custom_jvp", "remat"),
+        "the family of derivatives is made of them",
+    ),
+    **dict.fromkeys(("linearize", "jacrev", "hessian"), "tests/transforms/test_nested_derivatives.py nests them at random"),
     **dict.fromkeys(("jit", "eval", "counters", "get_num_threads", "set_num_threads"), "every program is run by them"),
     **dict.fromkeys(("bench", "explain", "profile"), "they print, and compute nothing of their own"),
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),

@@ -46,7 +46,25 @@ def looped_rules(x: Any) -> Any:
     return wf.fori_loop(0, 2, lambda i, c: wave(c) + 0.1 * cube(block(c)), x)
 
 
+@wf.custom_vjp
+def pulled_loop(x: Any) -> Any:
+    return looped(x)
+
+
+pulled_loop.defvjp(lambda x: (pulled_loop(x), x), lambda x, g: wf.vjp(looped, x)[1](g))
+
+
+@wf.custom_jvp
+def pushed_loop(x: Any) -> Any:
+    return looped(x)
+
+
+pushed_loop.defjvp(lambda primals, tangents: (pushed_loop(*primals), wf.jvp(looped, primals, tangents)[1]))
+
+
 STEPS: dict[str, Function] = {
+    "loop in a reverse rule": pulled_loop, "loop in a forward rule": pushed_loop,
+    "rules in a loop": lambda x: wf.scan(lambda c, _: (pushed_loop(c) * 0.5, pulled_loop(c)), x, length=2)[1].sum(axis=0),
     "sin": wf.sin, "tanh": wf.tanh, "square": lambda x: x * x, "quotient": lambda x: x / (2 + x * x),
     "total": lambda x: x * x.sum(), "softmax": lambda x: wf.nn.softmax(x, -1),
     "product": lambda x: wf.arange(9.0, dtype=wf.float64).reshape(3, 3) / 9 @ x,

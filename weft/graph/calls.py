@@ -22,13 +22,13 @@ from weft.graph.batching import batch
 from weft.graph.forward import Dual, forward
 from weft.graph.gradient import Cotangents, backward, dependents
 from weft.graph.interpret import interpret
-from weft.graph.loops import ITEM, Body, item, moving_inputs
+from weft.graph.loops import ITEM, Body, item, moving_inputs, prune_loops
 from weft.graph.node import Graph, Node, Primitive, Shape, topological_order
 from weft.graph.primitives.call import broadcast_to, call, full
 from weft.graph.primitives.common import front
 from weft.graph.primitives.elementwise import IDENTITY
 from weft.graph.primitives.shape import RECOMPUTE
-from weft.graph.primitives.table import bind, input_leaf
+from weft.graph.primitives.table import NODES_THAT_MAY_RAISE, bind, input_leaf
 from weft.graph.source_lines import user_line
 
 Maybe = Node | None
@@ -89,7 +89,7 @@ def _vjp(
         slots = [input_leaf(operands[k].shape, operands[k].dtype) for k in wrt]
         tangents = dict(zip(ends, substitute(rule.graph, [*slots, *residuals]), strict=True))
         grads = backward([tangents[k] for k in shown], [*shown.values()], slots, residuals)
-        _check_linear(grads, slots, [*residuals, *shown.values()], name)
+        grads = [*_without_slots(grads, slots, [*residuals, *shown.values()], name)]
     else:
         grads = substitute(rule.graph, [*[_zero_filled(shown.get(k), graph.outputs[k]) for k in ends], *residuals])
     for k, g in zip(wrt, grads, strict=True):
@@ -107,10 +107,24 @@ def _recomputed(x: Node, cotangents: Iterable[Node]) -> Node:
     return bind(RECOMPUTE, x, *([] if x.dtype in COMPLEX else [g for g in cotangents if g.dtype not in COMPLEX]))
 
 
-def _check_linear(nodes: Iterable[Node], slots: Collection[Node], constants: Iterable[Node], name: str) -> None:
-    """Raise TypeError if the transposed rule still depends on what it should be linear in."""
-    if not set(slots).isdisjoint(topological_order(nodes, stop=frozenset(constants))):
+def _without_slots(nodes: Sequence[Node], slots: Sequence[Node], constants: Iterable[Node], name: str) -> Sequence[Node]:
+    """Return the nodes of a transposed rule, which must not depend on what the rule is linear in.
+
+    The transpose of a loop reads all carries of the loop, so loops lose unread results first.
+
+    Raises
+    ------
+    TypeError
+        The nodes depend on a slot: the rule is not linear.
+    """
+    inputs = list(dict.fromkeys([*slots, *constants]))
+    if set(slots).isdisjoint(topological_order(nodes, stop=frozenset(inputs))):
+        return nodes
+    smaller = prune_loops(Graph(inputs, nodes))
+    if not set(slots).isdisjoint(smaller.order):
         raise TypeError(f"{name}: the result of its rule is not linear in the tangents or cotangents, so it has no transpose")
+    NODES_THAT_MAY_RAISE.update([n for n in smaller.order if n.op.raises])
+    return smaller.outputs
 
 
 def _jvp(
@@ -152,8 +166,7 @@ def _jvp(
         if not pairs:
             return {}
         found = backward([p for p, _ in pairs], [t for _, t in pairs], slots, residuals)
-        _check_linear(found, slots, [*residuals, *(t for _, t in pairs)], name)
-        return dict(zip(ends, found, strict=True))
+        return dict(zip(ends, _without_slots(found, slots, [*residuals, *(t for _, t in pairs)], name), strict=True))
 
     def dual(index: int) -> Dual:
         tangent = through_body()[index] if rule is None or index >= count else through_rule().get(index)
