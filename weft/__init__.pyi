@@ -171,7 +171,9 @@ from weft.functions.sorting.sort_search import (
 from weft.transforms.jit import jit as jit
 from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
 from weft.transforms.vmap import vmap as vmap
-from weft.transforms.control import fori_loop as fori_loop, scan as scan
+from weft.transforms.control import fori_loop as fori_loop, scan as scan, while_loop as while_loop
+from weft.transforms.conditions import cond as cond, switch as switch
+from weft.transforms.mapped_loops import associative_scan as associative_scan, map as map
 from weft.transforms.settings import (
     flush_denormals as flush_denormals, default_dtype as default_dtype, get_default_dtype as get_default_dtype,
     set_default_dtype as set_default_dtype, deterministic as deterministic, get_deterministic as get_deterministic,
@@ -187,7 +189,7 @@ from weft.tools.profile import profile as profile
 from weft.devices import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from weft import (
     data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
-    optim as optim, tools as tools, train as train,
+    ode as ode, optim as optim, tools as tools, train as train,
 )
 from weft.functions import fft as fft, linalg as linalg, random as random
 from weft.functions.numpy_compat import lib as lib, testing as testing

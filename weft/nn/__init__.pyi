@@ -39,6 +39,7 @@ from weft.nn.dropout import (
 from weft.nn.embedding import Embedding as Embedding, embedding as embedding
 from weft.nn.linear import Bilinear as Bilinear, Linear as Linear, bilinear as bilinear, linear as linear
 from weft.nn.module import Module as Module
+from weft.nn.neural_ode import NeuralODE as NeuralODE
 from weft.nn.normalization import (
     batch_norm as batch_norm, group_norm as group_norm, instance_norm as instance_norm, layer_norm as layer_norm,
     local_response_norm as local_response_norm, rms_norm as rms_norm,

@@ -18,9 +18,9 @@ MAX_ERROR = 1e10  # stands for errors that are not finite
 class PI:
     """Steps whose estimated errors are close to the tolerance.
 
-    The next step is this one times ``safety * error**-((pcoeff + icoeff) / k) * previous**(pcoeff / k)``, where k is the power of
-    the step size in the estimate of the error, ``error`` is in units of the tolerance and ``previous`` is that of the accepted step
-    before. Steps with an error above 1 are rejected. Derivatives of the solution count step sizes as constants.
+    The next step is this one times ``safety * error**-((pcoeff + icoeff) / k) * previous**(pcoeff / k)``, where k is the power
+    of the step size in the estimate of the error. ``error`` is in units of the tolerance, and ``previous`` is the error of the
+    accepted step before. Steps with an error above 1 are rejected. Derivatives of the solution count step sizes as constants.
 
     pcoeff, icoeff : float; ``pcoeff=0, icoeff=1`` is the classical control without memory
     safety : float

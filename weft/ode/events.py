@@ -37,8 +37,8 @@ class Event:
     >>> fall = lambda t, y, args: (y[1], -9.81)
     >>> ground = wf.ode.Event(lambda t, y, args: y[0])
     >>> s = wf.ode.solve(fall, (5.0, 0.0), [0.0, 10.0], events=ground)
-    >>> s.t_event.round(4), s.y_event[1].round(3)
-    (Scalar(1.0096, dtype=float32), Scalar(-9.905, dtype=float32))
+    >>> round(float(s.t_event), 4), round(float(s.y_event[1]), 3)
+    (1.0096, -9.905)
     """
 
     g: Callable[..., Any]

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.array import Array
+from weft.functions.creation.fill import zeros
 from weft.functions.creation.matrices import eye
 from weft.functions.creation.ranges import arange
 from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import maximum, stop_gradient
+from weft.functions.elementwise.ufuncs import equal, less, maximum, stop_gradient
 from weft.functions.indexing.where import where
 from weft.functions.linalg.solvers import inv
 from weft.functions.shape.join_split import concat
@@ -55,7 +56,7 @@ class ImplicitRungeKutta(RungeKutta):
         table, slopes, width = self.tableau, [slope], h.astype(y.dtype)
         own = width * table.diagonal
         solve = stop_gradient(invert(eye(y.size, dtype=y.dtype) - own * jacobian(f, t, y)))
-        worst = None
+        worst = zeros((), dtype=y.dtype)
         for row, c, guess in zip(table.a, table.c, table.predictor, strict=True):
             start = y + width * combine(row, slopes)
             k = combine(guess, slopes)
@@ -63,12 +64,11 @@ class ImplicitRungeKutta(RungeKutta):
                 residual = f(t + c * h, start + own * k) - k
                 change = (solve @ residual.reshape(-1)).reshape(y.shape)
                 k = k + change
-            size = norm(own * change / scale)
-            worst = size if worst is None else maximum(worst, size)
+            worst = maximum(worst, norm(own * change / scale))
             end = start + own * k
             slopes.append(k)
         polynomial = [width * combine(column, slopes) for column in zip(*table.polynomials, strict=True)]
-        return Step(end, slopes[-1], polynomial, width * combine(table.error, slopes), worst < CONVERGED)
+        return Step(end, slopes[-1], polynomial, width * combine(table.error, slopes), less(worst, CONVERGED))
 
 
 def jacobian(f: Slope, t: Array, y: Array) -> Array:
@@ -86,11 +86,11 @@ def invert(a: Array) -> Array:
     place = arange(n)
     for k in range(n):
         size = where(place < k, -1.0, absolute(rows[:, k]))
-        chosen = (place == size.argmax()).reshape(n, 1)
+        chosen = equal(place, size.argmax()).reshape(n, 1)
         pivot = where(chosen, rows, 0.0).sum(axis=0)
         swapped = where(chosen, rows[k], rows)
         pivot = pivot / pivot[k]
-        rows = where((place == k).reshape(n, 1), pivot, swapped - swapped[:, k : k + 1] * pivot)
+        rows = where(equal(place, k).reshape(n, 1), pivot, swapped - swapped[:, k : k + 1] * pivot)
     return rows[:, n:]
 
 

@@ -1,41 +1,23 @@
-"""solve: initial value problems of ordinary differential equations.
-
-The loop over steps is native: a ``while_loop`` whose number of steps depends on the errors. Times at which the state is returned
-cost no steps: each step evaluates its polynomial there. Two ways are used. With few returned numbers, every step computes its
-polynomial at all times and keeps those inside of the step, in the same kernels. With more than ``MAX_MASKED``, a loop over
-the times runs steps until it reaches each time.
-"""
+"""solve: initial value problems of ordinary differential equations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from weft.array import Array
 from weft.errors import SolverError, short
-from weft.functions.creation.fill import asarray, ones, ones_like, zeros, zeros_like
-from weft.functions.elementwise.clip_compare import clip
-from weft.functions.elementwise.ufuncs import abs as absolute
-from weft.functions.elementwise.ufuncs import isfinite, maximum, sign
-from weft.functions.indexing.where import where
-from weft.functions.shape.join_split import concat
-Backsolve = type(None)
-from weft.ode.control import PI, ConstantSteps, error_norm, first_step
-from weft.ode.events import Event, EventState, Watcher
+from weft.ode.adjoint import Backsolve, run_with_adjoint
+from weft.ode.control import PI, ConstantSteps
+from weft.ode.drive import OUT_OF_STEPS, Problem, run
+from weft.ode.events import Event, Watcher
 from weft.ode.runge_kutta import Tsit5
-from weft.ode.states import Layout, lay_out, pair_of_slopes, read_times, slope_of
-from weft.ode.steps import Solver, Step, evaluate
+from weft.ode.states import lay_out, pair_of_slopes, read_times, slope_of
 from weft.ode.symplectic import Symplectic
 from weft.runtime.context import CONTEXT
-from weft.transforms.control import scan, while_loop
 from weft.transforms.vmap import vmap
-
-DONE, STOPPED, OUT_OF_STEPS, FAILED = 0, 1, 2, 3
-MAX_MASKED = 512  # numbers in ``ys`` up to which each step visits all times
-_LAST = 0.99  # a step that covers this part of the remaining time is stretched to all of it
 
 
 @dataclass(frozen=True)
@@ -47,8 +29,9 @@ class Solution:
         None without events
     steps, accepted, rejected : numbers of steps
     evaluations : of f, without those of Jacobians
-    status : 0: the last time was reached. 1: a terminal event ended the solution. 2: the steps ran out. 3: the state is not finite,
-        or the step size became too small
+    status : 0: the last time was reached. 1: a terminal event ended the solution. 2: the steps ran out. 3: the state is not
+        finite, or the step size became too small. States at times that were not reached are the last state after a terminal
+        event, else NaN
 
     Examples
     --------
@@ -105,7 +88,7 @@ def solve(
     Raises
     ------
     SolverError
-        The steps run out, or state or step size are not finite: if ``solve`` is called outside of jit, grad, vmap and loops. Inside,
+        The steps run out, or the solution cannot go on, in a call outside of jit, grad, vmap and loops. Inside of them,
         ``status`` says so, and the states at times that were not reached are NaN.
     ShapeError, DTypeError, TypeError, ValueError
         ``f`` returns another tree than ``y0``, times turn back, a tolerance is not positive, the solver is none.
@@ -125,8 +108,8 @@ def solve(
     The derivative of the last state by the rate:
 
     >>> last = lambda rate: wf.ode.solve(lambda t, y, rate: -rate * y, 1.0, [0.0, 2.0], args=rate, rtol=1e-5).ys[-1]
-    >>> wf.grad(last)(1.0).round(4)
-    Scalar(-0.2707, dtype=float32)
+    >>> round(float(wf.grad(last)(1.0)), 4)
+    -0.2707
     """
     readable = not CONTEXT.transform_depth
     layout, start = lay_out(y0)
@@ -139,8 +122,7 @@ def solve(
     watched = () if events is None else (events,) if isinstance(events, Event) else tuple(events)
     if not all(isinstance(e, Event) for e in watched):
         raise TypeError("solve: events must be an Event or a sequence of them")
-    by_times = isinstance(control, ConstantSteps) and dt0 is None
-    if by_times and watched:
+    if isinstance(control, ConstantSteps) and dt0 is None and watched:
         raise ValueError("solve: events need steps whose size does not depend on ts: give dt0, or use control=PI()")
     if isinstance(solver, Symplectic):
         slope: Any = pair_of_slopes(f, layout, y0, args)
@@ -150,9 +132,12 @@ def solve(
             raise TypeError(f"solve: f is {short(f)} ({type(f).__name__}), but must be a function (t, y, args)")
         slope = slope_of(f, layout, args)
     problem = Problem(slope, solver, control, rtol, atol, max_steps, dt0, Watcher(watched, layout, args))
-    if adjoint is not None:
-        raise NotImplementedError
-    out = run_at_times(problem, start, times) if by_times else run(problem, start, times)
+    if adjoint is None:
+        out = run(problem, start, times)
+    else:
+        if watched or isinstance(solver, Symplectic):
+            raise ValueError("solve: Backsolve() takes no events and no symplectic solvers: use adjoint=None")
+        out = run_with_adjoint(problem, lambda args: slope_of(f, layout, args), start, times, args)
     ys = layout.unpack(out.ys, times.shape)
     if save is not None:
         ys = vmap(lambda t, y: save(t, y, args))(times, ys)
@@ -188,196 +173,3 @@ def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjo
         raise ValueError(f"solve: max_steps is {short(max_steps)}, but must be an int of at least 1")
     if adjoint is not None and not isinstance(adjoint, Backsolve):
         raise TypeError(f"solve: adjoint is {short(adjoint)}, but must be Backsolve() or None")
-
-
-class Problem(NamedTuple):
-    """What all steps have in common."""
-
-    slope: Any
-    solver: Solver
-    control: PI | ConstantSteps
-    rtol: Any
-    atol: Any
-    max_steps: int
-    dt0: Any
-    watcher: Watcher
-
-    @property
-    def adaptive(self) -> bool:
-        """Return whether steps are chosen by their errors."""
-        return isinstance(self.control, PI)
-
-
-class Result(NamedTuple):
-    """The states at the times, and what :class:`Solution` says of the way there.
-
-    t, y : where the solution ended
-    evaluations : of f outside of steps
-    """
-
-    ys: Array
-    t: Array
-    y: Array
-    accepted: Any
-    rejected: Any
-    evaluations: int
-    status: Any
-    t_event: Sequence[Array] = ()
-    y_event: Sequence[Array] = ()
-
-
-class Attempt(NamedTuple):
-    """A step and what became of it.
-
-    t, h, y : its start, its signed size, the state at its start
-    end : the time of its end, that of an event that ends the solution
-    """
-
-    step: Step
-    t: Array
-    h: Array
-    y: Array
-    end: Array
-    end_state: Array
-    accepted: Array
-
-
-def run(problem: Problem, y: Array, times: Array) -> Result:
-    """Return the states at ``times``, by steps that do not depend on them."""
-    t, last = times[0], times[-1]
-    direction, count = sign(last - t), times.shape[0]
-    scale = problem.atol + problem.rtol * absolute(y)
-    slope, evaluations = problem.solver.start(problem.slope, t, y), 1
-    if problem.dt0 is not None:
-        h = absolute(asarray(problem.dt0, dtype=times.dtype))
-    else:
-        h = first_step(problem.slope, t, last, y, slope, scale, problem.solver.error_order)
-        evaluations = 2
-    state: dict[str, Any] = {"t": t, "h": h, "y": y, "slope": slope, "accepted": 0, "rejected": 0}
-    if problem.adaptive and problem.control.pcoeff:
-        state["error"] = ones((), dtype=y.dtype)
-    if problem.watcher.events:
-        state["events"] = problem.watcher.start(t, y)
-    if count == 1:
-        ys = y.reshape(1, *y.shape)
-    elif count * y.size <= MAX_MASKED:
-        state, ys = _run_masked(problem, state, times, direction)
-    else:
-        state, ys = _run_by_intervals(problem, state, times, direction)
-    beyond = ((times - state["t"]) * direction > 0).reshape(count, *[1] * y.ndim)
-    rest, stopped = float("nan"), None
-    events: EventState | None = state.get("events")
-    status = where(state["t"] == last, DONE, where(state["accepted"] + state["rejected"] < problem.max_steps, FAILED, OUT_OF_STEPS))
-    status = where(isfinite(state["y"]).all(), status, FAILED)
-    if events is not None:
-        stopped = events.stopped
-        rest = where(stopped, state["y"], float("nan"))
-        status = where(stopped, STOPPED, status)
-    return Result(
-        where(beyond, rest, ys), state["t"], state["y"], state["accepted"], state["rejected"], evaluations, status,
-        events.times if events else (), events.states if events else (),
-    )
-
-
-def _attempt(problem: Problem, state: dict[str, Any], last: Array, direction: Array) -> tuple[dict[str, Any], Attempt]:
-    """Return the state after one step, and the step."""
-    solver, control, t, y = problem.solver, problem.control, state["t"], state["y"]
-    rest = last - t
-    final = state["h"] >= _LAST * absolute(rest)
-    h = where(final, rest, direction * state["h"])
-    step = solver.step(problem.slope, t, h, y, state["slope"], problem.atol + problem.rtol * absolute(y))
-    after = {**state}
-    if problem.adaptive:
-        error = error_norm(step.error, problem.atol + problem.rtol * maximum(absolute(y), absolute(step.y)))
-        if step.converged is not None:
-            error = where(step.converged, error, maximum(error, 2.0))
-        accepted = error <= 1
-        previous = state.get("error")
-        factor = control.factor(error, previous, solver.error_order)
-        after["h"] = absolute(h) * factor.astype(h.dtype)
-        if previous is not None:
-            after["error"] = where(accepted, error, previous)
-    else:
-        accepted = asarray(True) if step.converged is None else step.converged
-    end, end_state = where(final, last, t + h), step.y
-    if problem.watcher.events:
-        after["events"], part = problem.watcher.watch(state["events"], t, h, y, step, accepted)
-        ended = part < 2
-        end = where(ended, t + h * part.astype(h.dtype), end)
-        end_state = where(ended, evaluate(y, step.polynomial, part), end_state)
-    after.update(
-        t=where(accepted, end, t), y=where(accepted, end_state, y), slope=where(accepted, step.slope, state["slope"]),
-        accepted=state["accepted"] + accepted, rejected=state["rejected"] + ~accepted,
-    )
-    return after, Attempt(step, t, h, y, end, end_state, accepted)
-
-
-def _goes_on(problem: Problem, state: dict[str, Any], last: Array) -> Array:
-    """Return whether the solution takes another step: the end is not reached, and the step size is not too small."""
-    least = 4 * float(np.finfo(state["t"].dtype).eps)
-    going = (state["t"] != last) & (state["h"] > least * absolute(state["t"]))
-    if not problem.adaptive:  # an implicit step whose equations are not solved would be repeated as it was
-        going = going & (state["rejected"] == 0)
-    return going & ~state["events"].stopped if "events" in state else going
-
-
-def _run_masked(problem: Problem, state: dict[str, Any], times: Array, direction: Array) -> tuple[dict[str, Any], Array]:
-    """Run the steps; each computes its polynomial at all times."""
-    last, y = times[-1], state["y"]
-    columns = (times.shape[0], *[1] * y.ndim)
-    grid = times.reshape(columns)
-
-    def body(state: dict[str, Any]) -> dict[str, Any]:
-        after, a = _attempt(problem, state, last, direction)
-        inside = ((grid - a.t) * direction > 0) & ((grid - a.end) * direction <= 0) & a.accepted
-        part = clip((grid - a.t) / a.h, 0.0, 1.0).astype(y.dtype)
-        at = where(grid == a.end, a.end_state, evaluate(a.y, a.step.polynomial, part))
-        return {**after, "ys": where(inside, at, state["ys"])}
-
-    start = {**state, "ys": zeros((times.shape[0], *y.shape), dtype=y.dtype) + y}
-    out = while_loop(lambda s: _goes_on(problem, s, last), body, start, max_steps=problem.max_steps)
-    return out, out.pop("ys")
-
-
-def _run_by_intervals(problem: Problem, state: dict[str, Any], times: Array, direction: Array) -> tuple[dict[str, Any], Array]:
-    """Run the steps up to each time, and compute the last step's polynomial there."""
-    last, y = times[-1], state["y"]
-    state = {**state, "before": state["t"], "width": ones_like(state["t"]), "first": y, "polynomial": [zeros_like(y)] * problem.solver.degree}
-
-    def body(state: dict[str, Any]) -> dict[str, Any]:
-        after, a = _attempt(problem, state, last, direction)
-        return {
-            **after, "before": where(a.accepted, a.t, state["before"]), "width": where(a.accepted, a.h, state["width"]),
-            "first": where(a.accepted, a.y, state["first"]),
-            "polynomial": [where(a.accepted, new, old) for new, old in zip(a.step.polynomial, state["polynomial"], strict=True)],
-        }
-
-    def reach(state: dict[str, Any], time: Array) -> tuple[dict[str, Any], Array]:
-        def goes_on(s: dict[str, Any]) -> Array:
-            few = s["accepted"] + s["rejected"] < problem.max_steps
-            return _goes_on(problem, s, last) & ((time - s["t"]) * direction > 0) & few
-
-        state = while_loop(goes_on, body, state, max_steps=problem.max_steps)
-        part = clip((time - state["before"]) / state["width"], 0.0, 1.0).astype(y.dtype)
-        return state, where(time == state["t"], state["y"], evaluate(state["first"], state["polynomial"], part))
-
-    state, rows = scan(reach, state, times[1:])
-    return state, concat([y.reshape(1, *y.shape), rows])
-
-
-def run_at_times(problem: Problem, y: Array, times: Array) -> Result:
-    """Return the states at ``times``, by one step from each to the next."""
-    slope = problem.solver.start(problem.slope, times[0], y)
-    count = times.shape[0]
-    if count == 1:
-        return Result(y.reshape(1, *y.shape), times[0], y, 0, 0, 1, where(isfinite(y).all(), DONE, FAILED))
-
-    def body(carry: tuple[Array, Array, Array], ends: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], Array]:
-        y, slope, converged = carry
-        t, end = ends
-        step = problem.solver.step(problem.slope, t, end - t, y, slope, problem.atol + problem.rtol * absolute(y))
-        return (step.y, step.slope, converged if step.converged is None else converged & step.converged), step.y
-
-    (end, _, converged), rows = scan(body, (y, slope, asarray(True)), (times[:-1], times[1:]))
-    status = where(isfinite(end).all() & converged, DONE, FAILED)
-    return Result(concat([y.reshape(1, *y.shape), rows]), times[-1], end, count - 1, 0, 1, status)

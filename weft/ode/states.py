@@ -88,7 +88,7 @@ def pair_of_slopes(f: Any, layout: Layout, y0: Any, args: Any) -> PairOfSlopes:
         raise TypeError("solve: f must be a pair (dq/dt of (t, p, args), dp/dt of (t, q, args)) for a symplectic solver")
     if not (isinstance(y0, tuple | list) and len(y0) == 2):
         raise TypeError("solve: y0 must be a pair (positions, momenta) for a symplectic solver")
-    (q, q_array), (p, p_array) = lay_out(y0[0]), lay_out(y0[1])
+    (q, positions), (p, _) = lay_out(y0[0]), lay_out(y0[1])
     if q.shapes != p.shapes:
         raise ShapeError(f"solve: the positions in y0 have shapes {q.shapes} and the momenta {p.shapes}, but both must be equal")
 
@@ -99,7 +99,7 @@ def pair_of_slopes(f: Any, layout: Layout, y0: Any, args: Any) -> PairOfSlopes:
 
         return slope
 
-    return PairOfSlopes(part(f[0], p, q, "f[0]"), part(f[1], q, p, "f[1]"), q_array.size)
+    return PairOfSlopes(part(f[0], p, q, "f[0]"), part(f[1], q, p, "f[1]"), positions.size)
 
 
 def pack_result(out: Any, layout: Layout, what: str) -> Array:

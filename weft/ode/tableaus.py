@@ -1,8 +1,8 @@
 """Coefficients of Runge-Kutta methods.
 
-Every tableau ends with a stage whose row is the solution: its derivative belongs to the end of the step, and is the first stage of
-the next step. Methods that publish no such stage get one, which costs one evaluation in the whole solution and gives every method
-the derivatives at both ends of a step, from which cubic Hermite polynomials follow.
+Every tableau ends with a stage whose row is the solution: its derivative belongs to the end of the step, and is the first stage
+of the next step. Methods that publish no such stage get one. It costs one evaluation in the whole solution, and gives every
+method the derivatives at both ends of a step, from which cubic Hermite polynomials follow.
 """
 
 from __future__ import annotations
