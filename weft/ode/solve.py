@@ -114,7 +114,7 @@ def solve(
     readable = not CONTEXT.transform_depth
     layout, start = lay_out(y0)
     times = read_times(ts, layout.dtype, readable)
-    _check(solver, rtol, atol, control, max_steps, adjoint)
+    _check(solver, rtol, atol, control, max_steps, adjoint, dt0)
     if control is None:
         control = PI() if solver.error_order else ConstantSteps()
     if isinstance(control, PI) and not solver.error_order:
@@ -161,7 +161,7 @@ def _error(status: int, t: float, y: Any, max_steps: int) -> SolverError:
     return SolverError(f"solve: stopped at t = {t:g}: {reason}", t, y)
 
 
-def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjoint: Any) -> None:
+def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjoint: Any, dt0: Any) -> None:
     if not all(hasattr(solver, name) for name in ("start", "step", "error_order")) or isinstance(solver, type):
         raise TypeError(f"solve: solver is {short(solver)}, but must be a method such as wf.ode.Tsit5()")
     for name, value in (("rtol", rtol), ("atol", atol)):
@@ -171,5 +171,7 @@ def _check(solver: Any, rtol: Any, atol: Any, control: Any, max_steps: Any, adjo
         raise TypeError(f"solve: control is {short(control)}, but must be PI(), ConstantSteps() or None")
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
         raise ValueError(f"solve: max_steps is {short(max_steps)}, but must be an int of at least 1")
+    if isinstance(dt0, int | float) and not 0 < dt0 < float("inf"):
+        raise ValueError(f"solve: dt0 is {dt0!r}, but must be positive: it is a size, ts has the direction")
     if adjoint is not None and not isinstance(adjoint, Backsolve):
         raise TypeError(f"solve: adjoint is {short(adjoint)}, but must be Backsolve() or None")
