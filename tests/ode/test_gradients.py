@@ -60,12 +60,12 @@ def test_against_central_differences(solver: Any, options: dict[str, Any], most:
     # steps that change with the argument give differences a noise of the tolerance by the step of the differences
     step, close = (1e-3, dict(rtol=1e-3, atol=1e-3)) if solver.order <= 3 else (1e-4, dict(rtol=1e-4, atol=1e-4))
     jitted = wf.jit(loss)
-    held = wf.array(w), wf.array(b)
-    np.testing.assert_allclose(np.asarray(d_y), central(lambda x: jitted(x, held, wf.array(ts)), y, step), **close)
-    np.testing.assert_allclose(np.asarray(d_w), central(lambda x: jitted(wf.array(y), (x, held[1]), wf.array(ts)), w, step), **close)
-    np.testing.assert_allclose(np.asarray(d_b), central(lambda x: jitted(wf.array(y), (held[0], x), wf.array(ts)), b, step), **close)
+    start, times, held = wf.array(y), wf.array(ts), (wf.array(w), wf.array(b))
+    np.testing.assert_allclose(np.asarray(d_y), central(lambda x: jitted(x, held, times), y, step), **close)
+    np.testing.assert_allclose(np.asarray(d_w), central(lambda x: jitted(start, (x, held[1]), times), w, step), **close)
+    np.testing.assert_allclose(np.asarray(d_b), central(lambda x: jitted(start, (held[0], x), times), b, step), **close)
     if not options and solver.error_order:  # constant steps depend on times by more than the solution does
-        np.testing.assert_allclose(np.asarray(d_ts), central(lambda x: jitted(wf.array(y), held, x), ts, step), rtol=3e-2, atol=3e-3)
+        np.testing.assert_allclose(np.asarray(d_ts), central(lambda x: jitted(start, held, x), ts, step), rtol=3e-2, atol=3e-3)
 
 
 @pytest.mark.parametrize("solver, options", [SOLVERS[0], SOLVERS[2], SOLVERS[5], (ode.RK4(), {"dt0": 0.005})])
@@ -84,7 +84,8 @@ def test_adjoints_agree(solver: Any, options: dict[str, Any], jit: bool) -> None
 
 def test_backsolve_under_vmap_and_twice() -> None:
     rng = np.random.default_rng()
-    rows, args = wf.array(rng.uniform(-1, 1, (3, 2))), (wf.array(rng.uniform(-1, 1, (2, 2))), wf.array([0.1, -0.2], dtype="float64"))
+    rows = wf.array(rng.uniform(-1, 1, (3, 2)))
+    args = wf.array(rng.uniform(-1, 1, (2, 2))), wf.array([0.1, -0.2], dtype="float64")
     ts = wf.array([0.0, 0.5, 1.0], dtype="float64")
     found = []
     for adjoint in (None, ode.Backsolve()):
