@@ -22,6 +22,8 @@ class PI:
     of the step size in the estimate of the error. ``error`` is in units of the tolerance, and ``previous`` is the error of the
     accepted step before. Steps with an error above 1 are rejected. Derivatives of the solution count step sizes as constants.
 
+    Parameters
+    ----------
     pcoeff, icoeff : float; ``pcoeff=0, icoeff=1`` is the classical control without memory
     safety : float
     least, most : float, the limits of the factor

@@ -25,6 +25,8 @@ ITERATIONS = 50  # at most, in the search for a root
 class Event:
     """A root of ``g(t, y, args)``, a function whose result is one number.
 
+    Parameters
+    ----------
     g : function
     terminal : whether the solution ends at the root
     direction : 1 for roots at which g grows in the direction of integration, -1 for those at which it falls, 0 for both

@@ -34,7 +34,9 @@ CONVERGED = 0.05  # the largest last correction of a stage, in units of the tole
 class ImplicitRungeKutta(RungeKutta):
     """A singly diagonally implicit method whose first stage is explicit.
 
-    iterations : of Newton's method in each stage
+    Parameters
+    ----------
+    iterations : int, of Newton's method in each stage
 
     Examples
     --------
@@ -96,21 +98,36 @@ def invert(a: Array) -> Array:
 
 @dataclass(frozen=True)
 class ImplicitEuler(ImplicitRungeKutta):
-    """The implicit Euler method, of order 1; half of the change of the derivative estimates the error."""
+    """The implicit Euler method, of order 1; half of the change of the derivative estimates the error.
+
+    Parameters
+    ----------
+    iterations : int, of Newton's method in each stage
+    """
 
     tableau = tableaus.IMPLICIT_EULER
 
 
 @dataclass(frozen=True)
 class Kvaerno3(ImplicitRungeKutta):
-    """Kvaerno's pair of orders 3 and 2, A-stable and L-stable."""
+    """Kvaerno's pair of orders 3 and 2, A-stable and L-stable.
+
+    Parameters
+    ----------
+    iterations : int, of Newton's method in each stage
+    """
 
     tableau = tableaus.KVAERNO3
 
 
 @dataclass(frozen=True)
 class Kvaerno5(ImplicitRungeKutta):
-    """Kvaerno's pair of orders 5 and 4, A-stable and L-stable. One of its stages lies behind the end of the step."""
+    """Kvaerno's pair of orders 5 and 4, A-stable and L-stable. One of its stages lies behind the end of the step.
+
+    Parameters
+    ----------
+    iterations : int, of Newton's method in each stage
+    """
 
     tableau = tableaus.KVAERNO5
     iterations: int = 6  # with 4, a fifth to a half of the steps of stiff problems do not converge

@@ -24,6 +24,8 @@ from weft.transforms.vmap import vmap
 class Solution:
     """The result of :func:`solve`.
 
+    Parameters
+    ----------
     ts, ys : the times and the states there, stacked along a first axis
     t_event, y_event : time and state of the first root of the event, NaN without one; tuples of them for a sequence of events;
         None without events
