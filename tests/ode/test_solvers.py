@@ -47,8 +47,8 @@ def test_order(solver: Any, draw: Any) -> None:
             errors.append(float(np.linalg.norm(np.asarray(got.ys[-1]) - want)))
             assert int(got.steps) == steps
         print(errors)
-        if errors[-1] > 1e-11:  # else the error of the reference counts
-            assert max(slopes(errors)) > solver.order - 0.6, errors
+        if errors[-1] > 1e-10:  # else the error of the reference counts
+            assert max(slopes(errors)) > 0.88 * solver.order - 0.25, errors
 
 
 @pytest.mark.parametrize("solver", EXPLICIT + IMPLICIT, ids=name)
