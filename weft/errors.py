@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "TraceError"]
+__all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "SolverError", "TraceError"]
 
 PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator, so that a sibling weft_demo.py does not match
 _OWN: dict[str, bool] = {}  # file name -> whether it is in the package
@@ -54,6 +54,14 @@ class DataError(ValueError):
 
 class DeviceError(RuntimeError):
     """A device cannot be used here; the message names the cause and the remedy."""
+
+
+class SolverError(RuntimeError):
+    """A differential equation cannot be solved further. ``t`` and ``y`` are the last time and state."""
+
+    def __init__(self, message: str = "", t: float | None = None, y: Any = None) -> None:
+        super().__init__(message)
+        self.t, self.y = t, y
 
 
 class TraceError(TypeError):

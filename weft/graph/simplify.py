@@ -266,7 +266,7 @@ def _where(node: Node) -> Node | None:
 
 _ELEMENTWISE: tuple[Rule, ...] = (_fold, _spread_operand)
 RULES: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(("identity", "stop_gradient"), (lambda node: node.inputs[0],)),
+    **dict.fromkeys(("identity", "stop_gradient", "adjoint"), (lambda node: node.inputs[0],)),
     "add": (_neutral(0, (0, 1), negative_zero=True), _neutral(0, (0, 1), integers_only=True)),
     "subtract": (_neutral(0, (1,)),),
     "multiply": (_neutral(1, (0, 1)),),

@@ -25,6 +25,7 @@ _NAMES = {  # file -> its public names; ``tools/stub.py`` writes them into ``__i
     "embedding": "Embedding embedding",
     "linear": "Bilinear Linear bilinear linear",
     "module": "Module",
+    "neural_ode": "NeuralODE",
     "normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
         LocalResponseNorm RMSNorm batch_norm group_norm instance_norm layer_norm local_response_norm rms_norm""",

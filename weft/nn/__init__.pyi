@@ -36,6 +36,7 @@ from weft.nn.dropout import (
 from weft.nn.embedding import Embedding as Embedding, embedding as embedding
 from weft.nn.linear import Bilinear as Bilinear, Linear as Linear, bilinear as bilinear, linear as linear
 from weft.nn.module import Module as Module
+from weft.nn.neural_ode import NeuralODE as NeuralODE
 from weft.nn.normalization import (
     BatchNorm1d as BatchNorm1d, BatchNorm2d as BatchNorm2d, BatchNorm3d as BatchNorm3d, GroupNorm as GroupNorm,
     InstanceNorm1d as InstanceNorm1d, InstanceNorm2d as InstanceNorm2d, InstanceNorm3d as InstanceNorm3d,

@@ -1,0 +1,187 @@
+"""A neural differential equation in weft, and in diffrax where it is installed; Lorenz's equations in weft, diffrax and SciPy.
+
+    python benchmarks/neural_ode.py [--python PATH] [--json FILE]
+
+``--python`` names the interpreter of an environment with jax, diffrax, optax and equinox; the libraries run one after another, in
+processes of their own, with the same first weights and tolerances. A call of the first program is one iteration: 101 points of
+Lorenz's equations from the state (1, 1, 1), Tsit5 with rtol 1e-3 and atol 1e-6, a net 3-100-3 with tanh, the mean squared error,
+its gradient and a step of Adam(0.01). Both programs return the loss, which the caller reads. The second program solves Lorenz's
+equations to t = 20 with 2001 returned states in float64, rtol 1e-6 and atol 1e-9; SciPy's solver is RK45.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ITERATIONS, REPEATS, END, POINTS = 300, 20, 20.0, 2001
+CHECKED = 0, 1, 2, 10, 50, ITERATIONS - 1  # iterations whose losses are kept
+SCALE = 20.0  # of the data, so that a net of this size can learn them
+RHO, SIGMA, BETA = 28.0, 10.0, 8 / 3
+
+
+def lorenz_numpy(t: float, y: np.ndarray) -> list[float]:
+    return [SIGMA * (y[1] - y[0]), y[0] * (RHO - y[2]) - y[1], y[0] * y[1] - BETA * y[2]]
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Return the times and the scaled states of the data set."""
+    from scipy.integrate import solve_ivp
+
+    ts = np.linspace(0, 1, 101)
+    ys = solve_ivp(lorenz_numpy, (0, 1), [1.0, 1.0, 1.0], method="DOP853", rtol=1e-10, atol=1e-10, t_eval=ts).y.T
+    return ts.astype(np.float32), (ys / SCALE).astype(np.float32)
+
+
+def weights() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = {"w1": (3, 100), "b1": (100,), "w2": (100, 3), "b2": (3,)}
+    return {k: (rng.normal(size=s) / (np.sqrt(s[0]) if len(s) > 1 else 1e9)).astype(np.float32) for k, s in shapes.items()}
+
+
+def measure(call: Callable[[], object], repeats: int) -> dict[str, float]:
+    """Return the time of the first call in s, and the least and the median of later ones in us."""
+    start = time.perf_counter()
+    call()
+    first = time.perf_counter() - start
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return {"first_s": first, "least_us": min(times) * 1e6, "median_us": float(np.median(times)) * 1e6}
+
+
+def run_weft() -> dict[str, object]:
+    import weft as wf
+
+    ts, ys = data()
+    states, p = wf.array(ys), {k: wf.array(v) for k, v in weights().items()}
+    optimizer = wf.optim.Adam(0.01).init(p)
+
+    def loss_of(p: dict) -> object:
+        net = lambda t, y, p: wf.tanh(y @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]  # noqa: E731
+        out = wf.ode.solve(net, states[0], ts, args=p, rtol=1e-3, atol=1e-6)
+        return ((out.ys - states) ** 2).mean(), out.steps
+
+    @wf.jit
+    def step(p: dict) -> object:
+        (loss, steps), slope = wf.value_and_grad(loss_of, has_aux=True)(p)
+        optimizer.update(p, slope)
+        return loss, steps
+
+    @wf.jit
+    def lorenz(y: object) -> object:
+        f = lambda t, y, args: wf.stack(  # noqa: E731
+            [SIGMA * (y[1] - y[0]), y[0] * (RHO - y[2]) - y[1], y[0] * y[1] - BETA * y[2]])
+        return wf.ode.solve(f, y, np.linspace(0, END, POINTS), rtol=1e-6, atol=1e-9).ys
+
+    losses: list[float] = []
+    trained = measure(lambda: losses.append(float(step(p)[0])), ITERATIONS)
+    start = wf.ones(3, dtype="float64")
+    return {
+        "version": wf.__version__, "losses": [losses[k] for k in CHECKED], "last steps": int(step(p)[1]), "iteration": trained,
+        "lorenz": measure(lambda: lorenz(start).numpy(), REPEATS),
+    }
+
+
+def run_diffrax() -> dict[str, object]:
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    ts, ys = data()
+    states, times, p = jnp.asarray(ys), jnp.asarray(ts), {k: jnp.asarray(v) for k, v in weights().items()}
+    optimizer = optax.adam(0.01)
+
+    def solve(f: Callable, y: object, times: object, args: object, rtol: float, atol: float) -> object:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(f), diffrax.Tsit5(), times[0], times[-1], None, y, args, saveat=diffrax.SaveAt(ts=times),
+            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol), max_steps=4096,
+        )
+
+    def loss_of(p: dict) -> object:
+        net = lambda t, y, p: jnp.tanh(y @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]  # noqa: E731
+        out = solve(net, states[0], times, p, 1e-3, 1e-6)
+        return ((out.ys - states) ** 2).mean(), out.stats["num_steps"]
+
+    @jax.jit
+    def step(p: dict, moments: object) -> object:
+        (loss, steps), slope = jax.value_and_grad(loss_of, has_aux=True)(p)
+        change, moments = optimizer.update(slope, moments)
+        return loss, steps, optax.apply_updates(p, change), moments
+
+    held = {"p": p, "moments": optimizer.init(p)}
+    losses: list[float] = []
+
+    def iterate() -> None:
+        loss, held["steps"], held["p"], held["moments"] = step(held["p"], held["moments"])
+        losses.append(float(loss))
+
+    trained = measure(iterate, ITERATIONS)
+    jax.config.update("jax_enable_x64", True)
+    grid = jnp.linspace(0, END, POINTS)
+
+    @jax.jit
+    def lorenz(y: object) -> object:
+        f = lambda t, y, args: jnp.stack(  # noqa: E731
+            [SIGMA * (y[1] - y[0]), y[0] * (RHO - y[2]) - y[1], y[0] * y[1] - BETA * y[2]])
+        return solve(f, y, grid, None, 1e-6, 1e-9).ys
+
+    start = jnp.ones(3)
+    return {
+        "version": f"{diffrax.__version__}, jax {jax.__version__}", "losses": [losses[k] for k in CHECKED],
+        "last steps": int(held["steps"]), "iteration": trained, "lorenz": measure(lambda: np.asarray(lorenz(start)), REPEATS),
+    }
+
+
+def run_scipy() -> dict[str, object]:
+    import scipy
+    from scipy.integrate import solve_ivp
+
+    times = np.linspace(0, END, POINTS)
+    return {
+        "version": scipy.__version__,
+        "lorenz": measure(
+            lambda: solve_ivp(lorenz_numpy, (0, END), [1.0, 1.0, 1.0], rtol=1e-6, atol=1e-9, t_eval=times).y, 3),
+    }
+
+
+RUNS = {"weft": run_weft, "diffrax": run_diffrax, "scipy": run_scipy}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--python", default=sys.executable, help="interpreter of an environment with diffrax")
+    parser.add_argument("--only", choices=RUNS, help="run one library in this process and print its figures as JSON")
+    parser.add_argument("--json", metavar="FILE", help="where the figures are written")
+    arguments = parser.parse_args()
+    if arguments.only:
+        print(json.dumps(RUNS[arguments.only]()))
+        return
+    threads = len(os.sched_getaffinity(0))
+    results: dict[str, object] = {"machine": platform.platform(), "threads": threads, "python": platform.python_version()}
+    for name in RUNS:
+        command = [arguments.python if name == "diffrax" else sys.executable, str(Path(__file__)), "--only", name]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            print(f"{name}: not run: {done.stderr.strip().splitlines()[-1]}")
+            continue
+        results[name] = json.loads(done.stdout.strip().splitlines()[-1])
+        print(f"{name}: {results[name]}", flush=True)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
