@@ -19,7 +19,7 @@ from weft.runtime import execute
 @pytest.mark.parametrize("often", [0, 1 << 30], ids=["native", "in NumPy"])
 def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementations, "OFTEN", often)
-    monkeypatch.setattr(implementations, "_MADE", {})
+    monkeypatch.setattr(implementations, "KERNELS", {})
     monkeypatch.setattr(implementations, "_ASKED", {})
     for s in variants(op, rng):
         leaves = oracle.leaves(s.arrays)
