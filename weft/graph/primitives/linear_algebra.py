@@ -362,9 +362,7 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     return (cast_derivative(call.solve(turned, call.multiply(column(g), turned)), x),)
 
 
-def _entry(
-    name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None,
-) -> None:
+def _entry(name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any, batch: Any = None) -> None:
     register(Primitive(
         name, "host", rule, without_warnings(reference), None, vjp, batch or batch_rule(name), cubic_cost(operations),
         raises=True,

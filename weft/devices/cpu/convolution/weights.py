@@ -255,9 +255,7 @@ class WeightGradient(ConvolutionPart):
                 if clean:
                     places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
                 else:
-                    places = [
-                        f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
-                    ]
+                    places = [f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)]
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
 

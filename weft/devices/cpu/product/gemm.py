@@ -154,9 +154,7 @@ class _Driver:
             if p.columns >= plan.nr:
                 pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
             if self.last_columns:
-                pack.columns(
-                    self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes
-                )
+                pack.columns(self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes)
 
     # ---- one unit of work
 
