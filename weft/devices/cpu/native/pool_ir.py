@@ -57,15 +57,13 @@ def enter(f: Body, limit: Value) -> None:
     """Start a program. Return whether it owns the pool; otherwise it is registered as a guest."""
     if not has_threads():
         return f.ret(False)
-    with f.when(f.call(acquire, limit)):
-        f.ret(True)
+    f.ret_if(f.call(acquire, limit), True)
     pool = pool_state(f)
     with f.forever():
         old = pool.atomic("guests", "acquire")
         fewest = old.to("i32")
         least = ((old == 0) | (limit < fewest)).pick(limit, fewest)
-        with f.when(pool.swap("guests", old, ((old >> 32) + 1 << 32) | least.to("i64"))):
-            f.ret(False)
+        f.ret_if(pool.swap("guests", old, ((old >> 32) + 1 << 32) | least.to("i64")), False)
 
 
 @routine("void weft_leave(i1 owner)", exported=True)
@@ -80,8 +78,7 @@ def leave(f: Body, owner: Value) -> None:
     with f.forever():
         old = pool.atomic("guests", "acquire")
         new = (old >> 32 >= 2).pick(old - (1 << 32), 0)  # the last guest resets the word
-        with f.when(pool.swap("guests", old, new)):
-            f.ret()
+        f.ret_if(pool.swap("guests", old, new))
 
 
 @routine("void weft_parallel(ptr body, ptr context, i64 chunks)", exported=True)

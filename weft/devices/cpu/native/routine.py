@@ -5,8 +5,7 @@ A routine is a Python function that emits one native function::
     @routine("i64 weft_idle(ptr home)")
     def idle(f: Body, home: Value) -> None:
         record = f.record(home, HOME)
-        with f.when(record["count"] == 0):
-            f.ret(0)
+        f.ret_if(record["count"] == 0, 0)
         ...
 
 It runs once, when the LLVM text is generated, on values that stand for those of the native function: ``a + b`` emits an
@@ -327,6 +326,15 @@ class Body(Function):
 
     def ret(self, value: Operand = None) -> None:
         self.do("ret void" if self.result == "void" else f"ret {self.result} {text_of(value, self.result)}")
+
+    def ret_if(self, condition: Value, value: Operand = None) -> None:
+        """Return a value that is known before the branch if the condition holds."""
+        with self.when(condition):
+            self.ret(value)
+
+    def ret_unless(self, condition: Value, value: Operand = None) -> None:
+        with self.unless(condition):
+            self.ret(value)
 
 
 _SIZE = {"i32": 4, "i64": 8, "ptr": 8}

@@ -30,14 +30,12 @@ def item(f: Body, object_: Value, kind: Value, name: Value, slot: Value, buffers
             out[0] = buffer["address"]
             f.ret(True)
         attribute = f.call("PyObject_GetAttr", object_, name)
-        with f.when(attribute.null):
-            f.ret(False)
+        f.ret_if(attribute.null, False)
         address = f.call("PyLong_AsUnsignedLongLong", attribute)
         f.call("Py_DecRef", attribute)
         out[0] = address
         _succeed(f, address == -1)
-    with f.when(kind == layouts.UNUSED):
-        f.ret(True)
+    f.ret_if(kind == layouts.UNUSED, True)
     with f.when(kind == layouts.FLOAT32):
         number = f.call("PyFloat_AsDouble", object_)
         out[0] = 0
@@ -77,12 +75,10 @@ def execute(f: Body, table: Value, inputs: Value, outputs: Value, arena: Value) 
         f.ret(False)
     with f.each(ni) as k:
         object_ = f.call("PyList_GetItem", inputs, k)
-        with f.unless(f.call(item, object_, kinds[k], name, slots.at(k), buffers)):
-            f.ret(False)
+        f.ret_unless(f.call(item, object_, kinds[k], name, slots.at(k), buffers), False)
     with f.each(no) as k:
         object_ = f.call("PyList_GetItem", outputs, k)
-        with f.unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers)):
-            f.ret(False)
+        f.ret_unless(f.call(item, object_, layouts.ADDRESS, name, slots.at(ni + k), buffers), False)
     f.ret(f.call(walk, table, slots.pointer, arena))
 
 
@@ -157,13 +153,11 @@ def tell(f: Body, record: Value) -> None:
     fault = f.record(record, layouts.FAULT)
     site = f.call("PyLong_FromLongLong", fault["site"] - 1)
     index = f.call("PyLong_FromLongLong", fault["index"])
-    with f.when(site.null | index.null):
-        f.ret()
+    f.ret_if(site.null | index.null)
     args = f.call("PyTuple_Pack", 2, site, index)
     f.call("Py_DecRef", site)
     f.call("Py_DecRef", index)
-    with f.when(args.null):
-        f.ret()
+    f.ret_if(args.null)
     f.call("PyErr_SetObject", f.symbol("weft_index_fault"), args)
     f.call("Py_DecRef", args)
 
@@ -176,8 +170,7 @@ def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
     arguments = f.array(args, "ptr")
     inputs, outputs = arguments[0], arguments[1]
     arena = f.call("PyLong_AsUnsignedLongLong", arguments[2])
-    with f.unless(f.call(execute, table, inputs, outputs, arena)):
-        f.ret(None)
+    f.ret_unless(f.call(execute, table, inputs, outputs, arena), None)
     return_none(f)
 
 
@@ -193,8 +186,7 @@ def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
     _, sizes, homes, _ = parts(f, table, ni, no)
     check_argument_count(f, f.call("PyList_Size", inputs), ni)
     outputs = f.call("PyList_New", no)
-    with f.when(outputs.null):
-        f.ret(None)
+    f.ret_if(outputs.null, None)
 
     def fail() -> None:
         f.call("Py_DecRef", outputs)
@@ -276,8 +268,7 @@ def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
     with f.each(nargs) as k:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
     function = f.call("PyLong_AsVoidPtr", self)
-    with f.unless(f.call("PyErr_Occurred").null):
-        f.ret(None)
+    f.ret_unless(f.call("PyErr_Occurred").null, None)
     counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
     counters["sized"] = counters["sized"] + 1
     release = words[0] > layouts.RELEASE_ABOVE_WORK

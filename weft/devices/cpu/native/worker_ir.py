@@ -102,8 +102,7 @@ def take(f: Body, id_: Value, generation: Value) -> None:
 @routine("void weft_report(i64 did)")
 def report(f: Body, did: Value) -> None:
     """Subtract ``did`` finished chunks from the remaining ones; wake the caller after the last chunk if it sleeps."""
-    with f.when(did == 0):
-        f.ret()
+    f.ret_if(did == 0)
     pool = pool_state(f)
     with f.when(pool.atomic_add("remaining", f.constant("i64", 0) - did) == did):
         with f.when(pool.atomic("waiting", "seq_cst") != 0):
