@@ -125,4 +125,3 @@ class Fill(ConvolutionPart):
                 emit_store(f, self.module, self.isa, store, replace(env, axes=at, memo={}))
 
         nest(self.stage.axes, {})
-        f.do("ret void")

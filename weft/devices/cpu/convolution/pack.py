@@ -78,7 +78,6 @@ def pack_image(
         values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": 0}
         g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
         _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, inner, *values)
-        g.do("ret void")
         f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
 
 
@@ -197,7 +196,6 @@ def pack_columns(module: Module, name: str, conv: Conv, layout: ImageLayout, num
         to = f.offset("%target", f.mul(k, pitch * number.size))
         steps = layout.image_pitch, layout.pitches
         pack_pixels(f, conv, layout, number, image_copy, column, to, *steps, "%images", "%rows", pitch)
-    f.do("ret void")
 
 
 def zero_unused(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:

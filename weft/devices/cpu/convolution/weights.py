@@ -192,7 +192,6 @@ class WeightGradient(ConvolutionPart):
         self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
         pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
-        f.do("ret void")
 
     def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
         conv = self.conv
@@ -312,7 +311,6 @@ class WeightGradient(ConvolutionPart):
             is_not_finite = f.let(f"xor i1 {pack.all_finite(f, self.module, number, sums, *own)}, true")
             with f.when(is_not_finite):
                 f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
-        f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
         """Add the sums of a group of blocks to those of earlier groups and reset them."""
@@ -372,7 +370,6 @@ class WeightGradient(ConvolutionPart):
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
         if together is not None:
             stores.row(axes, joined, row)
-            f.do("ret void")
             return
 
         def walk(nest: tuple[Axis, ...], at: str) -> None:
@@ -384,7 +381,6 @@ class WeightGradient(ConvolutionPart):
                 walk(nest[1:], f.offset(at, f.mul(i, size_of(nest[1:]) * size)))
 
         walk(inner, row)
-        f.do("ret void")
 
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
@@ -392,4 +388,3 @@ class WeightGradient(ConvolutionPart):
         run_chunks(self.module, f, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
         results = groups * self.conv.filters.extent * self.columns
         run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
-        f.do("ret void")

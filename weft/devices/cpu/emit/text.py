@@ -199,7 +199,9 @@ class Function:
             self.do(f"br label %{label}")
 
     def text(self) -> str:
-        body = "\n".join([*self.allocas, *self.lines])
+        """Return the function's text; a function without a result returns at its end."""
+        end = ["  ret void"] if " void @" in self.signature and not self.ended() else []
+        body = "\n".join([*self.allocas, *self.lines, *end])
         return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
 
 

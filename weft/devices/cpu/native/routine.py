@@ -348,9 +348,7 @@ def text_of_all(routines: Iterable[Routine]) -> str:
     for routine_ in routines:
         f = Body(routine_)
         routine_.write(f, *f.parameters)
-        if not f.ended() and f.result == "void":
-            f.ret()
-        if not f.ended():
+        if not f.ended() and f.result != "void":
             raise ValueError(f"{routine_.signature.name} has a path that does not return a value")
         own.add(routine_.signature.name)
         named.update(f.named)

@@ -190,7 +190,6 @@ class _Driver:
             if self.last_columns:
                 with f.when(f.let(f"icmp sgt i64 {right}, {full_columns}", "c")):
                     self._emit_column(f, ak, bk, t, str(full_columns), wide=False, c=calls)
-        f.do("ret void")
 
     @contextmanager
     def _each_piece(self, f: Function) -> Iterator[tuple[str, str]]:

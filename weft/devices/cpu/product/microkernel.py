@@ -90,7 +90,6 @@ def emit_microkernel(module: Module, micro: MicrokernelSpec, extra: str, finish:
     else:
         _emit_blocks(module, f, micro, _Loop(f, micro, steps), flat)
     finish(f, [[f.load(vec, cell, width) for cell in row] for row in cells])
-    f.do("ret void")
 
 
 def _prefetch_sums(module: Module, f: Function, micro: MicrokernelSpec) -> None:

@@ -76,7 +76,6 @@ def panel(v: Vectors, name: str, *, rows: int, vectors: int, chains: int = 1, ma
 
     _sum_blocks(v, f, vec, [cell for row in results for cell in row], width, block)
     _store_panel(v, f, results)
-    f.do("ret void")
 
 
 def _store_panel(v: Vectors, f: Function, results: list[list[str]]) -> None:
@@ -155,7 +154,6 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
     _sum_blocks(v, f, v.scalar, results, v.size, block)
     for r, cell in enumerate(results):
         f.store(v.scalar, f.load(v.scalar, cell), f.offset("%c", f.mul("%c_row", r)), v.size)
-    f.do("ret void")
 
 
 def _sum_blocks(v: Vectors, f: Function, type_: str, cells: list[str], width: int, block: Callable[[str, str], None]) -> None:
