@@ -195,14 +195,10 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
     f.ret_if(buffer.null, None)
     count = call["node_slots"]
     node = f.call(filled, call["node"], pairs, count)
-    with f.when(node.null):
-        f.call("Py_DecRef", buffer)
-        f.ret(None)
+    f.ret_if(node.null, None, buffer)
     _slot(f, node, "value")[0] = buffer
     array = f.call(filled, call["result"], f.array(pairs).at(count << 1), call["array_slots"])
-    with f.when(array.null):
-        f.call("Py_DecRef", node)
-        f.ret(None)
+    f.ret_if(array.null, None, node)
     _slot(f, array, "content")[0] = node
     slots[ni] = f.record(buffer, layouts.BUFFER)["address"]
     succeeded = f.variable("i1")

@@ -327,9 +327,11 @@ class Body(Function):
     def ret(self, value: Operand = None) -> None:
         self.do("ret void" if self.result == "void" else f"ret {self.result} {text_of(value, self.result)}")
 
-    def ret_if(self, condition: Value, value: Operand = None) -> None:
-        """Return a value that is known before the branch if the condition holds."""
+    def ret_if(self, condition: Value, value: Operand = None, release: Value | None = None) -> None:
+        """Return a value that is known before the branch if the condition holds; first drop a reference to ``release``."""
         with self.when(condition):
+            if release is not None:
+                self.call("Py_DecRef", release)
             self.ret(value)
 
     def ret_unless(self, condition: Value, value: Operand = None) -> None:

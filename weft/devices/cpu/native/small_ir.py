@@ -187,9 +187,7 @@ def node(f: Body, op: Value, params: Value, shape: Value, dtype: Value, buffer: 
     """Return a new node that takes over a reference to a buffer; null with an exception set if there is no memory."""
     state = state_of(f)
     new = f.call(filled, state["node_type"], state["node"], state["node_slots"])
-    with f.when(new.null):
-        f.call("Py_DecRef", buffer)
-        f.ret(None)
+    f.ret_if(new.null, None, buffer)
     for name, object_ in (("op", op), ("params", params), ("shape", shape), ("dtype", dtype)):
         f.call("Py_IncRef", object_)
         slot(f, new, name)[0] = object_
@@ -203,9 +201,7 @@ def array(f: Body, node_: Value, value: Value) -> None:
     state = state_of(f)
     f.ret_if(node_.null, None)
     new = f.call(filled, value.pick(state["scalar_type"], state["array"]), state["result"], state["result_slots"])
-    with f.when(new.null):
-        f.call("Py_DecRef", node_)
-        f.ret(None)
+    f.ret_if(new.null, None, node_)
     slot(f, new, "content")[0] = node_
     f.ret(new)
 
