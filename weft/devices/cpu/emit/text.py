@@ -275,6 +275,16 @@ class Module:
         self.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
         return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
 
+    def masked_load(
+        self, f: Function, type_: str, lanes: int, source: str, align: int, mask: str, fill: str = "zeroinitializer",
+        gather: bool = False,
+    ) -> str:
+        """Emit a load of the lanes of a mask, from a pointer or, with ``gather``, from a vector of pointers."""
+        vec, bits, pointer = wide(type_, lanes), wide("i1", lanes), wide("ptr", lanes) if gather else "ptr"
+        name = f"llvm.masked.{'gather' if gather else 'load'}.{mangle(type_, lanes)}.{f'v{lanes}' if gather else ''}p0"
+        self.declare(name, f"declare {vec} @{name}({pointer}, {bits}, {vec})")
+        return f.let(f"call {vec} @{name}({pointer} align {align} {source}, {bits} {mask}, {vec} {fill})")
+
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
         """Emit a test whether any lane of a mask is set."""
         return self._reduce_mask(f, "or", mask, lanes)
