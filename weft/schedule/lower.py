@@ -131,9 +131,7 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     for n in fulls:
         if n not in within_f:
             groups.setdefault(_operand_tokens(st, n), ([], []))[1].append(n)
-    out = []
-    for some, reduced in groups.values():
-        out.append(_plain_phase(x, st, some, reduced))
+    out = [_plain_phase(x, st, some, reduced) for some, reduced in groups.values()]
     if within_s or within_f:
         out.append(_shared_phase(x, st, shared, within_s, within_f))
     return out

@@ -113,10 +113,7 @@ class Forward(ConvolutionPart):
             at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
         else:
-            pack_image(
-                self.module, self.prefix, f, conv, layout, number, source, image, conv.chan, conv.free, first, images, row0,
-            )
-
+            pack_image(self, f, layout, source, image, (conv.chan, conv.free), first, images, row0)
         start = f.mul(filter_group, plan.panels_a_group)
         end = f.minimum(f.add(start, plan.panels_a_group), self.panels)
         weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))

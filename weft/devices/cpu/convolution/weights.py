@@ -189,15 +189,9 @@ class WeightGradient(ConvolutionPart):
         pointers = "%image_source", "%image", "%grad_source", "%grad"
         arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
         f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
-        self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
+        pack.pack_image(self, f, layout, "%image_source", "%image", (conv.free, conv.chan), "%first", "%images", "%row0")
         pack.zero_unused(f, conv, layout, number, "%image", "%images")
         self._pack_grad(f, "%grad_source", "%grad", *numbers)
-
-    def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
-        conv = self.conv
-        pack.pack_image(
-            self.module, self.prefix, f, conv, self.layout, self.number, source, image, conv.free, conv.chan, first, images, row0,
-        )
 
     def _chunk(self, name: str, clean: bool) -> None:
         """Emit ``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: use copies of the columns."""
@@ -232,7 +226,7 @@ class WeightGradient(ConvolutionPart):
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
             elif self.direct:
-                self._pack_image(f, image_source, image, first, images, row0)
+                pack.pack_image(self, f, layout, image_source, image, (conv.free, conv.chan), first, images, row0)
             if self.direct:
                 flat = conv.weights.flat()
                 at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
