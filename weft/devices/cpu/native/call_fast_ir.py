@@ -209,9 +209,7 @@ def run_program(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Va
         with f.unless(arena == 0):
             succeeded.now = f.call(walk, program.pointer, slots_, arena)
             f.call(give, home, arena)
-    with f.unless(succeeded.now):
-        f.call("Py_DecRef", array)
-        f.ret(None)
+    f.ret_if(~succeeded.now, None, array)
     f.ret(array)
 
 

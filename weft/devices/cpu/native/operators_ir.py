@@ -12,6 +12,7 @@ from weft.devices.cpu.native import small_ir as small
 from weft.devices.cpu.native.imported_symbols import OBJECT
 from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
 from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
+from weft.devices.cpu.native.pool_ir import count_event
 from weft.devices.cpu.native.routine import Body, Value, routine
 
 TIMES = 6  # number of words of a function of two operands; the number of calls is stored behind them
@@ -62,8 +63,7 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
 
 def _run(f: Body, function: Value, words: Value) -> None:
     """Call a dynamic kernel, and count the call."""
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["sized"] = counters["sized"] + 1
+    count_event(f, "sized")
     f.call_address(function, words)
 
 

@@ -24,7 +24,7 @@ from weft.devices.cpu.native.worker_ir import LOW, pool_state, range_of
 PAUSES = 2000  # spins of the caller waiting for the last chunks, before it sleeps
 
 
-def _count(f: Body, what: str) -> None:
+def count_event(f: Body, what: str) -> None:
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters[what] = counters[what] + 1
 
@@ -32,7 +32,7 @@ def _count(f: Body, what: str) -> None:
 @routine("void weft_inline(ptr body, ptr context, i64 chunks)")
 def inline(f: Body, body: Value, context: Value, chunks: Value) -> None:
     """Run all chunks in this thread, as worker 0."""
-    _count(f, "inline")
+    count_event(f, "inline")
     with f.each(chunks) as k:
         f.call_address(body, context, k, f.constant("i64", 0))
 
@@ -120,7 +120,7 @@ def parallel(f: Body, body: Value, context: Value, chunks: Value) -> None:
 def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) -> None:
     """Run a job of the pool's owner: distribute the chunks, work on them and wait for the rest."""
     pool = pool_state(f)
-    _count(f, "jobs")
+    count_event(f, "jobs")
     pool["busy"] = 1
     generation = pool["generation"] + 1
     high = generation.to("i64") << 32
@@ -148,16 +148,14 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     f.call(worker_ir.take, 0, generation)
     turn = f.variable("i64")
     with f.forever():
-        with f.when(pool.atomic("remaining", "acquire") == 0):
-            f.leave()
+        f.leave_if(pool.atomic("remaining", "acquire") == 0)
         worker_ir.pause(f)
         turn.now = turn.now + 1
         with f.when(turn.now > PAUSES):
             with f.forever():
                 pool.set_atomic("waiting", 1, "seq_cst")
                 left = pool.atomic("remaining", "seq_cst")
-                with f.when(left == 0):
-                    f.leave()
+                f.leave_if(left == 0)
                 f.call(worker_ir.sleep, pool.at("remaining"), left.to("i32"))
             pool.set_atomic("waiting", 0, "seq_cst")
             f.leave()

@@ -334,6 +334,14 @@ class Body(Function):
                 self.call("Py_DecRef", release)
             self.ret(value)
 
+    def leave_if(self, condition: Value) -> None:
+        with self.when(condition):
+            self.leave()
+
+    def again_unless(self, condition: Value) -> None:
+        with self.unless(condition):
+            self.again()
+
     def ret_unless(self, condition: Value, value: Operand = None) -> None:
         with self.unless(condition):
             self.ret(value)

@@ -107,8 +107,7 @@ def walk(f: Body, table: Value, slots_: Value, arena: Value) -> None:
     rest = arena_slots.part(na)
     rest[0] = record.to("i64")
     f.copy(rest.at(1), constants.pointer, nc << 3)
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["entries"] = counters["entries"] + 1
+    pool_ir.count_event(f, "entries")
     mode = save_mode(f)
     flush = flags & layouts.FLUSH != 0
     with f.when(flush):
@@ -188,32 +187,25 @@ def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
     outputs = f.call("PyList_New", no)
     f.ret_if(outputs.null, None)
 
-    def fail() -> None:
-        f.call("Py_DecRef", outputs)
-        f.ret(None)
-
     with f.unless((held == f.symbol("_Py_NoneStruct")) | (words["nd"] == 0)):
         with f.unless(f.call("PyList_Size", held) == ni):
             f.call("PyErr_BadArgument")
-            fail()
+            f.call("Py_DecRef", outputs)
+            f.ret(None)
         f.call(donate, table, inputs, held, outputs)
     with f.each(no) as k:
         with f.when(f.call("PyList_GetItem", outputs, k).null):
             new = f.call(make, allocator, homes[k].to("ptr"), sizes[k])
-            with f.when(new.null):
-                fail()
+            f.ret_if(new.null, None, outputs)
             f.call("PyList_SetItem", outputs, k, new)
     with f.when(home.null):
-        with f.unless(f.call(execute, table, inputs, outputs, 0)):
-            fail()
+        f.ret_if(~f.call(execute, table, inputs, outputs, 0), None, outputs)
         f.ret(outputs)
     arena = f.call(block, allocator, home)
-    with f.when(arena == 0):
-        fail()
+    f.ret_if(arena == 0, None, outputs)
     succeeded = f.call(execute, table, inputs, outputs, arena)
     f.call(give, home, arena)
-    with f.unless(succeeded):
-        fail()
+    f.ret_if(~succeeded, None, outputs)
     f.ret(outputs)
 
 
@@ -227,18 +219,14 @@ def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) ->
     with f.each(words["nd"]) as k:
         pair = pairs.part(k << 1)
         i, o = pair[0], pair[1]
-        with f.unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct")):
-            f.again()
+        f.again_unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct"))
         candidate = f.call("PyList_GetItem", inputs, i)
         buffer = f.record(candidate, layouts.BUFFER)
-        with f.unless(buffer["type"] == buffers):
-            f.again()
+        f.again_unless(buffer["type"] == buffers)
         fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
-        with f.unless(fits & f.call("PyList_GetItem", outputs, o).null):
-            f.again()
+        f.again_unless(fits & f.call("PyList_GetItem", outputs, o).null)
         # the buffer must not be another input or already an output
-        with f.unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0)):
-            f.again()
+        f.again_unless((f.call(count, inputs, ni, candidate) == 1) & (f.call(count, outputs, no, candidate) == 0))
         f.call("Py_IncRef", candidate)
         f.call("PyList_SetItem", outputs, o, candidate)
 
@@ -269,8 +257,7 @@ def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", arguments[k])
     function = f.call("PyLong_AsVoidPtr", self)
     f.ret_unless(f.call("PyErr_Occurred").null, None)
-    counters = f.record(f.symbol("weft_counters"), layouts.COUNTERS)
-    counters["sized"] = counters["sized"] + 1
+    pool_ir.count_event(f, "sized")
     release = words[0] > layouts.RELEASE_ABOVE_WORK
     thread = f.variable("ptr", None)
     with f.when(release):
