@@ -147,7 +147,6 @@ def _add_in_float32(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[
 
 
 def _add_in_order(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
-    """Return the launch that adds in order."""
     buffer = store.access.buffer
     disjoint = _disjoint_axes(axes, store, shapes[buffer.scope, buffer.id])
     columns = tuple([a for a in axes if a.id in disjoint])
