@@ -142,4 +142,5 @@ def _build(view: FusionGraph, grouping: Grouping, group: Group, boundaries: tupl
         inputs, outputs = tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan])
         return Fused(None, inputs, outputs, nodes=nodes, boundaries=boundaries)
     lowered = grouping.forms.lowered(nodes, stored)
-    return Fused(*[getattr(lowered, field.name) for field in fields(lowered)], nodes, boundaries)
+    shared = {field.name: getattr(lowered, field.name) for field in fields(lowered)}
+    return Fused(**shared, nodes=nodes, boundaries=boundaries)
