@@ -160,6 +160,13 @@ def operands(value: Value) -> tuple[Value, ...]:
     return value.args
 
 
+def may_collide(store: Store, axes: tuple[Axis, ...]) -> bool:
+    """Return whether several iterations may write one element."""
+    used = {a for a, _ in store.access.flat().terms}
+    gathers = any(index.gather for index in store.access.index)
+    return store.mode != "own" and (gathers or any(a.extent > 1 and a.id not in used for a in axes))
+
+
 def access_values(access: Access) -> list[Value]:
     """Return the gathered values of an access: in its indices, then in its guards."""
     values = [v for affine in access.index for v, _ in affine.gather]

@@ -88,8 +88,7 @@ class _Sum:
         return self.accs
 
     def _clear(self) -> None:
-        for cell in self.cells:
-            self.f.store(self.number.vector, "zeroinitializer", cell)
+        self.f.clear(self.number.vector, self.cells)
 
     def _close(self, block: str) -> None:
         """Emit the end of a block: add its sums pairwise to those of the blocks before it."""

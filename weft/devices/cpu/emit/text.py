@@ -65,6 +65,11 @@ class Function:
         self._check_access(type_, pointer)
         self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
 
+    def clear(self, type_: str, pointers: Iterable[str], align: int | None = None) -> None:
+        """Store zeros at each of the pointers."""
+        for pointer in pointers:
+            self.store(type_, "zeroinitializer", pointer, align)
+
     def _check_access(self, type_: str, pointer: str) -> None:
         """Raise ValueError for ``i1`` in memory; only variables, which become registers, may hold it."""
         if pointer not in self._variables:
@@ -284,6 +289,15 @@ class Module:
         name = f"llvm.masked.{'gather' if gather else 'load'}.{mangle(type_, lanes)}.{f'v{lanes}' if gather else ''}p0"
         self.declare(name, f"declare {vec} @{name}({pointer}, {bits}, {vec})")
         return f.let(f"call {vec} @{name}({pointer} align {align} {source}, {bits} {mask}, {vec} {fill})")
+
+    def masked_store(
+        self, f: Function, type_: str, lanes: int, value: str, target: str, align: int, mask: str, scatter: bool = False,
+    ) -> None:
+        """Emit a store of the lanes of a mask, to a pointer or, with ``scatter``, to a vector of pointers."""
+        vec, bits, pointer = wide(type_, lanes), wide("i1", lanes), wide("ptr", lanes) if scatter else "ptr"
+        name = f"llvm.masked.{'scatter' if scatter else 'store'}.{mangle(type_, lanes)}.{f'v{lanes}' if scatter else ''}p0"
+        self.declare(name, f"declare void @{name}({vec}, {pointer}, {bits})")
+        f.do(f"call void @{name}({vec} {value}, {pointer} align {align} {target}, {bits} {mask})")
 
     def any_lane(self, f: Function, mask: str, lanes: int) -> str:
         """Emit a test whether any lane of a mask is set."""

@@ -138,8 +138,7 @@ class _Driver:
                 f.store(vec, after, cell, width)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
-            for cell in cells:
-                f.store(vec, "zeroinitializer", cell, width)
+            f.clear(vec, cells, width)
             if p.k >= n:
                 with f.loop(first, end, n) as k:
                     step(k, n)
@@ -213,9 +212,7 @@ class _Driver:
                 self._add_row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
-            for row in cells:
-                for cell in row:
-                    f.store(vec, "zeroinitializer", cell, width)
+            f.clear(vec, [cell for row in cells for cell in row], width)
             if p.k >= SWEEP:
                 with f.loop(first, end, SWEEP) as k:
                     steps(k, SWEEP)
@@ -235,8 +232,7 @@ class _Driver:
             f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, ptr %T, i64 %rows, i64 %first)"
         )
         cells = [f.local(vec, width) for _ in range(vectors)]
-        for cell in cells:
-            f.store(vec, "zeroinitializer", cell, width)
+        f.clear(vec, cells, width)
         with f.when(f.let("icmp eq i64 %first, 0", "c")):
             for v, cell in enumerate(cells):
                 f.store(vec, f.load(vec, f.offset("%T", v * width), width), cell, width)
