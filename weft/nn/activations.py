@@ -444,8 +444,6 @@ class PReLU(Module):
     ShapeError
         ``num_parameters`` is not positive; called: it is neither 1 nor the number of channels.
 
-    Examples
-    --------
     >>> wf.nn.PReLU()(wf.array([-1.0, 2.0])).tolist()
     [-0.25, 2.0]
     """
@@ -464,8 +462,6 @@ class AconA(Module):
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Examples
-    --------
     >>> wf.nn.AconA(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -493,8 +489,6 @@ class AconB(AconA):
     ----------
     p : float, the initial slope of the lower branch
 
-    Examples
-    --------
     >>> wf.nn.AconB(3)(wf.ones((2, 3))).shape
     (2, 3)
     """
@@ -514,8 +508,6 @@ class AconC(AconA):
 
     Ma et al.: Activate or not, learning customized activation. 2021.
 
-    Examples
-    --------
     >>> sorted(wf.nn.AconC(3).parameters())
     ['beta', 'p1', 'p2']
     """

@@ -153,8 +153,6 @@ def conv2d(
     ShapeError
         Ranks or channels do not fit, or the window is larger than the padded image.
 
-    Examples
-    --------
     >>> wf.nn.conv2d(wf.ones((2, 1, 8, 8)), wf.ones((10, 1, 3, 3)), padding=1).shape
     (2, 10, 8, 8)
     """
@@ -200,8 +198,6 @@ def conv_transpose2d(
     ShapeError
         Ranks or channels do not fit, or ``output_padding`` is not below stride or dilation.
 
-    Examples
-    --------
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
@@ -302,8 +298,6 @@ class Conv2d(_Conv):
     ValueError
         ``padding_mode`` is unknown.
 
-    Examples
-    --------
     >>> wf.nn.Conv2d(1, 10, 3, padding=1)(wf.ones((2, 1, 8, 8))).shape
     (2, 10, 8, 8)
     """
@@ -348,8 +342,6 @@ class ConvTranspose2d(_Conv):
     TraceError
         The first batch is inside jit or grad, and ``in_channels`` was left out.
 
-    Examples
-    --------
     >>> wf.nn.ConvTranspose2d(4, 2, 2, stride=2)(wf.ones((1, 4, 5, 5))).shape
     (1, 2, 10, 10)
     """

@@ -33,8 +33,6 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
     ValueError
         ``p`` is not in [0, 1].
 
-    Examples
-    --------
     >>> wf.nn.dropout(wf.ones(4), p=0.5, training=False).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
@@ -57,8 +55,6 @@ def _drop(x: Array, p: float, shape: tuple[int, ...]) -> Array:
 class Dropout(Module):
     """Apply :func:`weft.nn.dropout` in training mode (``train()``); return ``x`` in evaluation mode (``eval()``).
 
-    Examples
-    --------
     >>> wf.nn.Dropout(0.5).eval()(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
@@ -87,8 +83,6 @@ class Dropout2d(Dropout):
     ValueError, ShapeError
         ``p`` is not in [0, 1]; called: ``x`` is not a batch of images.
 
-    Examples
-    --------
     >>> wf.nn.Dropout2d(0.5).eval()(wf.ones((1, 2, 1, 1))).tolist()
     [[[[1.0]], [[1.0]]]]
     """

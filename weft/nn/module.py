@@ -180,8 +180,6 @@ def describe_variants(head: Any, *variants: Any, example: str, shape: str) -> No
         role = "class" if isinstance(head, type) else "func"
         variant.__doc__ = f"""Variant of :{role}:`{head.__name__}` for x of shape {IMAGE_LAYOUTS[spatial]}.
 
-Examples
---------
 >>> wf.nn.{variant.__name__}{code}.shape
 {value}
 """

@@ -139,8 +139,6 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     ShapeError
         A size is out of range, ``x`` is not a batch of images, or the window does not fit into it.
 
-    Examples
-    --------
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
     >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape
@@ -167,8 +165,6 @@ def avg_pool2d(
     count_include_pad : bool
         Whether padding counts as zeros or is excluded. Positions beyond it (``ceil_mode``) are always excluded.
 
-    Examples
-    --------
     >>> float(wf.nn.avg_pool2d(wf.ones((1, 1, 2, 2)), 2).sum())
     1.0
     """
@@ -204,8 +200,6 @@ def lp_pool2d(
     ShapeError, ValueError
         A size is out of range, ``x`` is not a batch of images, or the window does not fit into it; ``norm_type`` is below 1.
 
-    Examples
-    --------
     >>> wf.nn.lp_pool2d(wf.array([[[[3.0, 0.0], [0.0, -4.0]]]]), 2, 2).tolist()
     [[[[5.0]]]]
     """
@@ -312,9 +306,6 @@ def maxout(x: Any, kernel_size: int) -> Array:
     ShapeError
         ``kernel_size`` does not divide the number of channels.
 
-    Examples
-    --------
-    >>> import weft as wf
     >>> wf.nn.maxout(wf.array([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
     [[3.0, 5.0]]
     """
@@ -340,8 +331,6 @@ class _Pool(Module):
 class MaxPool2d(_Pool):
     """Apply :func:`weft.nn.max_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.MaxPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -353,8 +342,6 @@ class MaxPool2d(_Pool):
 class AvgPool2d(_Pool):
     """Apply :func:`weft.nn.avg_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.AvgPool2d(2)(wf.ones((1, 1, 4, 4))).shape
     (1, 1, 2, 2)
     """
@@ -373,8 +360,6 @@ class AvgPool2d(_Pool):
 class LPPool2d(_Pool):
     """Apply :func:`weft.nn.lp_pool2d`.
 
-    Examples
-    --------
     >>> wf.nn.LPPool2d(2, 2)(wf.ones((1, 1, 4, 4))).tolist()
     [[[[2.0, 2.0], [2.0, 2.0]]]]
     """
@@ -403,8 +388,6 @@ class AdaptiveAvgPool2d(Module):
     ShapeError
         Called: ``x`` is not a batch of images, or ``output_size`` has entries that are not positive ints.
 
-    Examples
-    --------
     >>> wf.nn.AdaptiveAvgPool2d((2, 3))(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 3)
     """
@@ -422,8 +405,6 @@ class AdaptiveAvgPool2d(Module):
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """Return the largest element of each region; regions as in :class:`AdaptiveAvgPool2d`.
 
-    Examples
-    --------
     >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
     (1, 4, 2, 2)
     """
@@ -446,8 +427,6 @@ class GlobalAvgPool2d(Module):
     ShapeError
         Called: ``x`` is not a batch of images.
 
-    Examples
-    --------
     >>> wf.nn.GlobalAvgPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
@@ -467,8 +446,6 @@ class GlobalAvgPool2d(Module):
 class GlobalMaxPool2d(GlobalAvgPool2d):
     """Return the largest element of each channel; shapes as in :class:`GlobalAvgPool2d`.
 
-    Examples
-    --------
     >>> wf.nn.GlobalMaxPool2d()(wf.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
@@ -506,8 +483,6 @@ class MaxOut(Module):
 
     Goodfellow et al.: Maxout networks. 2013.
 
-    Examples
-    --------
     >>> wf.nn.MaxOut(2)(wf.ones((1, 6, 4, 4))).shape
     (1, 3, 4, 4)
     """

@@ -220,8 +220,6 @@ class RNN(_Recurrent):
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
-    Examples
-    --------
     >>> y, h = wf.nn.RNN(3, 5)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (1, 2, 5))
@@ -257,8 +255,6 @@ class LSTM(_Recurrent):
     TraceError
         The first batch is inside jit or grad, and ``input_size`` was left out.
 
-    Examples
-    --------
     >>> y, (h, c) = wf.nn.LSTM(3, 5, batch_first=True, bidirectional=True)(wf.ones((2, 7, 3)))
     >>> y.shape, h.shape, c.shape
     ((2, 7, 10), (2, 2, 5), (2, 2, 5))
@@ -281,8 +277,6 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent unit, PyTorch's form: ``n = tanh(W_in x + b_in + r * (W_hn h + b_hn))``; gates r, z, n. Cho et al., 2014.
 
-    Examples
-    --------
     >>> y, h = wf.nn.GRU(None, 5, num_layers=2)(wf.ones((7, 2, 3)))
     >>> y.shape, h.shape
     ((7, 2, 5), (2, 2, 5))

@@ -20,6 +20,7 @@ from weft.nn.module import Module
 from weft.nn.size_arguments import has_unknown_widths
 from weft.optim import Adam, Optimizer
 from weft.optim.update_arguments import named_arrays
+from weft.process.docstrings import complete_module
 from weft.process.files import target
 from weft.train import checkpoint as checkpoints
 from weft.train.batches import Arrays, Feed, Stream, checked, is_stream, split_rows
@@ -92,8 +93,6 @@ def fit(
     FileNotFoundError, PermissionError
         The checkpoint's folder does not exist; file or folder are read-only.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> y = (x.sum(1) > 0).astype("int32")
@@ -167,8 +166,6 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     ShapeError, TypeError, ValueError
         ``x`` is empty; ``batch_size`` is no positive integer.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> wf.train.predict(wf.nn.Linear(2, 3), np.ones((5, 2), "float32")).shape
     (5, 3)
@@ -204,8 +201,6 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     ShapeError
         ``x`` is empty, or outputs and ``y`` do not fit.
 
-    Examples
-    --------
     >>> import numpy as np, weft as wf
     >>> 0.0 <= wf.train.accuracy(wf.nn.Linear(2, 3), np.ones((5, 2), "float32"), np.zeros(5, "int32")) <= 1.0
     True
@@ -436,3 +431,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}: call it, {value.__name__}(...)"
     return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+complete_module(globals())
