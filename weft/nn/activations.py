@@ -370,9 +370,6 @@ def channels(weight: Any, x: Array, name: str) -> Any:
     return weight.reshape((1, -1) + (1,) * (x.ndim - 2))
 
 
-# ---- layers
-
-
 def _layer(name: str, function: Callable[..., Array], example: str = "") -> type[Module]:
     """Return a Module that applies a function; its constructor takes the function's parameters after ``x``."""
     settings = list(inspect.signature(function).parameters.values())[1:]

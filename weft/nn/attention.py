@@ -215,9 +215,6 @@ def _repeat_heads(a: Array, times: int) -> Array:
     return many.reshape((*batch, heads * times, length, width))
 
 
-# ---- layers
-
-
 class MultiHeadAttention(Module):
     """Attention in several heads, each with its own projections, combined by an output projection.
 

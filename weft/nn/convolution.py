@@ -228,9 +228,6 @@ describe_variants(
 )
 
 
-# ---- layers
-
-
 class _Conv(Module):
     spatial = 2
     is_transposed = False  # if True, the weight is (in, out / groups, ...)

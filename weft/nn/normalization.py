@@ -234,9 +234,6 @@ complete_docs(batch_norm, layer_norm, group_norm, instance_norm, local_response_
 complete_docs(layer_norm, rms_norm)
 
 
-# ---- layers
-
-
 class _ChannelNorm(Module):
     """Base class: a weight and a bias for each channel, created by the first batch if the number of channels was left out."""
 

@@ -315,9 +315,6 @@ def maxout(x: Any, kernel_size: int) -> Array:
     return x.reshape((x.shape[0], x.shape[1] // k, k, *x.shape[2:])).max(axis=2)
 
 
-# ---- layers
-
-
 class _Pool(Module):
     spatial = 2
 
@@ -432,6 +429,7 @@ class GlobalAvgPool2d(Module):
     """
 
     spatial = 2
+    reduction = "mean"
 
     def __init__(self, keepdims: bool = False) -> None:
         super().__init__()
@@ -440,7 +438,7 @@ class GlobalAvgPool2d(Module):
     def forward(self, x: Any) -> Array:
         x = asarray(x)
         images(type(self).__name__, x.shape, self.spatial)
-        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+        return getattr(x, self.reduction)(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
 class GlobalMaxPool2d(GlobalAvgPool2d):
@@ -450,10 +448,7 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
     (2, 3)
     """
 
-    def forward(self, x: Any) -> Array:
-        x = asarray(x)
-        images(type(self).__name__, x.shape, self.spatial)
-        return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+    reduction = "max"
 
 
 def _derive(cls: type, settings: str, shape: str = "(1, 2, {2})") -> list[Any]:

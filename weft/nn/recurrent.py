@@ -101,6 +101,11 @@ class _Recurrent(Module):
     def _step(self) -> GateStep:
         raise TypeError(f"{type(self).__name__} has no step")
 
+    def forward(self, x: Any, h0: Any = None) -> tuple[Array, Any]:
+        """Return (output of every step, final state of every layer and direction)."""
+        y, (h,) = self._forward(x, None if h0 is None else (h0,))
+        return y, h
+
     def reset_state(self) -> None:
         """Drop the state that a stateful layer keeps: the next batch starts from zeros."""
         if CONTEXT.trace is not None:
@@ -237,11 +242,6 @@ class RNN(_Recurrent):
     def _step(self) -> GateStep:
         return _rnn_step(self.nonlinearity)
 
-    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """Return (output of every step, final state of every layer and direction)."""
-        y, (h,) = self._forward(x, None if h0 is None else (h0,))
-        return y, h
-
 
 class LSTM(_Recurrent):
     """Long short-term memory; gates in the order input, forget, cell, output. Hochreiter and Schmidhuber, 1997.
@@ -287,11 +287,6 @@ class GRU(_Recurrent):
 
     def _step(self) -> GateStep:
         return _gru_step
-
-    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
-        """Return (output of every step, final state of every layer and direction)."""
-        y, (h,) = self._forward(x, None if h0 is None else (h0,))
-        return y, h
 
 
 complete_docs(RNN, LSTM, GRU)

@@ -201,9 +201,6 @@ def _file_error(source: Any, why: str) -> DataError:
     return DataError(f"{source} is damaged or no safetensors file: {why}")
 
 
-# ---- models
-
-
 Model = TypeVar("Model", bound=ModuleTree)
 COUNTER = "num_batches_tracked"  # a batch norm's counter in files of PyTorch, which weft uses only with momentum=None
 

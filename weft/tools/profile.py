@@ -85,20 +85,15 @@ class Profile:
         ValueError
             The file has another extension.
         """
-        path = Path(path)
         check_ending(path)
-        writers: dict[str, Callable[[Profile], str | bytes]] = {
-            ".html": page, ".png": picture, ".json": lambda p: json.dumps(chrome_trace(p)),
-            ".txt": lambda p: text(p) + "\n",
-        }
-        content = writers[path.suffix](self)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        content = _WRITERS[Path(path).suffix](self)
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def check_ending(path: str | os.PathLike) -> None:
     """Raise ValueError if :meth:`Profile.save` does not support the extension of the file name."""
     end = Path(path).suffix
-    if end not in (".html", ".png", ".json", ".txt"):
+    if end not in _WRITERS:
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
@@ -414,8 +409,9 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
 
 
-# ---- measuring
-
+_WRITERS: dict[str, Callable[[Profile], str | bytes]] = {
+    ".html": page, ".png": picture, ".json": lambda p: json.dumps(chrome_trace(p)), ".txt": lambda p: text(p) + "\n",
+}
 
 BUDGET = 0.6  # seconds for the timed calls, if ``repeat`` is not given
 

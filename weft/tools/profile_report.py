@@ -220,8 +220,6 @@ def percent(share: float, estimated: bool = False) -> str:
     return "<0.1 %" if 0 < share < 0.0005 else f"{'~' if estimated else ''}{100 * share:.1f} %"
 
 
-# ---- reasons
-
 SMALL = 2e-6  # seconds: shorter kernels consist mostly of fixed costs
 LARGE = 8 << 20  # bytes: larger than the caches of a core
 MANY = 16  # writes to parts of one array by one line that indicate a Python loop

@@ -365,9 +365,6 @@ def _describe_data(feed: Feed) -> list[Any]:
     return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]
 
 
-# ---- checks of arguments
-
-
 def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
     """Raise TypeError or ValueError if model, loss or optimizer is invalid, or one of ``counts`` is no integer of at least 1.
 

@@ -574,12 +574,6 @@ for _function in (divmod, modf, frexp):
     ufuncs.describe(_function, _function.__name__)
 
 
-def _flatten_without_axis(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
-    if axis is None or not value.shape:
-        return reshaped(value, (value.size,)), 0
-    return value, axis_index(axis, len(value.shape), function)
-
-
 def _bit_shifts(function: str, bitorder: str, shape: tuple[int, ...]) -> Node:
     if bitorder not in ("big", "little"):
         raise ValueError(f"{function}: bitorder={bitorder!r} must be 'big' or 'little'")
@@ -613,7 +607,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
     value = node(a, "packbits", "a")
     if value.dtype not in INTEGERS and value.dtype != BOOL:
         raise DTypeError(f"packbits: a must hold bools or integers, but has dtype {value.dtype}")
-    value, axis = _flatten_without_axis("packbits", value, axis)
+    value, axis = arguments.flat_axis(value, axis, "packbits", numbers=True)
     shape = value.shape
     count = -(-shape[axis] // 8)
     high = tuple(8 * count - n if k == axis else 0 for k, n in enumerate(shape))
@@ -651,7 +645,7 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     value = node(a, "unpackbits", "a")
     if value.dtype != UINT8:
         raise DTypeError(f"unpackbits: a must hold uint8, but has dtype {value.dtype}")
-    value, axis = _flatten_without_axis("unpackbits", value, axis)
+    value, axis = arguments.flat_axis(value, axis, "unpackbits", numbers=True)
     shape = value.shape
     separated = reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     shifts = _bit_shifts("unpackbits", bitorder, (8,) + (1,) * (len(shape) - axis - 1))

@@ -75,10 +75,6 @@ def shape(a: Any) -> tuple[int, ...]:
 def ndim(a: Any) -> int:
     """Return the number of dimensions of an array or array-like.
 
-    Returns
-    -------
-    int
-
     >>> wf.ndim([[1, 2]])
     2
     """
@@ -91,10 +87,6 @@ def size(a: Any, axis: Any = None) -> int:
     Parameters
     ----------
     axis : int or tuple of int, optional
-
-    Returns
-    -------
-    int
 
     Raises
     ------
@@ -227,15 +219,6 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
 @unbound
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """Return ``a`` as an array, in row-major order all the same: the order of elements in memory affects speed only.
-
-    Returns
-    -------
-    Array with one or more dimensions
-
-    Raises
-    ------
-    DTypeError
-        ``a`` cannot become an array, or ``dtype`` is unknown.
 
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
@@ -932,6 +915,6 @@ s_, index_exp = _IndexExpression(False), _IndexExpression(True)
 
 
 complete_module(
-    globals(), (isscalar, iterable), (shape, ndim, size), (shares_memory, may_share_memory), (asarray, asanyarray,
-    ascontiguousarray, asfortranarray, asarray_chkfinite, require), (isscalar, isfortran),
+    globals(), (isscalar, iterable), (shares_memory, may_share_memory), (asarray, asanyarray,
+    ascontiguousarray, asarray_chkfinite, require), (ascontiguousarray, asfortranarray), (isscalar, isfortran),
 )
