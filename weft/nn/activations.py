@@ -112,9 +112,6 @@ def _float(x: Any) -> Array:
     return wrap(floating(as_node(x)))
 
 
-# ---- piecewise linear
-
-
 @_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)
 def step(x: Any) -> Array:
     """Return 1 above 0, else 0; the gradient is 0 everywhere."""
@@ -188,9 +185,6 @@ def prelu(x: Any, weight: Any) -> Array:
     """Return x above 0, ``weight * x`` below, with a learned weight."""
     x = _float(x)
     return where(x > 0, x, x * channels(weight, x, "prelu"))
-
-
-# ---- exponentials
 
 
 @_activation("wf.array([-1.0, 2.0])", "[-0.6321, 2.0]", "Clevert et al.: Exponential linear units. 2015.")
@@ -329,9 +323,6 @@ def acon_c(x: Any, beta: Any = 1.0, p1: Any = 1.0, p2: Any = 0.0) -> Array:
     x = _float(x)
     difference = x * (p1 - p2)
     return difference * sigmoid(difference * beta) + x * p2
-
-
-# ---- along an axis
 
 
 def _shift(x: Array, dim: int, name: str) -> Array:

@@ -161,8 +161,7 @@ def compute_attention_and_weights(
             scores = scores + mask.astype(scores.dtype)
     if allowed is not None:
         scores = where(allowed, scores, -math.inf)
-    weights = _softmax(scores)
-    weights = dropout(weights, dropout_p)
+    weights = dropout(_softmax(scores), dropout_p)
     out = weights @ value
     return out if out.dtype == dtype else out.astype(dtype), weights
 

@@ -8,7 +8,7 @@ from weft.array import Array
 from weft.functions import random
 from weft.functions.creation.fill import asarray
 from weft.functions.indexing.where import where
-from weft.nn.module import Module, describe_variants
+from weft.nn.module import Module, derive_variants
 from weft.nn.size_arguments import images
 from weft.process.docstrings import complete_docs
 
@@ -95,13 +95,5 @@ class Dropout2d(Dropout):
         return _drop(x, self.p, (*x.shape[:2], *(1,) * self.spatial)) if self.training else x
 
 
-class Dropout1d(Dropout2d):
-    spatial = 1
-
-
-class Dropout3d(Dropout2d):
-    spatial = 3
-
-
 complete_docs(dropout, Dropout, Dropout2d)
-describe_variants(Dropout2d, Dropout1d, Dropout3d, example="(0.5)(wf.ones((1, 2, {4})))", shape="(1, 2, {4})")
+Dropout1d, Dropout3d = derive_variants(Dropout2d, "0.5", "(1, 2, {4})")

@@ -18,7 +18,7 @@ from weft.functions.indexing.take_scatter import take
 from weft.functions.indexing.where import where
 from weft.functions.support.arguments import norm_root, powers
 from weft.graph.primitives import TABLE
-from weft.nn.module import Module, describe_variants
+from weft.nn.module import Module, derive_variants, describe_variants
 from weft.nn.size_arguments import each, extents, images, whole
 from weft.process.docstrings import complete_docs
 
@@ -222,9 +222,6 @@ complete_docs(max_pool2d, avg_pool2d, lp_pool2d)
 describe_variants(max_pool2d, max_pool1d, max_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
 describe_variants(avg_pool2d, avg_pool1d, avg_pool3d, example="(wf.ones((1, 2, {4})), 2)", shape="(1, 2, {2})")
 describe_variants(lp_pool2d, lp_pool1d, lp_pool3d, example="(wf.ones((1, 2, {4})), 2, 2)", shape="(1, 2, {2})")
-
-
-# ---- adaptive pooling: regions derived from the size of the result
 
 
 def _output_sizes(name: str, spatial: int, x: Array, output_size: Any) -> tuple[int, ...]:
@@ -451,26 +448,18 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
     reduction = "max"
 
 
-def _derive(cls: type, settings: str, shape: str = "(1, 2, {2})") -> list[Any]:
-    """Return the layers for one and for three dimensions; ``shape`` is that of the example's result."""
-    names = {n: cls.__name__.replace("2d", f"{n}d") for n in (1, 3)}
-    layers = [type(name, (cls,), {"spatial": n, "__module__": __name__, "__qualname__": name}) for n, name in names.items()]
-    describe_variants(cls, *layers, example=f"({settings})(wf.ones((1, 2, {{4}})))", shape=shape)
-    return layers
-
-
 complete_docs(max_pool2d, MaxPool2d)
 complete_docs(avg_pool2d, AvgPool2d)
 complete_docs(lp_pool2d, LPPool2d)
 complete_docs(AdaptiveAvgPool2d, AdaptiveMaxPool2d)
 complete_docs(GlobalAvgPool2d, GlobalMaxPool2d)
-MaxPool1d, MaxPool3d = _derive(MaxPool2d, "2")
-AvgPool1d, AvgPool3d = _derive(AvgPool2d, "2")
-LPPool1d, LPPool3d = _derive(LPPool2d, "2, 2")
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _derive(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _derive(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
-GlobalAvgPool1d, GlobalAvgPool3d = _derive(GlobalAvgPool2d, "", "(1, 2)")
-GlobalMaxPool1d, GlobalMaxPool3d = _derive(GlobalMaxPool2d, "", "(1, 2)")
+MaxPool1d, MaxPool3d = derive_variants(MaxPool2d, "2", "(1, 2, {2})")
+AvgPool1d, AvgPool3d = derive_variants(AvgPool2d, "2", "(1, 2, {2})")
+LPPool1d, LPPool3d = derive_variants(LPPool2d, "2, 2", "(1, 2, {2})")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = derive_variants(AdaptiveAvgPool2d, "3", "(1, 2, {3})")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = derive_variants(AdaptiveMaxPool2d, "3", "(1, 2, {3})")
+GlobalAvgPool1d, GlobalAvgPool3d = derive_variants(GlobalAvgPool2d, "", "(1, 2)")
+GlobalMaxPool1d, GlobalMaxPool3d = derive_variants(GlobalMaxPool2d, "", "(1, 2)")
 
 
 class MaxOut(Module):

@@ -647,9 +647,6 @@ complete_docs(AdamW, Lion, LAMB)
 complete_docs(AdaBound, AMSBound)
 
 
-# ---- annealed sampling
-
-
 class SantaE(Optimizer):
     """Santa with Euler's scheme: until step ``burnin`` it explores with noise of temperature ``t**-anneal``, then it refines.
 

@@ -97,8 +97,6 @@ def check_ending(path: str | os.PathLike) -> None:
         raise ValueError(f"profile: the name of its file must end in .html, .png, .json or .txt, not in {end!r}: {path}")
 
 
-# ---- text
-
 Rows = list[tuple[str, ...]]
 MOST = 12  # rows of a table
 WIDEST = 150
@@ -200,9 +198,6 @@ def _text_table(rows: list[tuple[str, ...]], left: int, last: int) -> list[str]:
     if n_hidden > 1 and not last:
         out.append(f"  ... and {n_hidden} more")
     return out
-
-
-# ---- HTML, picture and trace
 
 
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
@@ -491,7 +486,8 @@ def _evaluate(
     reason, line = report.overhead_reason(whole, inside, programs, unjitted_runs, traced, node_counter, writes)
     blamed_place = find_place((*line, "", "forward")) if line is not None else report.Place("", "", "", "", "", "")
     culprit = report.find_culprit(kernels, reasons, whole, whole - inside, reason, blamed_place)
-    layers, lines = (report.rows(kernels, key) for key in (report.layer_key, report.line_key))
+    layers = report.rows(kernels, lambda place: (place.layer or OUTSIDE, place.kind))
+    lines = report.rows(kernels, lambda place: (place.line or UNKNOWN, place.source))
     begin = min((t for run in runs[best] for t, _ in run.times), default=0)
     events = [
         Event(work, start - begin, ns, [(find_place(o), share) for o, share in sorted(work.parts.items(), key=lambda p: -p[1])])

@@ -129,7 +129,8 @@ def fit(
     description = {
         "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
             feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
-        "data": _describe_data(feed), "validation_samples": None if validation_feed is None else validation_feed.samples,
+        "data": [f"{a.dtype.name}{list(a.shape[1:])}" for a in ((feed.x, feed.y) if isinstance(feed, Arrays) else ())],
+        "validation_samples": None if validation_feed is None else validation_feed.samples,
         "shuffle": shuffle, "seed": seed,
         "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(metric_functions),
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
@@ -296,8 +297,7 @@ def _try_single_row(model: Module, feed: Feed) -> None:
 
     The model is traced, not run: its statistics and the random state stay as they are.
     """
-    size = _last_batch_size(feed)
-    if size != 1:
+    if _last_batch_size(feed) != 1:
         return
     sample = feed.batch(np.arange(1))[0] if isinstance(feed, Arrays) else _peek(feed)
     with evaluation_mode(model):
@@ -357,12 +357,6 @@ def _peek(feed: Feed) -> Array:
 def _run(model: Module, sample: Array) -> Any:
     with evaluation_mode(model):
         return model(sample)
-
-
-def _describe_data(feed: Feed) -> list[Any]:
-    """Return shape of a sample and dtypes as text, as far as they are known before the first batch."""
-    arrays = (feed.x, feed.y) if isinstance(feed, Arrays) else ()
-    return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]
 
 
 def check_arguments(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:

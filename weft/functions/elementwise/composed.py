@@ -464,7 +464,7 @@ def modf(
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(_elements(_read_operand("modf", x, dtype, casting)))
+    value = wrap(_read_operand("modf", x, dtype, casting))
     integral = ufuncs.copysign(ufuncs.trunc(value), value)
     fraction = ufuncs.copysign(choose(ufuncs.isinf(value), 0.0, value - integral), value)
     results = zip((fraction.node, integral.node), _parse_outs("modf", out, order), strict=True)
@@ -473,12 +473,9 @@ def modf(
 
 
 def _read_operand(function: str, x: Any, dtype: Any, casting: str) -> Node:
-    """Cast the operand to the requested dtype."""
+    """Cast the operand to the requested dtype, and then to a float dtype."""
     value = node(x, function)
-    return value if dtype is None else arguments.cast_by(casting, value, parse_dtype(dtype), function, "x")
-
-
-def _elements(value: Node) -> Node:
+    value = value if dtype is None else arguments.cast_by(casting, value, parse_dtype(dtype), function, "x")
     return cast(value, elementwise_float_format(value.dtype))
 
 
@@ -510,7 +507,7 @@ def frexp(
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = _elements(_read_operand("frexp", x, dtype, casting))
+    value = _read_operand("frexp", x, dtype, casting)
     if value.dtype in COMPLEX:
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)

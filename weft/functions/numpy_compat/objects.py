@@ -425,7 +425,7 @@ class nditer:  # noqa: N801  NumPy's name
         place = self.multi_index
         if not place:
             return self._lines[0] if self.nop == 1 else tuple(self._lines)
-        parts = tuple(_element(x, place) for x in self._lines)
+        parts = tuple(x[tuple(slice(i, i + 1) for i in place)].reshape(()) for x in self._lines)  # views
         return parts[0] if self.nop == 1 else parts
 
     def __getitem__(self, k: int) -> Array:
@@ -485,19 +485,9 @@ def _operands(operands: list[Any], op_dtypes: Any) -> list[Array]:
     return [existing[k] if k in existing else zeros(shape, dtypes[k] or common) for k in range(len(operands))]
 
 
-def _element(x: Array, place: tuple[int, ...]) -> Array:
-    """Return one element as a view without dimensions."""
-    return x[tuple(slice(i, i + 1) for i in place)].reshape(())
-
-
 def _count(extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of an array, the last one fastest."""
-    if not extents:
-        yield ()
-        return
-    for first in range(extents[0]):
-        for rest in _count(extents[1:]):
-            yield (first, *rest)
+    """Return an iterator over the indices of an array, the last one fastest."""
+    return ((k, *rest) for k in range(extents[0]) for rest in _count(extents[1:])) if extents else iter([()])
 
 
 MAX_LISTED = 1 << 20
@@ -692,7 +682,8 @@ class vectorize:  # noqa: N801  NumPy's name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.pyfunc is None:
-            return self._decorate(*args, **kwargs)
+            (pyfunc,) = (*args, *kwargs.values())
+            return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
         if self._dimensions is not None:
             return self._call_by_signature(*self._dimensions, args, kwargs)
         operands: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
@@ -712,9 +703,6 @@ class vectorize:  # noqa: N801  NumPy's name
         columns = list(zip(*results, strict=True)) if many and results else [results] * (len(self.otypes or [0]))
         out = [self._column(c, k, shape) for k, c in enumerate(columns)]
         return tuple(out) if many else out[0]
-
-    def _decorate(self, pyfunc: Callable[..., Any]) -> vectorize:
-        return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
 
     def _call_by_signature(self, inputs: list[Names], outputs: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function for each index in front of the dimensions of the signature."""

@@ -501,9 +501,7 @@ def _variance(
     mask = _read_mask(function, where, value)
     centre = _mean_node(value, axes, True, mask) if given_mean is None else cast(node(given_mean, function, "mean"), value.dtype)
     if given_mean is not None and two_shapes(centre.shape, shape) != shape:
-        raise ShapeError(
-            f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True"
-        )
+        raise ShapeError(f"{function}: mean has shape {centre.shape}, which does not fit a {shape}: make it with keepdims=True")
     distance = arguments.magnitude(bind(TABLE["subtract"], value, centre))
     if mask is not None:
         zero = number(0, distance.dtype)
