@@ -84,7 +84,7 @@ class Call:
                 pairs = zip(self.leaves, keys, strict=True)
                 self.statics = [key_of_constant(x) if type(x) in PLAIN else key for x, key in pairs]
                 return content
-        content = StaticKey(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
+        content = StaticKey(jitted.words, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         extra_keys = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*extra_keys)

@@ -271,20 +271,23 @@ def _kind_of(record: Record) -> str:
     return "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute"
 
 
-def leak_warning(f: Callable, call: Any, traced: TracedCall, skipped: Mapping[int, Any]) -> str:
-    """Return the warning about arrays that a function leaves behind at each call. ``skipped``: growing lists and dicts, by id"""
+def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
+    """Return the warning about containers whose items a function adds, removes or reorders at each call, or about arrays that
+    it leaves behind."""
     owners = name_owners(f, call.content.records, zip(call.leaves, argument_names(f, call.structure), strict=True))
+    if traced.replaced:
+        names = " and ".join([f"`{_owner_name(record, owners)}`" for record in traced.replaced[:3]])
+        return (
+            f"{named(f)} adds items to {names}, removes or reorders them at each call: it is traced again each time, which is "
+            "slow. Return the value, or keep the length and the keys, and write into items or into an array, with "
+            "`a[...] = value`"
+        )
     places = []
     arrays = {id(cell) for cell, _, _ in traced.survivors}
     for record in [record for record in call.content.records if record.writable]:
         names, values = record.read()
-        grown = isinstance(record, ListRecord) and len(values) != len(record.values)
-        for k in [k for k, value in enumerate(values) if id(value) in arrays]:
-            name = _owner_name(record, owners) if grown else _value_name(record.again(names, values), k, owners)
-            places.append(f"in `{name}`, which grows" if grown else f"in `{name}`")
-    for x in skipped.values():
-        if not arrays.isdisjoint(map(id, x.values() if isinstance(x, dict) else x)):
-            places.append(f"in `{owners.get(id(x)) or type(x).__name__}`, which grows")
+        found = [k for k, value in enumerate(values) if id(value) in arrays]
+        places += [f"in `{_value_name(record.again(names, values), k, owners)}`" for k in found]
     lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
     line = next((user_line(line) for line in lines if line is not None), "")
     origin = f" The array was made in line {_line(line)}." if line else ""

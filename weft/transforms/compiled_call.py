@@ -34,7 +34,7 @@ from weft.runtime.cell import VIEW_READS
 from weft.runtime.context import CONTEXT
 from weft.transforms.call import settings
 from weft.transforms.content import StaticKey
-from weft.transforms.object_state import ObjectState
+from weft.transforms.object_state import Content, ObjectState
 from weft.transforms.records import Record
 from weft.transforms.traced import TracedCall, is_static, make_view, materialise_argument, needs_numbers, result_row
 from weft.transforms.tree import Structure, structure_changed, unflatten
@@ -83,7 +83,7 @@ class CompiledCall:
         # the results for the caller
         "_result_rows", "_derived", "_returned_inputs", "_result_count", "_structure", "_single",
         # the writes after the run
-        "_writes", "lands", "_survivors", "_has_writes", "_sets",
+        "_writes", "lands", "_survivors", "_has_writes", "_sets", "_snapshots",
     )
 
     def __init__(
@@ -98,7 +98,7 @@ class CompiledCall:
         self.settings = settings()
         self.count = -1
         self._tape = traced.tape
-        self._sets = traced.sets
+        self._sets, self._snapshots = traced.sets, traced.snapshots
         floats = self._tape is None  # without a tape nothing is computed from floats
         self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._needs_numbers = self._tape is not None or needs_numbers(traced.results, len(leaves))
@@ -462,9 +462,12 @@ class CompiledCall:
 
     def _set(self, whole: Sequence[Any]) -> Any:
         """Set the values that the function sets in objects, and return its result."""
-        records = self.held.content.records
+        records = (*self.held.content.records, *self._snapshots)
         for (n, place), value in zip(self._sets, whole[1:], strict=True):
-            records[n].put(place, value)
+            if isinstance(place, Content):
+                records[n].replace(place.names, value)
+            else:
+                records[n].put(place, value)
             if records[n].told:
                 structure_changed()
         return whole[0]

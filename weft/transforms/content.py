@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from importlib.util import resolve_name
 from typing import Any
 
@@ -37,7 +37,7 @@ class StaticKey:
     """The content of functions and objects: :meth:`of` makes the key of one, :meth:`close` follows the variables in their code.
 
     words : attribute names in the code of the function and its callees; :meth:`of` adds to them
-    skipped : ids of containers in variables whose items are not recorded
+    unrecorded : containers that are compared by identity
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
     held : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
@@ -50,7 +50,7 @@ class StaticKey:
     """
 
     def __init__(
-        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", base: StaticKey | None = None,
+        self, words: set[str] | None = None, package: Any = "", base: StaticKey | None = None,
     ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
@@ -58,7 +58,7 @@ class StaticKey:
         self._records: list[records.Record] = []  # without those of ``base``
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
-        self._skipped = skipped
+        self.unrecorded: list[Any] = [] if base is None else base.unrecorded.copy()
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
@@ -137,7 +137,6 @@ class StaticKey:
 
     def _record(self, record: records.Record, deep: bool = True, whole: bool = False) -> tuple[Any, ...]:
         """Read and add a record, and return the key of its structure. ``whole``: constants are part of the key, not values."""
-        record.deep = deep
         names, values = record.read()
         by_value = [whole and (not record.writable or not isinstance(value, Array)) for value in values]
         parts = [(self.of(x, deep), ()) if whole else self._part(x, deep) for x, whole in zip(values, by_value, strict=True)]
@@ -150,8 +149,11 @@ class StaticKey:
 
     def _container(self, x: Any, kind: type[records.Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
+            if x.nbytes <= LARGE:
+                self.unrecorded.append(x)
             return (id(x), x.shape, x.dtype)
-        if not deep and (id(x) in self._skipped or len(x) > FEW):
+        if not deep and len(x) > FEW:
+            self.unrecorded.append(x)
             return id(x)
         whole = kind not in (records.DictRecord, records.ListRecord) or len(x) > MANY
         array_type = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
@@ -169,6 +171,8 @@ class StaticKey:
         self._stores |= names.stores
         for name in names.variables:
             self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
+        for name in names.bound:
+            self._note(records.VariablesRecord(f.__globals__), name)
         for name, attribute in names.attributes:
             owner = f.__globals__.get(name, reach.MISSING)
             if isinstance(owner, types.ModuleType):
@@ -239,6 +243,8 @@ class StaticKey:
         for module in list(self._namespaces.values()):
             for name in self._words.intersection(vars(module)):
                 self._variable(records.VariablesRecord(vars(module)), name, getattr(module, name))
+            for name in self._stores.difference(vars(module)):
+                self._note(records.VariablesRecord(vars(module)), name)
         for key, (_, _, cell) in list(self._cells.items()):
             if key not in parts_by_place:
                 value = records.CellsRecord((cell,)).read()[1][0]

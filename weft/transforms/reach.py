@@ -28,7 +28,8 @@ ANY = "*"  # in ``words``: any attribute may be read
 class Names(NamedTuple):
     """Names in a code object and in the functions defined in it.
 
-    variables : global variables
+    variables : global variables that are read
+    bound : global variables that are bound or deleted
     attributes : pairs (global variable, attribute read from it directly)
     words : all other names of attributes and methods, strings that may be such, and ``ANY``
     imports : modules imported inside, each with the level of a relative import
@@ -38,6 +39,7 @@ class Names(NamedTuple):
     """
 
     variables: tuple[str, ...]
+    bound: tuple[str, ...]
     attributes: tuple[tuple[str, str], ...]
     words: frozenset[str]
     imports: tuple[tuple[int, str], ...]
@@ -50,6 +52,7 @@ class Names(NamedTuple):
 def names_in(code: types.CodeType) -> Names:
     """Return the names in ``code`` and in the functions defined in it."""
     variables: dict[str, None] = {}
+    bound: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
     imports: dict[tuple[int, str], None] = {}
     words = set(_identifiers(code.co_consts))
@@ -64,6 +67,8 @@ def names_in(code: types.CodeType) -> Names:
             constants = [constants[-1], value]
         elif name == "STORE_ATTR":
             stores.add(str(value))
+        elif name in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            bound[str(value)] = None
         elif name == "IMPORT_NAME":  # follows its level and the imported names
             imports[constants[0], str(value)] = None
         if name in _GLOBAL:
@@ -79,6 +84,7 @@ def names_in(code: types.CodeType) -> Names:
         if isinstance(constant, types.CodeType):
             inner = names_in(constant)
             variables |= dict.fromkeys(inner.variables)
+            bound |= dict.fromkeys(inner.bound)
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
             imports |= dict.fromkeys(inner.imports)
@@ -87,7 +93,9 @@ def names_in(code: types.CodeType) -> Names:
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
-    return Names(tuple(variables), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls)
+    return Names(
+        tuple(variables), tuple(bound), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls,
+    )
 
 
 def _identifiers(constants: Any) -> Iterator[str]:

@@ -26,7 +26,18 @@ from weft.runtime.traced_int import TRACED_TYPES, Tape, TracedInt, asked, fits
 from weft.transforms.causes import name_of_place
 from weft.transforms.content import StaticKey
 from weft.transforms.reach import closure_contents, is_library, names_in
-from weft.transforms.records import CONSTANTS, ListRecord, Place, Record, at, form_of, leaf_indices, put_leaves, same_constant
+from weft.transforms.records import (
+    CONSTANTS,
+    ListRecord,
+    Place,
+    Record,
+    at,
+    form_of,
+    leaf_indices,
+    put_leaves,
+    read_whole,
+    same_constant,
+)
 from weft.transforms.trace import Trace
 from weft.transforms.tree import structure_changed
 
@@ -71,8 +82,8 @@ class Rebinding:
         self._grown: dict[int, list[Any]] = {}  # by record: the constants that a step appends to a list
         self._tape: StepTape | None = None
         if _may_rebind(f):
-            content = StaticKey({"training"}, (), getattr(f, "__module__", ""))
-            self._records = content.close(content.of(f)).records
+            content = StaticKey({"training"}, getattr(f, "__module__", ""))
+            self._records = [*content.close(content.of(f)).records, *map(read_whole, content.unrecorded)]
 
     def enter(self, trace: Any, nodes: Sequence[Node]) -> None:
         """Put placeholders in the places found by earlier calls. nodes : placeholders of the arrays"""
@@ -147,7 +158,7 @@ class Rebinding:
     def restore(self) -> None:
         """Restore the value of every place before the body was called."""
         for n, record in enumerate(self._records):
-            if n not in self._kept and record.writable and not record.unchanged():
+            if n not in self._kept and not record.unchanged():
                 record.reset()
 
     def refuse_written(self, cells: Sequence[Any]) -> None:
