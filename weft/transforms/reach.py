@@ -98,6 +98,19 @@ def names_in(code: types.CodeType) -> Names:
     )
 
 
+def is_only_appended(code: types.CodeType, names: Collection[str]) -> bool:
+    """Return whether each load of these names in ``code``, and in the functions defined in it, calls the list's method append or
+    extend."""
+    instructions = list(dis.get_instructions(code))
+    for k, instruction in enumerate(instructions):
+        if instruction.argval in names and instruction.opname.startswith(("LOAD_", "DELETE_", "STORE_")):
+            following = instructions[k + 1] if k + 1 < len(instructions) else instruction
+            defines = instruction.opname == "LOAD_CLOSURE"  # a function, which is examined too
+            if not defines and (following.opname not in _ATTRIBUTE or following.argval not in ("append", "extend")):
+                return False
+    return all([is_only_appended(x, names) for x in code.co_consts if isinstance(x, types.CodeType)])
+
+
 def _identifiers(constants: Any) -> Iterator[str]:
     """Yield the strings among constants that may be names of attributes, as in ``case Point(x=0)``."""
     for constant in constants:
