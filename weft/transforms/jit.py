@@ -109,7 +109,7 @@ class Jitted:
         for k, cached in enumerate(entries):
             check_writes(call.given, cached.lands, self.f)
             entry = cached.bound(call.leaves, call.content)
-            out = entry.run_with(call.leaves)
+            out = entry.run_call(call)
             if out is not MISS:
                 if entry is not cached and k < len(entries):
                     entries[k] = entry  # the cached entry would keep arrays of other objects alive
@@ -154,7 +154,7 @@ class Jitted:
         entry = CompiledCall(traced, leaves, run, call.structure, dynamic, call.content)
         install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
-        out = entry.run_with(leaves)
+        out = entry.run_call(call)
         assert out is not MISS
         write_back(call.given, leaves, entry.lands)
         if traced.survivors or traced.once:  # arrays left behind, or a trace for this call only: the entry is not stored

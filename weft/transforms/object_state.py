@@ -43,8 +43,8 @@ class Swap:
 
         snapshots : how many records at the end of ``contents`` belong to containers that are not compared from call to call
         """
-        self.contents = contents
-        self._compared = len(contents) - snapshots
+        self.contents = list(contents)
+        self._compared, self._arguments = len(contents) - snapshots, len(contents)
         for record in contents:
             if isinstance(record, records.BufferRecord):
                 record.save()
@@ -62,7 +62,7 @@ class Swap:
         """
         for n, record in self._changed():
             names, values = record.read()
-            if n >= self._compared or record.is_restructured(names, values):
+            if self._compared <= n < self._arguments or record.is_restructured(names, values):
                 if not record.unchanged():
                     is_buffer = isinstance(record, records.BufferRecord)
                     yield n, Content(names), (record.owner.copy(),) if is_buffer else values
@@ -76,6 +76,10 @@ class Swap:
             for name in record.added():
                 yield n, name, now[name]
 
+    def add_arguments(self, contents: Sequence[records.Record]) -> None:
+        """Add the records of arguments of the traced call."""
+        self.contents += contents
+
     def restore(self) -> None:
         """Restore the recorded values and remove added attributes and items."""
         for _, record in self._changed():
@@ -83,6 +87,7 @@ class Swap:
         for record in self.contents:
             if isinstance(record, records.BufferRecord):
                 record.saved = None
+        del self.contents[self._arguments :]
         self._placed.clear()
 
     def _changed(self) -> list[tuple[int, records.Record]]:

@@ -470,6 +470,11 @@ def read_whole(x: Any) -> Record:
     return kind(x, *kind(x).read())
 
 
+def read_argument(x: Any) -> Record:
+    """Return a record of all contents of a dataclass, dict or list."""
+    return read_whole(x) if isinstance(x, dict | list) else ObjectRecord(x, *ObjectRecord(x).read())
+
+
 def record_for(x: Any) -> type[Record] | None:
     """Return the record class for a container, None for anything else."""
     if isinstance(x, dict):

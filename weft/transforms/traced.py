@@ -39,9 +39,17 @@ from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholde
 from weft.runtime.traced_int import SCALARS, TRACED_TYPES, Slot, Tape
 from weft.transforms.content import has_content
 from weft.transforms.object_state import Content, swapped
-from weft.transforms.records import CONSTANTS, Record
+from weft.transforms.records import CONSTANTS, Record, read_argument
 from weft.transforms.trace import JitTrace, Trace
-from weft.transforms.tree import attributes_of, flatten_results, has_structure, is_container, is_module, is_only_attributes
+from weft.transforms.tree import (
+    attributes_of,
+    dataclasses_in,
+    flatten_results,
+    has_structure,
+    is_container,
+    is_module,
+    is_only_attributes,
+)
 
 _SCALARS = tuple(SCALARS)
 End = tuple[str, Any]
@@ -76,6 +84,7 @@ class TracedCall:
     once: bool = False  # whether the program is valid for this call only
     moving: tuple[int, ...] = ()  # numbers of the object values with tape slots, which follow the slots of the leaves
     sets: tuple[tuple[int, Any], ...] = ()  # values set in objects: number of the record; see ``Swap.changes`` for the place
+    argument_sets: tuple[tuple[int, Any], ...] = ()  # the same for arguments: number in ``dataclasses_in``, and the place
     snapshots: tuple[Record, ...] = ()  # further records, which the numbers in ``sets`` continue with
     replaced: tuple[Record, ...] = ()  # of the containers whose whole content the function replaces
     needed: Mapping[int, str] = field(default_factory=dict)  # numbers that must be static, and the lines that need their values
@@ -291,14 +300,22 @@ def trace(
                 cells[k] = handle_of[id(leaf)] = handles[-1]
         inner.made[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
         args, kwargs = rebuild(handles)
+        copies = dataclasses_in((args, kwargs)) if any([is_container(x) for x in (*args, *kwargs.values())]) else []
+        known = {id(record.owner) for record in swap.contents}  # static arguments are no copies
+        numbered_copies = [(k, x) for k, x in enumerate(copies) if id(x) not in known]
+        first, argument_numbers = len(swap.contents), [k for k, _ in numbered_copies]
+        swap.add_arguments([read_argument(x) for _, x in numbered_copies])
+        del copies, numbered_copies
         out = f(*args, **kwargs)
         del args, kwargs
         new = cache(lambda: {*map(id, gc.get_objects())}) if aside else None
         owners_known = {id(record.owner) for record in (*records, *snapshots)}
         is_made = is_made_in(inner, owners_known, new)
         changes = list(swap.changes())
-        sets = tuple([(record, place) for record, place, _ in changes])
-        existing = owners_known.union([id(x) for record in swap.contents for x in record.values if is_container(x)])
+        sets = tuple([(n, place) for n, place, _ in changes if n < first])
+        argument_sets = tuple([(argument_numbers[n - first], place) for n, place, _ in changes if n >= first])
+        replaced = tuple([swap.contents[n] for n, place in sets if isinstance(place, Content)])
+        existing = owners_known.union([id(x) for record in swap.contents[:first] for x in record.values if is_container(x)])
         results, structure = flatten_results(
             (out, *[value for *_, value in changes]) if changes else out, is_made, existing=existing,
         )
@@ -323,10 +340,9 @@ def trace(
         # a number that is a result becomes a float
         survivors = [(cell, cell._node, -1 if cell.weak else places_of.get(key, -1)) for key, cell in alive.items()]
     traced = _assemble(inner, places, frozenset(wholes), ends, kinds, ends_record.shows, structure, writes, survivors)
-    traced.moving, traced.sets = chosen, sets
-    traced.snapshots = tuple(snapshots)
-    traced.replaced = tuple([swap.contents[n] for n, place in sets if isinstance(place, Content)])
-    traced.once = traced.once or bool(traced.replaced)
+    traced.moving, traced.sets, traced.argument_sets = chosen, sets, argument_sets
+    traced.snapshots, traced.replaced = tuple(snapshots), replaced
+    traced.once = traced.once or bool(replaced)
     return traced
 
 

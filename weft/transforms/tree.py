@@ -124,6 +124,37 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
     return out
 
 
+def _flatten_attributes(x: Any) -> tuple[list[Any], tuple[type, tuple[str, ...]], tuple[str, ...]]:
+    """Flatten a dataclass that is an argument, with attributes that are not fields."""
+    attributes = attributes_of(x)
+    return [*attributes.values()], (type(x), tuple(attributes)), tuple(attributes)
+
+
+def _unflatten_attributes(kind: tuple[type, tuple[str, ...]], children: Any) -> Any:
+    out: Any = object.__new__(kind[0])
+    for name, value in zip(kind[1], children, strict=True):
+        object.__setattr__(out, name, value)
+    return out
+
+
+def dataclasses_in(arguments: Any) -> list[Any]:
+    """Return the dataclasses in a tree, and the dicts and lists in them, in a fixed order."""
+    found: list[Any] = []
+    stack = [(arguments, False)]
+    while stack:
+        x, inside = stack.pop()
+        if not is_container(x) or is_module(x):
+            continue
+        if dataclasses.is_dataclass(x):
+            parts, inside = attributes_of(x).values(), True
+        else:
+            parts = x.values() if isinstance(x, dict) else x
+        if inside and not isinstance(x, tuple):
+            found.append(x)
+        stack += [(part, inside) for part in parts]
+    return found
+
+
 def _optree() -> Any:
     if _UNREGISTERED or not _OPTREE:
         with uninterrupted():  # an interrupt must not lose a class between list and registration
@@ -164,8 +195,8 @@ def flatten(
             return leaves, structure
         with uninterrupted():
             for cls in unknown:
-                for space in ("weft", _CALLS):
-                    optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace=space)
+                optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
+                optree.register_pytree_node(cls, _flatten_attributes, _unflatten_attributes, namespace=_CALLS)
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
