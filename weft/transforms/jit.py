@@ -22,7 +22,7 @@ from weft.runtime.auto_device import PlacedProgram
 from weft.runtime.context import CONTEXT
 from weft.transforms.aliases import alias_key, check_writes, shared, write_back
 from weft.transforms.call import Call, Numbers, numbers_of
-from weft.transforms.causes import RetraceCauses, leak_warning
+from weft.transforms.causes import OFTEN, RetraceCauses, leak_warning
 from weft.transforms.compiled_call import MISS, CompiledCall, install
 from weft.transforms.content import StaticKey
 from weft.transforms.records import read_whole
@@ -159,7 +159,7 @@ class Jitted:
         write_back(call.given, leaves, entry.lands)
         if traced.survivors or traced.once:  # arrays left behind, or a trace for this call only: the entry is not stored
             self._leaky.put(like, leaks + 1)
-            if leaks >= 2 and not self._warned:
+            if leaks >= (2 if traced.survivors else OFTEN) and not self._warned:
                 self._warned = True
                 warn(leak_warning(self.f, call, traced))
             return out
