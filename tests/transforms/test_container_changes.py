@@ -265,6 +265,25 @@ def test_attributes_of_a_dataclass_that_are_no_fields() -> None:
     assert [float(model.step(wf.ones(1))[0]) for _ in range(5)] == [1, 2, 3, 4, 5] and model.extra == 5
 
 
+def test_a_dataclass_in_a_variable_is_replaced() -> None:
+    @dataclasses.dataclass
+    class Settings:
+        rate: float = 1.0
+
+    settings, seen = Settings(), []
+
+    @wf.jit
+    def f(x: Any) -> Any:
+        nonlocal settings
+        settings = dataclasses.replace(settings, rate=settings.rate * 0.5)
+        return x * settings.rate
+
+    for _ in range(4):
+        seen.append((float(f(wf.ones(1))[0]), settings.rate))
+    assert seen == [(0.5, 0.5), (0.25, 0.25), (0.125, 0.125), (0.0625, 0.0625)]
+    assert f.traces == 2
+
+
 def test_a_loop_may_append_to_a_list_that_it_does_not_read() -> None:
     rows: list[Any] = []
     holder = types.SimpleNamespace(log=[], long=[0.0] * 150)

@@ -280,8 +280,8 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
     if changed and not with_arrays:
         names = " and ".join([f"`{name}`" for name, *_ in changed[:3]])
         return (
-            f"{named(f)} is traced again each time since it adds items to {names}, or removes or reorders them. Return the value, "
-            "or keep the length and the keys, and write into items or into an array, with `a[...] = value`"
+            f"{named(f)} is traced again each time since it adds items to {names}, or removes or reorders them. Return the "
+            "value, or keep the length and the keys, and write into items or into an array, with `a[...] = value`"
         )
     places = [f"in `{name}`{', which grows' if grows else ''}" for name, grows in with_arrays.items()]
     arrays = {id(cell) for cell, _, _ in traced.survivors}

@@ -188,7 +188,7 @@ def flatten(
     is_leaf = None if modules else is_module if not existing else lambda x: id(x) in existing or is_module(x)
     while True:
         leaves, structure = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=namespace)
-        fresh = set(map(type, leaves)) - _LEAVES
+        fresh = {type(x) for x in leaves if id(x) not in existing} - _LEAVES if existing else set(map(type, leaves)) - _LEAVES
         unknown = [cls for cls in fresh if dataclasses.is_dataclass(cls) and cls not in _MODULES]
         if not unknown:
             _LEAVES.update(fresh)
