@@ -265,6 +265,53 @@ def test_attributes_of_a_dataclass_that_are_no_fields() -> None:
     assert [float(model.step(wf.ones(1))[0]) for _ in range(5)] == [1, 2, 3, 4, 5] and model.extra == 5
 
 
+def test_the_class_of_a_number_is_its_own() -> None:
+    holder = types.SimpleNamespace(n=1, d={"q": 1})
+
+    def helper(x: Any, k: Any) -> Any:
+        return x * (2 if type(k) is int else 3)
+
+    programs: list[Callable] = [
+        helper, lambda x, k: helper(x, k), lambda x, k: x * {int: 2, float: 3}[type(k)],
+        lambda x, k: x * (2 if type(holder.n) is int else 3) * (5 if type(holder.d["q"]) is int else 7),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for f in programs:
+            jitted = wf.jit(f)
+            for k in (1, 2, 3, 0.5, 1.5, 4):
+                holder.n = holder.d["q"] = k
+                assert jitted(wf.ones(2), k).tolist() == f(wf.ones(2), k).tolist()
+        plain = wf.jit(lambda x, k: x * k if type(x) is not float else x)
+        for k in range(5):
+            plain(wf.ones(2), k)
+        assert plain.traces == 2
+
+
+def test_iterators_proxies_and_deleted_names() -> None:
+    numbers, table = itertools.count(1), {"a": 1.0}
+    proxy = types.MappingProxyType(table)
+    generator = (float(k) for k in range(1, 10))
+    holder = types.SimpleNamespace(rows=iter([1.0, 2.0, 3.0, 4.0]))
+    read = wf.jit(lambda x: x * proxy["a"])
+    space: dict[str, Any] = {"wf": wf}
+    exec("@wf.jit\ndef f(x):\n    try: return x * V\n    except NameError: return x * 9", space)
+    for f in (lambda x: x * next(numbers), lambda x: x * next(generator), lambda x: x * next(holder.rows)):
+        jitted = wf.jit(f)
+        with pytest.warns(RuntimeWarning, match="is traced again each time since it reads an iterator"):
+            assert [float(jitted(wf.ones(1))[0]) for _ in range(4)] == [1, 2, 3, 4]
+    for k in range(1, 7):
+        table["a"] = float(k)
+        assert float(read(wf.ones(1))[0]) == k
+        space.pop("V", None)
+        space[f"other{k}"] = k
+        if k % 2:
+            space["V"] = float(k)
+        for _ in range(3):
+            assert float(space["f"](wf.ones(1))[0]) == (k if k % 2 else 9)
+    assert read.traces == 2
+
+
 def test_a_dataclass_in_a_variable_is_replaced() -> None:
     @dataclasses.dataclass
     class Settings:

@@ -275,6 +275,11 @@ def leak_warning(f: Callable, call: Any, traced: TracedCall) -> str:
     """Return the warning about containers whose items a function adds, removes or reorders at each call, or about arrays that
     it leaves behind."""
     owners = name_owners(f, call.content.records, zip(call.leaves, argument_names(f, call.structure), strict=True))
+    if call.content.iterators and not traced.replaced and not traced.survivors:
+        return (
+            f"{named(f)} is traced again each time since it reads an iterator, whose next value is a constant of the program. "
+            "Give it the value as an argument"
+        )
     changed = [(_owner_name(record, owners), record, record.read()[1]) for record in traced.replaced]
     with_arrays = {name: len(now) > len(r.values) for name, r, now in changed if _has_new_array(r.values, now)}
     if changed and not with_arrays:

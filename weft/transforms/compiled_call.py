@@ -223,6 +223,9 @@ class CompiledCall:
         before = held.values
         if self.settings != settings() or not held.refresh():
             return False
+        if held.values is before and count == self.count:  # the checks compare the sizes of dicts that have grown elsewhere
+            held.take(held.content)
+            self._warm = None
         if held.values is not before and held.holds_other_arrays(before):
             self._bind(before, held.content.records)
         self.count = count

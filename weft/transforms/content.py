@@ -10,8 +10,10 @@ not report changes: their records are compared at each call.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
+import gc
 import sys
 import types
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ from weft.transforms.tree import Structure, is_module, is_only_attributes, slots
 LARGE = 1 << 20  # bytes: larger NumPy arrays are compared by identity, since reading them at each call would be slow
 MANY = 1000  # items: in longer containers the constants are part of the key
 FEW = 100  # items: longer containers in variables are compared by identity
+_ITERATORS = ("builtins", "itertools")
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
 
@@ -38,6 +41,8 @@ class StaticKey:
 
     words : attribute names in the code of the function and its callees; :meth:`of` adds to them
     unrecorded : containers that are compared by identity
+    iterators : whether iterators of Python are reached, whose state cannot be compared
+    typed : names whose class the code reads by ``type(...)``: numbers of these names are static
     package : the name of the jitted function's Python module; functions of this package are followed even if it is installed
     held : objects whose ids are in keys, kept alive so that the ids stay unique
     key : of everything recorded, and of the keys passed to :meth:`close`
@@ -59,6 +64,8 @@ class StaticKey:
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
         self.unrecorded: list[Any] = [] if base is None else base.unrecorded.copy()
+        self.iterators = base is not None and base.iterators
+        self.typed: frozenset[str] = frozenset() if base is None else base.typed
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if base is None else base._seen.copy()  # id -> number, for cycles and shared objects
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
@@ -107,6 +114,10 @@ class StaticKey:
             return self._container(x, container, deep)
         if has_content(x):
             return self._object(x, records.ObjectRecord)
+        if kind is types.MappingProxyType:
+            return (kind, *[self.of(behind, deep) for behind in gc.get_referents(x)])
+        if hasattr(kind, "__next__") and kind.__module__ in _ITERATORS:
+            self.iterators = True
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
             return (id(x), self.of(inner, deep))
@@ -168,6 +179,7 @@ class StaticKey:
             parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
         names = reach.names_in(f.__code__)
         self._words |= names.words
+        self.typed |= names.typed
         self._stores |= names.stores
         for name in names.variables:
             self._variable(records.VariablesRecord(f.__globals__), name, f.__globals__.get(name, reach.MISSING))
@@ -194,6 +206,8 @@ class StaticKey:
     def _variable(self, owner: records.Record, name: str, value: Any) -> None:
         """Register a variable, unless it is an imported module or function, which is assumed constant."""
         if value is reach.MISSING:
+            if not hasattr(builtins, name):
+                self._note(owner, name)
             return
         if isinstance(value, _THEMSELVES):
             module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)

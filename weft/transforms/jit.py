@@ -99,7 +99,7 @@ class Jitted:
         if CONTEXT.profiler is not None:
             self = CONTEXT.profiler.twin(self)
         call = Call(self, args, kwargs)
-        numbers = numbers_of(self._numbers, call)
+        numbers = numbers_of(self._numbers, call, self.f)
         key = call.key(self._states, numbers.moving)
         full = key
         written = self._writing.get(key) if self._writing.weight else None
@@ -143,6 +143,7 @@ class Jitted:
             numbers.pin(traced.needed)
             traced, dynamic, _ = trace_with_numbers(dynamic, self.f, leaves, call.rebuild, states, groups, collect, *rows)
         numbers.pin(traced.needed)
+        traced.once = traced.once or call.content.iterators
         key = call.key(states - call.cells.keys(), dynamic)
         if written:
             self._writing.put(key, written)

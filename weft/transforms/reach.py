@@ -36,6 +36,7 @@ class Names(NamedTuple):
     stores : attributes that may be set
     rebinds : whether a name outside may be bound or deleted
     calls : whether other functions may be called
+    typed : names of variables, attributes and keys whose class ``type(...)`` reads, which tells a run-time number from an int
     """
 
     variables: tuple[str, ...]
@@ -46,6 +47,7 @@ class Names(NamedTuple):
     stores: frozenset[str]
     rebinds: bool
     calls: bool
+    typed: frozenset[str]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -58,8 +60,18 @@ def names_in(code: types.CodeType) -> Names:
     words = set(_identifiers(code.co_consts))
     stores = set(words) if "setattr" in code.co_names else set()
     owner, constants, rebinds, calls = "", [0, 0], False, False
+    typed: set[str] = set()
+    argument: str | None = None  # the last name or key in the argument of ``type(...)``, None outside of one
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
+        if argument is not None:
+            if name.startswith(("CALL", "PRECALL")):
+                typed.add(argument)
+                argument = None
+            elif name.startswith("LOAD_") and isinstance(value, str):
+                argument = value
+        if name in _GLOBAL and value == "type":
+            argument = ""
         if name.startswith(("STORE_", "DELETE_")):
             rebinds = rebinds or value in code.co_freevars or not name.startswith(_LOCAL)
         calls = calls or name.startswith(("CALL", "IMPORT", "BEFORE_WITH", "SEND", "GET_ITER"))
@@ -90,11 +102,13 @@ def names_in(code: types.CodeType) -> Names:
             imports |= dict.fromkeys(inner.imports)
             stores |= inner.stores
             rebinds, calls = rebinds or inner.rebinds, calls or inner.calls
+            typed |= inner.typed
     by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
     if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
         words.add(ANY)
     return Names(
         tuple(variables), tuple(bound), tuple(attributes), frozenset(words), tuple(imports), frozenset(stores), rebinds, calls,
+        frozenset(typed),
     )
 
 
